@@ -1,0 +1,129 @@
+"""Cost: what an operation asked of storage, counted always and cheaply.
+
+Room    storage. Every logical operation runs inside `measured()`; each step that must wait for the
+        one before it calls `stage()`.
+Given   Lance's own process-wide request counters (complete, LIST included; one snapshot is ~10 us)
+        plus the few requests made through our object client.
+Gives   a frozen `Cost` for the receipt, and `process_totals()` for metrics.
+Note    Lance cannot attribute requests to threads. When operations overlap in one process their
+        requests are counted in each of them, and `shared` says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from lance.lance import register_lance_metrics_recorder, snapshot_lance_metrics
+
+REQUESTS = "lance_object_store_requests_total"
+BYTES = "lance_object_store_request_bytes_total"
+WRITES = ("put", "copy", "rename")  # the operations whose bytes travel towards the store
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Requests to storage, sequential stages, and bytes in each direction."""
+
+    requests: int = 0
+    stages: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    shared: bool = False
+
+    def __str__(self) -> str:
+        """Render for people.
+
+        >>> str(Cost(requests=9, stages=5, bytes_read=120, bytes_written=3400))
+        '9 requests in 5 stages, 120 B read, 3400 B written'
+        """
+        shared = " (shared with concurrent operations)" if self.shared else ""
+        return (
+            f"{self.requests} requests in {self.stages} stages, "
+            f"{self.bytes_read} B read, {self.bytes_written} B written{shared}"
+        )
+
+
+@dataclass(slots=True)
+class Meter:
+    """A running measurement; `cost` is filled in when the block ends."""
+
+    stages: int = 0
+    shared: bool = False
+    cost: Cost = field(default_factory=Cost)
+
+
+def process_totals() -> Cost:
+    """Return everything this process has asked of storage since it started."""
+    requests, read, written = _totals()
+    return Cost(requests=requests, bytes_read=read, bytes_written=written)
+
+
+@contextmanager
+def measured() -> Iterator[Meter]:
+    """Measure one logical operation; a nested call joins the outer measurement."""
+    outer = _current.get()
+    if outer is not None:
+        yield outer
+        return
+    meter = Meter()
+    token = _current.set(meter)
+    with _lock:
+        _active.append(meter)
+        if len(_active) > 1:
+            for one in _active:
+                one.shared = True
+    before = _totals()
+    try:
+        yield meter
+    finally:
+        after = _totals()
+        with _lock:
+            _active.remove(meter)
+        _current.reset(token)
+        meter.cost = Cost(
+            requests=after[0] - before[0],
+            stages=meter.stages,
+            bytes_read=after[1] - before[1],
+            bytes_written=after[2] - before[2],
+            shared=meter.shared,
+        )
+
+
+def stage() -> None:
+    """Note that the current operation begins a step that had to wait for the one before."""
+    meter = _current.get()
+    if meter is not None:
+        meter.stages += 1
+
+
+def count_object_request(*, read: int = 0, written: int = 0) -> None:
+    """Count one request made through the object client, which Lance's counters do not see."""
+    with _lock:
+        _objects[0] += 1
+        _objects[1] += read
+        _objects[2] += written
+
+
+def _totals() -> tuple[int, int, int]:
+    with _lock:
+        requests, read, written = _objects
+    for point in snapshot_lance_metrics():
+        if point.name == REQUESTS:
+            requests += int(point.value or 0)
+        elif point.name == BYTES:
+            if point.attributes["operation"] in WRITES:
+                written += int(point.value or 0)
+            else:
+                read += int(point.value or 0)
+    return requests, read, written
+
+
+_lock = threading.Lock()
+_active: list[Meter] = []
+_objects = [0, 0, 0]
+_current: ContextVar[Meter | None] = ContextVar("omnigraph_cost", default=None)
+register_lance_metrics_recorder()

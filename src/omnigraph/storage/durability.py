@@ -1,0 +1,71 @@
+"""Durability: on local disk, acknowledged means synced.
+
+Room    storage. Lance never calls fsync, so we do: staged files and their directories before the
+        compare-and-swap, the new manifest and its directory after it, both before the receipt.
+Modes   "sync" (default) and "os" (leave it to the operating system: throwaway graphs and tests).
+Note    object stores are durable by their own contract; there this is a no-op.
+Why     docs/decisions/0004-durability-on-local-disk.md
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+Durability = Literal["sync", "os"]
+
+
+class Syncer:
+    """Syncs files, and the directory entries that lead to them, below one local root."""
+
+    def __init__(self, root: str, *, enabled: bool, fsync: Callable[[int], None] = os.fsync) -> None:
+        self._root = Path(root)
+        self._enabled = enabled
+        self._fsync = fsync
+        self._known: set[Path] = set()  # directories whose own entry is durable already
+        self._lock = threading.Lock()
+
+    def files(self, paths: Iterable[str]) -> None:
+        """Make files durable: content first, then each directory that names them."""
+        if not self._enabled:
+            return
+        directories: dict[Path, None] = {}
+        for path in _expanded(paths):
+            self._sync(path)
+            directories[path.parent] = None
+        for directory in directories:
+            self._sync(directory)
+            self._ancestors(directory)
+
+    def _ancestors(self, directory: Path) -> None:
+        """Sync the parents of a directory seen for the first time, up to and including the root's own."""
+        while directory not in self._known:
+            with self._lock:
+                self._known.add(directory)
+            if directory == directory.parent:
+                return
+            reached_root = directory == self._root
+            directory = directory.parent
+            self._sync(directory)
+            if reached_root:
+                return
+
+    def _sync(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            self._fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _expanded(paths: Iterable[str]) -> Iterator[Path]:
+    """Yield files; a path that ends in "/" stands for whatever is below it, if anything."""
+    for text in paths:
+        if not text.endswith("/"):
+            yield Path(text)
+            continue
+        for directory, _, names in os.walk(text):
+            yield from (Path(directory, name) for name in sorted(names))

@@ -1,0 +1,229 @@
+"""Branches: finding a branch's chain, and the crash-safe create, delete and list.
+
+Room    storage.manifest. A branch is a name in the registry that points at an anonymous chain.
+Create  the chain first (complete, but nothing names it), then the name. A crash between leaves an
+        unreferenced chain; the name is absent and free.
+Delete  mark the name (no more forks from it), tombstone the chain by the ordinary compare-and-swap
+        (the moment of deletion: every writer on it now fails), then take the name away. A crash
+        after the mark leaves a complete branch; after the tombstone, a name that counts as absent:
+        `list` hides it, `create` takes it over, `delete` finishes the job.
+Ids     a chain's id is never used twice, so a deleted and recreated branch cannot be confused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from omnigraph.base.clock import Clock
+from omnigraph.base.errors import (
+    BranchExists,
+    BranchHasDescendants,
+    BranchNotFound,
+    CommitNotFound,
+    GraphError,
+    OutcomeUnknown,
+)
+from omnigraph.base.ids import new_id
+from omnigraph.storage.failpoints import Step
+from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
+from omnigraph.storage.manifest.records import MAIN, Line, ManifestState, control
+from omnigraph.storage.manifest.refs import BranchRef, Refs, RefsState, check_free_name, check_name
+from omnigraph.storage.opener import OpenFailed
+
+ATTEMPTS = 64  # each lost attempt means that somebody else's change landed
+
+
+class Branches:
+    """All branches of one graph."""
+
+    def __init__(self, refs: Refs, make_chain: Callable[[str], Chain], clock: Clock) -> None:
+        self._refs = refs
+        self._make_chain = make_chain
+        self._clock = clock
+        self._chains: dict[str, Chain] = {}
+        self._lock = threading.Lock()
+
+    def chain(self, incarnation: str) -> Chain:
+        """Return the chain with this id; one object for each, so that its cache is shared."""
+        with self._lock:
+            return self._chains.setdefault(incarnation, self._make_chain(incarnation))
+
+    def head(self, name: str) -> tuple[Chain, ManifestState]:
+        """Return a live branch's chain and newest state: one probe when the name is known already."""
+        clean = check_name(name)
+        if clean == MAIN:
+            chain = self.chain(MAIN)
+            return chain, chain.latest()
+        for refs in (self._refs.known, self._refs.latest):  # a name seen before needs no look-up ...
+            ref = refs().get(clean)
+            if ref is not None:
+                chain = self.chain(ref.incarnation)
+                state = chain.latest()
+                if not state.tombstone:  # ... because a deleted branch says so on its own chain
+                    return chain, state
+        raise BranchNotFound(
+            f"there is no branch {clean!r}", remedy="List the branches to see their names", branch=clean
+        )
+
+    def list(self) -> tuple[BranchRef, ...]:
+        """Return the live branches other than main, by name."""
+        return tuple(ref for ref in self._refs.latest().branches if not self._gone(ref))
+
+    def find_commit(self, commit_id: str, first: str = MAIN) -> tuple[str, ManifestState]:
+        """Return the branch and version that hold a commit, whichever live branch that is."""
+        refs = [ref for ref in self._refs.latest().branches if not self._gone(ref)]
+        names = {MAIN: MAIN, **{ref.name: ref.incarnation for ref in refs}}
+        for name in sorted(names, key=lambda n: (n != first, n != MAIN, n)):
+            chain = self.chain(names[name])
+            found = chain.find(commit_id, chain.latest())
+            if found is not None:
+                return name, found
+        raise CommitNotFound(
+            f"no live branch holds a commit {commit_id!r}",
+            remedy="List the commits of the branch to see their ids",
+            graph_commit_id=commit_id,
+        )
+
+    def create(self, name: str, source: str, state: ManifestState | None = None) -> BranchRef:
+        """Fork a branch from another one's head, or from an older version of it."""
+        clean = check_free_name(name)
+        known = self._refs.known()
+        if self._taken(known, clean) and self._taken(self._refs.latest(), clean):
+            raise _exists(clean)
+        source_chain, head = self.head(source)
+        origin = state or head
+        now = self._clock.now_us()
+        ref = BranchRef(clean, new_id(), source_chain.incarnation, origin.version, now)
+        line = Line(ref.incarnation, ref.parent, ref.fork_version, now)
+        chain = self.chain(ref.incarnation)
+        first = replace(origin, version=1, line=line, recent=(), floor=0, tombstone=False)
+        chain.create(first, Step.BRANCH_CHAIN)
+
+        def decide(refs: RefsState) -> BranchRef:
+            if self._taken(refs, clean):
+                raise _exists(clean)
+            self._check_source(refs, source, source_chain.incarnation)
+            return ref
+
+        self._change(clean, decide, Step.BRANCH_REGISTER)
+        return ref
+
+    def delete(self, name: str) -> None:
+        """Delete a branch that no live branch was forked from."""
+        clean = check_free_name(name)
+
+        def mark(refs: RefsState) -> BranchRef | None:
+            found = refs.get(clean)
+            if found is None:
+                raise _missing(clean)
+            children = self._descendants(refs, found.incarnation)
+            if children:
+                raise BranchHasDescendants(
+                    f"branch {clean!r} has branches forked from it: {', '.join(children)}",
+                    remedy="Delete those first",
+                    branch=clean,
+                    descendants=list(children),
+                )
+            return None if found.deleting else replace(found, deleting=True)
+
+        if self._refs.known().get(clean) is None:
+            self._refs.latest()
+        marked = self._change(clean, mark, Step.BRANCH_MARK)
+        doomed = marked.get(clean)
+        if doomed is None:
+            raise _missing(clean)
+        was_ours = self._tombstone(self.chain(doomed.incarnation))
+        self._unregister(clean, doomed.incarnation)
+        if not was_ours:
+            raise _missing(clean)  # another delete got there first; this one only finished its work
+
+    # -- the steps ---------------------------------------------------------------------------------
+
+    def _change(self, name: str, decide: Callable[[RefsState], BranchRef | None], step: Step) -> RefsState:
+        """Decide on the registry and publish the decision; None means that there is nothing to do."""
+        refs = self._refs.known()
+        for _ in range(ATTEMPTS):
+            wanted = decide(refs)
+            if wanted is None:
+                return refs
+            try:
+                return self._refs.change(refs, name, wanted, step)
+            except HeadMoved:
+                refs = self._refs.latest()
+            except CommitInDoubt as error:
+                refs = self._read_back(wanted.incarnation, error)
+            if refs.get(name) == wanted:
+                return refs  # it had landed after all
+        raise OutcomeUnknown("(branch registry)", branch=name)
+
+    def _tombstone(self, chain: Chain) -> bool:
+        """Mark a chain as deleted; say whether it was this call that did it."""
+        state = chain.known or chain.latest()
+        for _ in range(ATTEMPTS):
+            if state.tombstone:
+                return False
+            try:
+                chain.commit(*control(state, tombstone=True), Step.BRANCH_TOMBSTONE)
+                return True
+            except (HeadMoved, CommitInDoubt):
+                state = chain.latest()
+        raise OutcomeUnknown("(branch tombstone)", branch=chain.incarnation)
+
+    def _unregister(self, name: str, incarnation: str) -> None:
+        refs = self._refs.known()
+        for _ in range(ATTEMPTS):
+            found = refs.get(name)
+            if found is None or found.incarnation != incarnation:
+                return
+            try:
+                self._refs.change(refs, name, None, Step.BRANCH_UNREGISTER)
+                return
+            except (HeadMoved, CommitInDoubt):
+                refs = self._refs.latest()
+
+    def _read_back(self, incarnation: str, error: CommitInDoubt) -> RefsState:
+        try:
+            return self._refs.latest()
+        except (OpenFailed, GraphError) as unreadable:
+            raise OutcomeUnknown(incarnation, branch="(branch registry)") from (error.__cause__ or unreadable)
+
+    def _descendants(self, refs: RefsState, incarnation: str) -> tuple[str, ...]:
+        """Return the names of all live branches forked from a chain, directly or through others."""
+        found: list[str] = []
+        for ref in refs.branches:
+            if ref.parent == incarnation and not self._gone(ref):
+                found += [ref.name, *self._descendants(refs, ref.incarnation)]
+        return tuple(sorted(found))
+
+    def _taken(self, refs: RefsState, name: str) -> bool:
+        found = refs.get(name)
+        return found is not None and not self._gone(found)
+
+    def _gone(self, ref: BranchRef) -> bool:
+        """Say whether a branch is deleted though its name is still registered (only while `deleting`)."""
+        return ref.deleting and self.chain(ref.incarnation).latest().tombstone
+
+    def _check_source(self, refs: RefsState, name: str, incarnation: str) -> None:
+        if incarnation == MAIN:
+            return
+        found = refs.get(check_name(name))
+        if found is None or found.incarnation != incarnation:
+            raise _missing(name)
+        if found.deleting:
+            raise BranchNotFound(
+                f"branch {name!r} is being deleted",
+                remedy="If that delete was interrupted, delete the branch again to finish it",
+                branch=name,
+            )
+
+
+def _exists(name: str) -> BranchExists:
+    return BranchExists(f"there is already a branch {name!r}", remedy="Choose another name", branch=name)
+
+
+def _missing(name: str) -> BranchNotFound:
+    return BranchNotFound(
+        f"there is no branch {name!r}", remedy="List the branches to see their names", branch=name
+    )

@@ -1,0 +1,114 @@
+"""Chain: one line of graph versions, main's or one lifetime of a branch.
+
+Room    storage.manifest. Turns the metadata dataset's maps into `ManifestState` values and back.
+Gives   `latest` (one probe), `at` a version, `find` by commit id, and `commit` (the compare-and-swap).
+Touch   only publish.py and branches.py may call `commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from omnigraph.base.errors import HistoryReclaimed
+from omnigraph.storage.failpoints import Step
+from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved, MetadataDataset
+from omnigraph.storage.manifest.records import Line, ManifestState, decode, encode
+from omnigraph.storage.opener import OpenFailed
+
+MANIFEST = "__manifest"
+PAST_STATES = 128
+
+__all__ = ["Chain", "CommitInDoubt", "HeadMoved", "chain_path"]
+
+
+def chain_path(incarnation: str) -> str:
+    """Return where a chain is stored; main's is the manifest itself."""
+    return MANIFEST if incarnation == "main" else f"{MANIFEST}/tree/{incarnation}"
+
+
+class Chain:
+    """The versions of one incarnation."""
+
+    def __init__(self, incarnation: str, dataset: MetadataDataset) -> None:
+        self.incarnation = incarnation
+        self._dataset = dataset
+        self._latest: ManifestState | None = None
+        self._past = lru_cache(maxsize=PAST_STATES)(self._read)  # versions are immutable
+
+    def create(self, state: ManifestState, step: Step) -> None:
+        """Start the chain with a complete first state."""
+        self._dataset.create(encode(state), step)
+
+    def latest(self) -> ManifestState:
+        """Return the newest state: one request when nothing changed since the last call."""
+        version, content = self._dataset.latest()
+        known = self._latest
+        if known is not None and known.version == version:
+            return known
+        state = decode(version, content, self._dataset.path)
+        self._remember(state)
+        return state
+
+    def _remember(self, state: ManifestState) -> None:
+        known = self._latest
+        if known is None or state.version > known.version:  # a slower thread may hold an older answer
+            self._latest = state
+
+    @property
+    def known(self) -> ManifestState | None:
+        """The newest state seen so far: a hint that costs nothing."""
+        return self._latest
+
+    def at(self, version: int) -> ManifestState:
+        """Return the state of one version, or say that it was reclaimed."""
+        return self._past(version)
+
+    def commit(self, state: ManifestState, updates: Mapping[str, str | None], step: Step) -> ManifestState:
+        """Publish `state` if the chain is still at the version before it; else raise HeadMoved."""
+        version, _ = self._dataset.commit(state.version - 1, updates, step)
+        if version != state.version:  # any two updates of the map conflict, so Lance cannot have rebased
+            raise AssertionError(f"manifest commit landed as version {version}, expected {state.version}")
+        self._remember(state)
+        return state
+
+    def find(self, commit_id: str, head: ManifestState) -> ManifestState | None:
+        """Return the version that a commit made on this chain, or None.
+
+        Ids sort by the time they were minted, but a slow writer may publish late, so ids along the
+        chain are not sorted. `newest_id` is: binary search for the first version at or past the id,
+        then walk on from there. Cost: 2 log2(depth) requests, plus the walk.
+        """
+        for version, found in head.recent:
+            if found == commit_id:
+                return self.at(version) if version != head.version else head
+        if commit_id > head.newest_id:
+            return None
+        low, high = max(1, head.floor), head.version
+        while low < high:
+            middle = (low + high) // 2
+            if self.at(middle).newest_id >= commit_id:
+                high = middle
+            else:
+                low = middle + 1
+        for version in range(low, head.version + 1):
+            state = self.at(version)
+            if state.commit.id == commit_id and state.commit.manifest_version == version:
+                return state
+        return None
+
+    def _read(self, version: int) -> ManifestState:
+        try:
+            content = self._dataset.at(version)
+        except OpenFailed as error:
+            raise HistoryReclaimed(
+                f"version {version} of {self._dataset.path} is no longer stored",
+                remedy="Choose a newer commit; retention removed this one",
+                version=version,
+            ) from error
+        return decode(version, content, self._dataset.path)
+
+
+def main_line(created_us: int) -> Line:
+    """Return the identity of main's chain."""
+    return Line(incarnation="main", created_us=created_us)

@@ -1,0 +1,131 @@
+"""Metadata dataset: a map of text keys, changed only by compare-and-swap.
+
+Room    storage.manifest. A Lance dataset with zero rows whose schema metadata is the map. Creating
+        it carries the first map, so there is never a half-made one; every change is one
+        `UpdateConfig` commit of the schema metadata.
+Rule    any two such changes made from the same version conflict, whichever keys they touch
+        (guarded by tests/storage/test_lance_guards.py), so a stale writer can never slip through.
+Cost    read 1 request when unchanged, else 2; commit 3; create 4. Flat in history.
+Why     docs/decisions/0002-metadata-only-manifest.md
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+
+from omnigraph.storage.cost import stage
+from omnigraph.storage.durability import Syncer
+from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.location import Location
+from omnigraph.storage.opener import Handle, Opener
+
+MAX_VERSION = 2**64 - 1
+_NO_COLUMNS = pa.field("unused", pa.int8())  # Lance needs a column; no row ever has a value for it
+
+
+class HeadMoved(Exception):
+    """Another writer committed first. Nothing was written."""
+
+
+class CommitInDoubt(Exception):
+    """The commit failed in a way that leaves open whether it landed; the cause is attached."""
+
+
+class AlreadyThere(Exception):
+    """The dataset to be created exists."""
+
+
+class MetadataDataset:
+    """One zero-row dataset and its newest known handle. Thread-safe."""
+
+    def __init__(self, path: str, *, location: Location, opener: Opener, syncer: Syncer) -> None:
+        self.path = path
+        self._location = location
+        self._opener = opener
+        self._syncer = syncer
+        self._lock = threading.Lock()
+        self._handle: Handle | None = None
+
+    def create(self, content: Mapping[str, str], step: Step) -> None:
+        """Make the dataset with its first map; exactly one of several racing callers succeeds."""
+        schema = pa.schema([_NO_COLUMNS], metadata=dict(content))
+        stage()
+        try:
+            with durable(step):
+                handle = LanceDataset.commit(
+                    self._location.join(self.path),
+                    LanceOperation.Overwrite(schema, []),
+                    max_retries=0,
+                    storage_options=self._location.lance_options,
+                )
+        except OSError as error:
+            if self.exists():
+                raise AlreadyThere(self.path) from error
+            raise
+        self._synced(handle.version)
+        # The handle that created the dataset does not share our cache session: open it again on use.
+
+    def exists(self) -> bool:
+        """Say whether any version of the dataset is stored."""
+        return any(self._location.objects.list(f"{self.path}/_versions"))
+
+    def latest(self) -> tuple[int, dict[str, str]]:
+        """Return the newest version and its map (the freshness probe)."""
+        stage()
+        known = self._handle
+        handle = self._opener.latest(self.path) if known is None else self._opener.refresh(known)
+        with self._lock:
+            if self._handle is None or handle.version >= self._handle.version:
+                self._handle = handle  # never go back: a slower thread may hold an older answer
+        return handle.version, _content(handle)
+
+    def at(self, version: int) -> dict[str, str]:
+        """Return the map as it was at one version."""
+        return _content(self._opener.at(self.path, version))
+
+    def versions(self) -> Iterator[tuple[int, int]]:
+        """Yield (version, size in bytes) of each stored version, newest first."""
+        for key, size in sorted(self._location.objects.list(f"{self.path}/_versions")):
+            name = key.rsplit("/", 1)[-1].removesuffix(".manifest")
+            if key.endswith(".manifest") and name.isdigit():
+                yield MAX_VERSION - int(name), size
+
+    def commit(self, base: int, updates: Mapping[str, str | None], step: Step) -> tuple[int, dict[str, str]]:
+        """Change keys (None removes one) if the newest version is still `base`."""
+        handle = self._handle
+        if handle is None or handle.version != base:
+            raise HeadMoved(self.path)  # known to be stale already: no request needed
+        change = LanceOperation.UpdateConfig(
+            schema_metadata_updates=LanceOperation.UpdateMap(dict(updates), replace=False)
+        )
+        stage()
+        try:
+            with durable(step):
+                done = LanceDataset.commit(handle, change, read_version=base, max_retries=0)
+        except CommitConflictError as error:
+            raise HeadMoved(self.path) from error
+        except OSError as error:
+            raise CommitInDoubt(self.path) from error
+        self._synced(done.version)
+        with self._lock:
+            if self._handle is None or done.version >= self._handle.version:
+                self._handle = done
+        return done.version, _content(done)
+
+    def _synced(self, version: int) -> None:
+        with durable(Step.HEAD_SYNC):
+            self._syncer.files([self._location.join(self.path, "_versions", version_file(version))])
+
+
+def version_file(version: int) -> str:
+    """Return the file name of a numbered manifest version: newest sorts first."""
+    return f"{MAX_VERSION - version:020d}.manifest"
+
+
+def _content(handle: Handle) -> dict[str, str]:
+    return {k.decode(): v.decode() for k, v in (handle.schema.metadata or {}).items()}

@@ -1,0 +1,284 @@
+"""Records: a graph version as plain values, and their one encoding.
+
+Room    storage.manifest. Pure: no I/O. `decode` refuses unknown formats before it reads anything else.
+Layout  key in the manifest's map -> value
+          omnigraph.format   the storage format number
+          line               which chain this is: incarnation, where it forked from
+          graph_head         id of the newest commit (written by every commit and control write)
+          graph_commit       that commit's record
+          schema             hash of the accepted schema
+          table/{table id}   one pin per table
+          heads              ids that name this content: the last content commit and any maintenance since
+          recent             the newest commits as [version, id]: a writer finds its own by reading the head
+          newest_id          greatest commit id on the chain so far: makes search by id a binary search
+          control            retention floor and tombstone
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from omnigraph.base.errors import FormatTooNew, FormatTooOld, FormatUnreadable, IntegrityError
+from omnigraph.base.frozen import FrozenMap
+
+FORMAT = 1
+FORMAT_KEY = "omnigraph.format"
+TABLE_PREFIX = "table/"
+MAIN = "main"
+RECENT = 32
+
+
+class CommitKind(Enum):
+    """What sort of work made a commit."""
+
+    GENESIS = "genesis"
+    MUTATION = "mutation"
+    LOAD = "load"
+    MERGE = "merge"
+    SCHEMA = "schema"
+    MAINTENANCE = "maintenance"  # provably changes no query result
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One table at one immutable version."""
+
+    table_id: str
+    name: str
+    kind: str  # "node" or "edge"
+    version: int
+    rows: int
+    content: str  # the commit that last changed the rows; maintenance moves `version` but not this
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """What a commit did to one table."""
+
+    table_id: str
+    name: str
+    before: int | None
+    after: int | None
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """Who did what, when, on top of which commit."""
+
+    id: str
+    parent: str | None
+    merged_parent: str | None
+    branch: str
+    incarnation: str
+    kind: CommitKind
+    actor: str | None
+    message: str | None
+    authored_at_us: int
+    manifest_version: int
+    schema: str
+    tables: tuple[TableChange, ...] = ()
+    labels: FrozenMap[str, str] = field(default_factory=FrozenMap)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The identity of one chain of versions: main, or one lifetime of a branch name."""
+
+    incarnation: str
+    parent: str | None = None  # incarnation it was forked from
+    fork_version: int | None = None  # version of the parent it was forked at
+    created_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestState:
+    """Everything one manifest version says."""
+
+    version: int
+    line: Line
+    commit: CommitRecord
+    pins: FrozenMap[str, Pin]
+    heads: tuple[str, ...]
+    recent: tuple[tuple[int, str], ...]
+    newest_id: str
+    floor: int = 0  # versions below it are reclaimed; plans based below it must stage again
+    tombstone: bool = False
+
+    @property
+    def head(self) -> str:
+        """Id of the newest commit."""
+        return self.commit.id
+
+    @property
+    def schema(self) -> str:
+        """Hash of the accepted schema."""
+        return self.commit.schema
+
+    def same_content_as(self, commit_id: str) -> bool:
+        """Say whether `commit_id` names this very content (maintenance aside)."""
+        return commit_id in self.heads
+
+    def landed_since(self, version: int, commit_id: str) -> bool | None:
+        """Say whether a commit came after `version`; None when `recent` does not reach back so far."""
+        if any(found == commit_id for _, found in self.recent):
+            return True
+        reaches_back = len(self.recent) < RECENT or self.recent[-1][0] <= version + 1
+        return False if reaches_back else None
+
+
+def advance(
+    base: ManifestState, commit: CommitRecord, pins: Mapping[str, Pin | None]
+) -> tuple[ManifestState, dict[str, str | None]]:
+    """Return the state after a commit, and the map changes that bring it about."""
+    merged = {**base.pins, **pins}
+    kept = {table: pin for table, pin in merged.items() if pin is not None}
+    heads = (*base.heads, commit.id) if commit.kind is CommitKind.MAINTENANCE else (commit.id,)
+    state = replace(
+        base,
+        version=base.version + 1,
+        commit=commit,
+        pins=FrozenMap(kept),
+        heads=heads,
+        recent=((base.version + 1, commit.id), *base.recent)[:RECENT],
+        newest_id=max(base.newest_id, commit.id),
+    )
+    updates: dict[str, str | None] = dict(_head_keys(state))
+    for table_id, pin in pins.items():
+        updates[TABLE_PREFIX + table_id] = None if pin is None else _dump(pin, drop=("table_id",))
+    return state, updates
+
+
+def control(
+    base: ManifestState, *, floor: int | None = None, tombstone: bool = False
+) -> tuple[ManifestState, dict[str, str | None]]:
+    """Return the state after a control write. It repeats the head, so every stale writer conflicts."""
+    state = replace(
+        base,
+        version=base.version + 1,
+        floor=max(base.floor, floor or 0),
+        tombstone=base.tombstone or tombstone,
+    )
+    return state, {"graph_head": state.head, "control": _control(state)}
+
+
+def encode(state: ManifestState) -> dict[str, str]:
+    """Return the whole map of a state (for creating a chain)."""
+    content = {FORMAT_KEY: str(FORMAT), "line": _dump(state.line), **_head_keys(state)}
+    for pin in state.pins.values():
+        content[TABLE_PREFIX + pin.table_id] = _dump(pin, drop=("table_id",))
+    return content
+
+
+def decode(version: int, content: Mapping[str, str], where: str) -> ManifestState:
+    """Read a state back; refuse other formats first, damage second."""
+    check_format(content.get(FORMAT_KEY), where)
+    try:
+        marks = json.loads(content["control"])
+        return ManifestState(
+            version=version,
+            line=Line(**json.loads(content["line"])),
+            commit=_commit(json.loads(content["graph_commit"])),
+            pins=FrozenMap(
+                {
+                    key.removeprefix(TABLE_PREFIX): _pin(key.removeprefix(TABLE_PREFIX), json.loads(value))
+                    for key, value in sorted(content.items())
+                    if key.startswith(TABLE_PREFIX)
+                }
+            ),
+            heads=tuple(json.loads(content["heads"])),
+            recent=tuple((int(v), str(i)) for v, i in json.loads(content["recent"])),
+            newest_id=content["newest_id"],
+            floor=int(marks["floor"]),
+            tombstone=bool(marks["tombstone"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise IntegrityError(
+            f"version {version} of the manifest at {where} is not a graph version: {error!r}",
+            remedy="It was written by something else, or damaged: restore it from a copy",
+            version=version,
+        ) from error
+
+
+def check_format(stamp: str | None, where: str) -> None:
+    """Refuse graphs written in another storage format, saying what to do about it."""
+    if stamp is None or not stamp.isdigit():
+        raise FormatUnreadable(
+            f"{where} has no readable format stamp (found {stamp!r})",
+            remedy="It is not a graph made by this system, or its manifest is damaged",
+            found=stamp,
+            supported=FORMAT,
+        )
+    found = int(stamp)
+    if found > FORMAT:
+        raise FormatTooNew(
+            f"{where} is in storage format {found}; this release serves format {FORMAT}",
+            remedy="Upgrade this installation, or export the graph with the release that wrote it",
+            found=found,
+            supported=FORMAT,
+        )
+    if found < FORMAT:
+        raise FormatTooOld(
+            f"{where} is in storage format {found}; this release serves format {FORMAT}",
+            remedy="Export it with the release that wrote it, then init and load it with this one",
+            found=found,
+            supported=FORMAT,
+        )
+
+
+def _head_keys(state: ManifestState) -> dict[str, str]:
+    return {
+        "graph_head": state.head,
+        "graph_commit": _dump(state.commit),
+        "schema": state.schema,
+        "heads": json.dumps(state.heads),
+        "recent": json.dumps(state.recent),
+        "newest_id": state.newest_id,
+        "control": _control(state),
+    }
+
+
+def _control(state: ManifestState) -> str:
+    return json.dumps({"floor": state.floor, "tombstone": state.tombstone})
+
+
+# Versions exceed int64 (detached ones are random u64), which many JSON readers cannot hold: write text.
+_TEXT: Mapping[str, Callable[[Any], Any]] = {
+    "version": str,
+    "before": lambda v: None if v is None else str(v),
+    "after": lambda v: None if v is None else str(v),
+    "kind": lambda v: v.value if isinstance(v, CommitKind) else v,
+    "labels": dict,
+    "tables": lambda v: [_plain(change) for change in v],
+}
+
+
+def _plain(record: Any, drop: tuple[str, ...] = ()) -> dict[str, Any]:
+    fields = (name for name in record.__dataclass_fields__ if name not in drop)
+    return {name: _TEXT.get(name, lambda v: v)(getattr(record, name)) for name in fields}
+
+
+def _dump(record: Any, drop: tuple[str, ...] = ()) -> str:
+    return json.dumps(_plain(record, drop), ensure_ascii=False, separators=(",", ":"))
+
+
+def _pin(table_id: str, raw: dict[str, Any]) -> Pin:
+    return Pin(table_id=table_id, **{**raw, "version": int(raw["version"])})
+
+
+def _commit(raw: dict[str, Any]) -> CommitRecord:
+    def number(text: str | None) -> int | None:
+        return None if text is None else int(text)
+
+    changes = tuple(
+        TableChange(**{**change, "before": number(change["before"]), "after": number(change["after"])})
+        for change in raw["tables"]
+    )
+    labels = FrozenMap(raw["labels"])
+    return CommitRecord(**{**raw, "kind": CommitKind(raw["kind"]), "tables": changes, "labels": labels})

@@ -1,0 +1,120 @@
+"""Refs: the registry of branch names.
+
+Room    storage.manifest. One metadata dataset: key `branch/{name}` -> where the branch's chain is.
+        Names are free text here, so any legal name works on any store; chains have anonymous ids.
+Rule    every change is decided on one version of the registry and published by compare-and-swap;
+        when it loses, it is decided again on the new version.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from dataclasses import asdict, dataclass
+
+from omnigraph.base.errors import BadBranchName, ReservedBranch
+from omnigraph.storage.failpoints import Step
+from omnigraph.storage.manifest.metadata import MetadataDataset
+from omnigraph.storage.manifest.records import FORMAT, FORMAT_KEY, MAIN, check_format
+
+REFS = "__refs"
+PREFIX = "branch/"
+NAME_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRef:
+    """A registered branch. `deleting` is set while a delete is under way: no new forks from it."""
+
+    name: str
+    incarnation: str
+    parent: str  # incarnation it was forked from
+    fork_version: int
+    created_us: int
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefsState:
+    """The registry at one version."""
+
+    version: int
+    branches: tuple[BranchRef, ...]  # by name
+
+    def get(self, name: str) -> BranchRef | None:
+        """Return the branch of this name."""
+        return next((ref for ref in self.branches if ref.name == name), None)
+
+
+class Refs:
+    """The registry and its newest known state."""
+
+    def __init__(self, dataset: MetadataDataset) -> None:
+        self._dataset = dataset
+        self._state: RefsState | None = None
+
+    def create(self) -> None:
+        """Make an empty registry."""
+        self._dataset.create({FORMAT_KEY: str(FORMAT)}, Step.REFS_CREATE)
+
+    def latest(self) -> RefsState:
+        """Read the registry: one request when unchanged, else two."""
+        version, content = self._dataset.latest()
+        if self._state is None or self._state.version != version:
+            self._state = _decode(version, content)
+        return self._state
+
+    def known(self) -> RefsState:
+        """Return the last state read, reading only if there is none: safe to decide on, since the
+        compare-and-swap refuses a decision made on an old version."""
+        return self._state if self._state is not None else self.latest()
+
+    def change(self, base: RefsState, name: str, ref: BranchRef | None, step: Step) -> RefsState:
+        """Set or remove one name if the registry is still at `base`; else raise HeadMoved."""
+        value = None if ref is None else json.dumps(asdict(ref), ensure_ascii=False)
+        version, content = self._dataset.commit(base.version, {PREFIX + name: value}, step)
+        self._state = _decode(version, content)
+        return self._state
+
+
+def check_name(name: str) -> str:
+    """Return the name as it is stored, or say what is wrong with it.
+
+    >>> check_name("  review/ünïcode ")
+    'review/ünïcode'
+    """
+    clean = unicodedata.normalize("NFC", name.strip())
+    segments = clean.split("/")
+    problem = None
+    if not clean:
+        problem = "it is empty"
+    elif any(unicodedata.category(c) in ("Cc", "Cs") for c in clean):
+        problem = "it contains control characters"
+    elif len(clean.encode()) > NAME_BYTES:
+        problem = f"it is longer than {NAME_BYTES} bytes of UTF-8"
+    elif clean.startswith("/") or clean.endswith("/"):
+        problem = "it starts or ends with '/'"
+    elif any(part in ("", "..") for part in segments):
+        problem = "it has an empty or '..' segment"
+    if problem is not None:
+        raise BadBranchName(f"bad branch name {name!r}: {problem}", name=name, reason=problem)
+    return clean
+
+
+def check_free_name(name: str) -> str:
+    """Return a name that a user may create or delete."""
+    clean = check_name(name)
+    if clean == MAIN or clean.startswith("__"):
+        raise ReservedBranch(
+            f"branch name {clean!r} is reserved",
+            remedy="Choose a name other than 'main' that does not start with '__'",
+            name=clean,
+            reason="reserved",
+        )
+    return clean
+
+
+def _decode(version: int, content: dict[str, str]) -> RefsState:
+    check_format(content.get(FORMAT_KEY), REFS)
+    refs = (BranchRef(**json.loads(value)) for key, value in content.items() if key.startswith(PREFIX))
+    return RefsState(version, tuple(sorted(refs, key=lambda ref: ref.name)))

@@ -1,0 +1,94 @@
+"""Opener: the one place where a Lance dataset is opened.
+
+Room    storage. Shares one Lance session (index pages, file footers) and keeps table handles by
+        (table id, version). Tables are opened by pinned version only; "latest" exists for manifests.
+Count   `opens` tells how many datasets were really opened: the cost gates assert on it.
+Touch   a source check (tests/storage/test_source_rules.py) refuses `lance.dataset` anywhere else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import lance
+from lance.lance import _Session
+
+from omnigraph.base.errors import IntegrityError
+from omnigraph.storage.location import Location
+
+Handle = Any  # lance.LanceDataset: untyped upstream
+HANDLES = 512
+INDEX_CACHE_BYTES = 512 << 20
+METADATA_CACHE_BYTES = 256 << 20
+
+
+class OpenFailed(Exception):
+    """Lance could not open a dataset; the cause is attached. Callers find out why and say it."""
+
+
+class Opener:
+    """Opens datasets below one root."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._session = _Session(
+            index_cache_size_bytes=INDEX_CACHE_BYTES, metadata_cache_size_bytes=METADATA_CACHE_BYTES
+        )
+        self._tables: OrderedDict[tuple[str, int], Handle] = OrderedDict()
+        self._lock = threading.Lock()
+        self.opens = 0
+
+    def latest(self, path: str) -> Handle:
+        """Open a metadata dataset at its newest version (2 requests)."""
+        return self._open(path, None)
+
+    def at(self, path: str, version: int) -> Handle:
+        """Open a dataset at one version (2 requests)."""
+        return self._open(path, version)
+
+    def refresh(self, handle: Handle) -> Handle:
+        """Return the newest version as a new handle (1 request if unchanged, else 2)."""
+        try:
+            return handle.checkout_version((None, None))
+        except (OSError, ValueError) as error:
+            raise OpenFailed(handle.uri) from error
+
+    def table(self, table_id: str, version: int) -> Handle:
+        """Return a table at its pinned version, from the cache when it was opened before."""
+        key = (table_id, version)
+        with self._lock:
+            found = self._tables.get(key)
+            if found is not None:
+                self._tables.move_to_end(key)
+                return found
+        try:
+            handle = self._open(f"tables/{table_id}", version)
+        except OpenFailed as error:
+            raise IntegrityError(
+                f"table {table_id!r} cannot be opened at its pinned version {version}",
+                remedy="Its files are missing or damaged: restore them from a copy of the graph",
+                table=table_id,
+                version=str(version),
+            ) from error
+        self.adopt(table_id, handle)
+        return handle
+
+    def adopt(self, table_id: str, handle: Handle) -> None:
+        """Remember a handle that a commit returned, so that nobody has to open it."""
+        with self._lock:
+            self._tables[(table_id, handle.version)] = handle
+            while len(self._tables) > HANDLES:
+                self._tables.popitem(last=False)
+
+    def _open(self, path: str, version: int | None) -> Handle:
+        uri = self._location.join(path)
+        with self._lock:
+            self.opens += 1
+        try:
+            return lance.dataset(
+                uri, version=version, storage_options=self._location.lance_options, session=self._session
+            )
+        except (OSError, ValueError) as error:
+            raise OpenFailed(uri) from error

@@ -1,0 +1,248 @@
+"""Publish: the one place where staged work becomes visible to readers.
+
+Room    storage. Runs a `Write`: capture, prepare, validate, stage, compare-and-swap; and, when the
+        swap loses, decides how to go on (conflict.py). The only caller of `Chain.commit` besides
+        the branch protocol and the retention floor.
+Given   a branch and a write; optionally the head that the caller expects.
+Gives   a `Receipt`, or a typed error. After any error nothing of the write is visible, except that
+        OutcomeUnknown says that it cannot tell.
+Rules   an attempt that lost had no effect, so every retry starts from a fresh capture. The commit
+        id is the same in every attempt: a writer can always recognise its own work.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from omnigraph.base.clock import Clock
+from omnigraph.base.errors import (
+    BranchNotFound,
+    GraphError,
+    InvalidRequest,
+    OutcomeUnknown,
+    PreconditionFailed,
+    PublishContention,
+    StorageError,
+)
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.base.ids import new_id
+from omnigraph.storage.conflict import Decision, decide
+from omnigraph.storage.cost import measured
+from omnigraph.storage.failpoints import Step
+from omnigraph.storage.manifest.branches import Branches
+from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
+from omnigraph.storage.manifest.records import CommitRecord, ManifestState, advance
+from omnigraph.storage.opener import Opener, OpenFailed
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.staging import StagedPlan, Staging
+from omnigraph.storage.transaction import PublishPlan, Receipt, Write, WriteTxn
+from omnigraph.storage.turnstile import Turnstiles
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long a write that keeps losing the race goes on trying."""
+
+    attempts: int = 400
+    seconds: float = 120.0
+    pause_s: float = 0.02  # longest pause after the first loss; shrinks with each further one
+    confirm_after_s: float = 60.0  # a slower swap is read back before it is believed
+    failures: int = 3  # publish calls that fail outright, with the head unmoved, before giving up
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What the commit record will say besides what the plan does."""
+
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None
+    labels: Mapping[str, str] = FrozenMap()
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """Where a write stands between attempts."""
+
+    txn: WriteTxn
+    chain: Chain
+    plan: PublishPlan
+    staged: StagedPlan
+
+
+class Publisher:
+    """Publishes writes to the branches of one graph."""
+
+    def __init__(
+        self,
+        branches: Branches,
+        opener: Opener,
+        staging: Staging,
+        clock: Clock,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        self._branches = branches
+        self._opener = opener
+        self._staging = staging
+        self._clock = clock
+        self._policy = policy or RetryPolicy()
+        self._turnstiles = Turnstiles()
+        self._random = random.Random()  # jitter only: processes must not share a seed
+
+    def publish(self, branch: str, write: Write, intent: Intent | None = None) -> Receipt:
+        """Run a write to its end."""
+        intent = intent or Intent()
+        if intent.actor is not None and intent.actor.startswith("system:"):
+            raise InvalidRequest(
+                f"actor {intent.actor!r} is reserved", remedy="Choose a name without 'system:'"
+            )
+        with measured() as meter:
+            receipt = self._run(branch, write, intent)
+        return replace(receipt, cost=meter.cost)
+
+    # -- attempts ----------------------------------------------------------------------------------
+
+    def _run(self, branch: str, write: Write, intent: Intent) -> Receipt:
+        commit_id, authored_at = new_id(), self._clock.now_us()
+        started = self._clock.monotonic()
+        now = self._prepare(*self._capture(branch, commit_id), write, intent)
+        attempts, failures = 1, 0
+        with self._turnstiles.at(now.chain.incarnation) as turn:
+            while True:
+                if not now.staged.changes_anything and not now.plan.always_commit:
+                    return Receipt(now.txn.snapshot.branch, commit=None, attempts=attempts)
+                record = self._record(now, intent, commit_id, authored_at)
+                failed = self._swap(now, record)
+                if failed is None:
+                    return Receipt(now.txn.snapshot.branch, record, record.tables, attempts)
+                turn.enter()  # the losers of this process go on one at a time, in order
+                self._pause(attempts)
+                chain, txn = self._recapture(branch, commit_id, failed)
+                if self._landed(chain, txn.snapshot.state, now, commit_id):
+                    return Receipt(now.txn.snapshot.branch, record, record.tables, attempts)
+                self._give_up(branch, attempts, started)
+                attempts += 1
+                if txn.snapshot.state.version != now.txn.snapshot.state.version:
+                    failures = 0
+                    now = self._go_on(now, chain, txn, write, intent)
+                    continue
+                failures += 1  # nobody moved the head: the store itself refused
+                if failures >= self._policy.failures:
+                    raise _storage_failure(failed)
+
+    def _capture(self, branch: str, commit_id: str) -> tuple[Chain, WriteTxn]:
+        chain, state = self._branches.head(branch)
+        return chain, WriteTxn(PinnedSnapshot(branch, state), commit_id, self._opener)
+
+    def _recapture(self, branch: str, commit_id: str, failed: Exception) -> tuple[Chain, WriteTxn]:
+        """Look at the branch again; if that fails after an uncertain publish, say so."""
+        try:
+            return self._capture(branch, commit_id)
+        except (OpenFailed, StorageError) as error:
+            if isinstance(failed, CommitInDoubt):
+                raise OutcomeUnknown(commit_id, branch=branch) from error
+            raise
+
+    def _prepare(
+        self, chain: Chain, txn: WriteTxn, write: Write, intent: Intent, reuse: StagedPlan | None = None
+    ) -> _Attempt:
+        self._check_expected(txn.snapshot, intent)
+        plan = write.prepare(txn)
+        write.validate(txn, plan)
+        return _Attempt(txn, chain, plan, self._staging.stage(txn, plan, reuse))
+
+    def _go_on(self, lost: _Attempt, chain: Chain, txn: WriteTxn, write: Write, intent: Intent) -> _Attempt:
+        """Choose the cheapest way to a plan that is right on the new base."""
+        base, now = lost.txn.snapshot.state, txn.snapshot.state
+        if chain.incarnation != lost.chain.incarnation:
+            raise _made_anew(txn.snapshot.branch)
+        self._check_expected(txn.snapshot, intent)
+        decision = decide(
+            base,
+            now,
+            writes=lost.plan.writes,
+            decided_by=lost.plan.decisive,
+            consulted=lost.plan.consulted,
+            schema_decides=lost.plan.schema is not None,
+        )
+        if decision is Decision.PREPARE_AGAIN:
+            reuse = lost.staged if now.floor <= base.version else None  # below the floor files may be gone
+            return self._prepare(chain, txn, write, intent, reuse)
+        if decision is Decision.VALIDATE_AGAIN:
+            write.validate(txn, lost.plan)
+        return replace(lost, txn=txn, staged=lost.staged.rebased(now))
+
+    # -- one swap ----------------------------------------------------------------------------------
+
+    def _swap(self, now: _Attempt, record: CommitRecord) -> HeadMoved | CommitInDoubt | None:
+        """Try to publish; return what went wrong, or None."""
+        base = now.txn.snapshot.state
+        before = self._clock.monotonic()
+        try:
+            now.chain.commit(*advance(base, record, now.staged.pins(record.id, record.kind)), Step.PUBLISH)
+        except (HeadMoved, CommitInDoubt) as error:
+            return error
+        stalled = self._clock.monotonic() - before > self._policy.confirm_after_s
+        if stalled and not self._landed(now.chain, now.chain.latest(), now, record.id):
+            # It recreated a version that retention had removed meanwhile: no reader will ever see it.
+            return HeadMoved("a stalled publish landed off the chain")
+        return None
+
+    def _landed(self, chain: Chain, state: ManifestState, now: _Attempt, commit_id: str) -> bool:
+        """Say whether this write's commit is on the chain, as after a lost reply."""
+        if chain.incarnation != now.chain.incarnation:
+            return False
+        answer = state.landed_since(now.txn.snapshot.state.version, commit_id)
+        return chain.find(commit_id, state) is not None if answer is None else answer
+
+    def _record(self, now: _Attempt, intent: Intent, commit_id: str, authored_at: int) -> CommitRecord:
+        base = now.txn.snapshot.state
+        return CommitRecord(
+            id=commit_id,
+            parent=base.head,
+            merged_parent=now.plan.merged_parent,
+            branch=now.txn.snapshot.branch,
+            incarnation=base.line.incarnation,
+            kind=now.plan.kind,
+            actor=intent.actor,
+            message=intent.message,
+            authored_at_us=authored_at,
+            manifest_version=base.version + 1,
+            schema=now.staged.schema or base.schema,
+            tables=now.staged.changes(),
+            labels=FrozenMap(intent.labels),
+        )
+
+    def _check_expected(self, snapshot: PinnedSnapshot, intent: Intent) -> None:
+        expected = intent.expected_head
+        if expected is not None and not snapshot.state.same_content_as(expected):
+            raise PreconditionFailed(snapshot.branch, expected=expected, actual=snapshot.commit_id)
+
+    # -- patience ----------------------------------------------------------------------------------
+
+    def _give_up(self, branch: str, attempts: int, started: float) -> None:
+        elapsed = self._clock.monotonic() - started
+        if attempts >= self._policy.attempts or elapsed >= self._policy.seconds:
+            raise PublishContention(branch, attempts=attempts, elapsed_ms=int(elapsed * 1000))
+
+    def _pause(self, attempts: int) -> None:
+        """Wait a random moment, shorter for those who have lost more often: that is the fairness."""
+        self._clock.sleep(self._random.uniform(0, self._policy.pause_s / attempts))
+
+
+def _storage_failure(failed: Exception) -> GraphError:
+    return StorageError(
+        f"publishing failed: {failed.__cause__}",
+        remedy="Nothing was published; check storage and its permissions, then repeat the write",
+        storage_kind="unknown",
+    )
+
+
+def _made_anew(branch: str) -> GraphError:
+    return BranchNotFound(
+        f"branch {branch!r} was deleted and made anew while this write was being prepared",
+        remedy="Nothing was written; repeat the write if it is meant for the new branch",
+        branch=branch,
+    )

@@ -1,0 +1,171 @@
+"""Staging: carry out a plan's effects on all its tables, in parallel, invisibly.
+
+Room    storage. Between the plan (a value) and the publisher (the swap). Staged versions are keyed
+        by the base they were made from; a retry keeps those whose base did not move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+
+from omnigraph.storage.cost import stage as cost_stage
+from omnigraph.storage.durability import Syncer
+from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.location import Location
+from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin, TableChange
+from omnigraph.storage.opener import Opener
+from omnigraph.storage.schema_objects import SchemaObjects
+from omnigraph.storage.tables.create import create_table
+from omnigraph.storage.tables.effects import Effect
+from omnigraph.storage.tables.stage import Staged, stage
+from omnigraph.storage.transaction import PublishPlan, WriteTxn
+
+
+@dataclass(frozen=True)
+class StagedPlan:
+    """A plan with all its tables staged on one base."""
+
+    plan: PublishPlan
+    base: ManifestState
+    tables: Mapping[str, Staged]
+    schema: str | None  # hash of the new schema, when the plan accepts one
+
+    @property
+    def changes_anything(self) -> bool:
+        """Whether publishing would change any pin or the schema."""
+        plan = self.plan
+        moved = any(staged.changed for staged in self.tables.values())
+        return bool(moved or plan.create or plan.adopt or plan.rename or plan.drop or self.schema)
+
+    def rebased(self, state: ManifestState) -> StagedPlan:
+        """Return the same staged versions on a newer state that left all their tables alone."""
+        return replace(self, base=state)
+
+    def pins(self, commit_id: str, kind: CommitKind) -> dict[str, Pin | None]:
+        """Return the pins to publish; None removes a table."""
+        pins: dict[str, Pin | None] = dict.fromkeys(self.plan.drop)
+        for table_id, new in self.plan.create.items():
+            pins[table_id] = Pin(table_id, new.name, new.kind, version=1, rows=0, content=commit_id)
+        for table_id, pin in self.plan.adopt.items():
+            pins[table_id] = replace(pin, content=commit_id)
+        for table_id, name in self.plan.rename.items():
+            pins[table_id] = replace(self._pin(pins, table_id), name=name)
+        for table_id, staged in self.tables.items():
+            if staged.changed:
+                old = self._pin(pins, table_id)
+                content = old.content if kind is CommitKind.MAINTENANCE else commit_id
+                pins[table_id] = replace(old, version=staged.version, rows=staged.rows, content=content)
+        return pins
+
+    def changes(self) -> tuple[TableChange, ...]:
+        """Return what the commit record says of each table, by type name."""
+        found = []
+        for table_id, pin in self.pins("", CommitKind.MUTATION).items():
+            old, staged = self.base.pins.get(table_id), self.tables.get(table_id)
+            found.append(
+                TableChange(
+                    table_id,
+                    name=(pin or old or Pin(table_id, table_id, "", 0, 0, "")).name,
+                    before=None if old is None else old.version,
+                    after=None if pin is None else pin.version,
+                    inserted=staged.inserted if staged else 0,
+                    updated=staged.updated if staged else 0,
+                    deleted=staged.deleted if staged else 0,
+                )
+            )
+        return tuple(sorted(found, key=lambda change: (change.name, change.table_id)))
+
+    def _pin(self, pins: Mapping[str, Pin | None], table_id: str) -> Pin:
+        found = pins.get(table_id) or self.base.pins.get(table_id)
+        if found is None:
+            raise AssertionError(f"staged a table that nothing pins: {table_id}")
+        return found
+
+
+class Staging:
+    """Stages plans for one graph."""
+
+    def __init__(
+        self,
+        location: Location,
+        opener: Opener,
+        schemas: SchemaObjects,
+        syncer: Syncer,
+        tables: Executor,
+        files: Executor,
+    ) -> None:
+        self._location = location
+        self._opener = opener
+        self._schemas = schemas
+        self._syncer = syncer
+        self._tables = tables  # one task per table ...
+        self._files = files  # ... which waits for tasks of its own: a second pool, or they would deadlock
+
+    def stage(self, txn: WriteTxn, plan: PublishPlan, reuse: StagedPlan | None = None) -> StagedPlan:
+        """Stage every effect of a plan and make the files durable."""
+        state = txn.snapshot.state
+        done: dict[str, Staged] = {}
+        todo: dict[str, Effect] = {}
+        for table_id, effect in plan.effects.items():
+            kept = self._reusable(reuse, txn, table_id, effect)
+            if kept is not None:
+                done[table_id] = kept
+            else:
+                todo[table_id] = effect
+        self._create(plan, reuse)
+        schema = self._schemas.put(plan.schema) if plan.schema is not None else None
+        fresh = self._stage_all(txn, plan, todo)
+        self._sync(fresh)
+        return StagedPlan(plan, state, {**done, **fresh}, schema)
+
+    def _stage_all(self, txn: WriteTxn, plan: PublishPlan, todo: Mapping[str, Effect]) -> dict[str, Staged]:
+        """Stage tables side by side; the first runs here, so its steps stand for all in the cost."""
+        (first, *rest) = todo.items() if todo else ((None, None),)
+        futures = {
+            table: self._tables.submit(self._stage_one, txn, plan, table, effect) for table, effect in rest
+        }
+        fresh = {} if first[0] is None else {first[0]: self._stage_one(txn, plan, *first)}
+        return {**fresh, **{table: future.result() for table, future in futures.items()}}
+
+    def _stage_one(self, txn: WriteTxn, plan: PublishPlan, table_id: str, effect: Effect) -> Staged:
+        base = self._opener.table(table_id, 1) if table_id in plan.create else txn.table(table_id)
+        staged, handle = stage(base, effect, self._files)
+        self._opener.adopt(table_id, handle)
+        return staged
+
+    def _create(self, plan: PublishPlan, reuse: StagedPlan | None) -> None:
+        if not plan.create:
+            return
+        made = reuse.plan.create if reuse is not None else {}
+        cost_stage()
+        futures = [
+            self._tables.submit(create_table, table_id, new.schema, self._location, self._syncer)
+            for table_id, new in plan.create.items()
+            if made.get(table_id) is not new
+        ]
+        for future in futures:
+            future.result()
+
+    def _reusable(
+        self, reuse: StagedPlan | None, txn: WriteTxn, table_id: str, effect: Effect
+    ) -> Staged | None:
+        """Return what an earlier attempt staged, if it was for this very effect on this very version."""
+        if reuse is None or reuse.plan.effects.get(table_id) is not effect:
+            return None
+        staged, pin = reuse.tables.get(table_id), txn.snapshot.state.pins.get(table_id)
+        if staged is None or pin is None or pin.version != staged.base_version:
+            return None
+        return staged
+
+    def _sync(self, staged: Mapping[str, Staged]) -> None:
+        """Before anything can name these files, they must survive a power cut."""
+        if not self._location.is_local:
+            return
+        with durable(Step.STAGED_SYNC):
+            self._syncer.files(
+                self._location.join("tables", table_id, file)
+                for table_id, one in staged.items()
+                for file in one.files
+            )

@@ -1,0 +1,259 @@
+"""Store: the door to one graph's storage.
+
+Room    storage. Wires the rooms together and holds what is open: the Lance session, handles, chains.
+        `create` makes a graph in one atomic step (its manifest, last); `open` reads and writes nothing.
+Given   an address, storage options and a durability mode.
+Gives   snapshots, branches, schema objects, and `publish`: the only way to change anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+
+from omnigraph.base.clock import Clock, SystemClock
+from omnigraph.base.errors import AlreadyInitialized, HistoryReclaimed, InvalidRequest, StoreUnsupported
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.base.ids import new_id
+from omnigraph.storage import diagnose
+from omnigraph.storage.cost import measured
+from omnigraph.storage.durability import Durability, Syncer
+from omnigraph.storage.failpoints import Step
+from omnigraph.storage.location import Location
+from omnigraph.storage.manifest.branches import Branches
+from omnigraph.storage.manifest.chain import Chain, HeadMoved, chain_path, main_line
+from omnigraph.storage.manifest.metadata import AlreadyThere, MetadataDataset
+from omnigraph.storage.manifest.records import (
+    MAIN,
+    CommitKind,
+    CommitRecord,
+    ManifestState,
+    Pin,
+    TableChange,
+    control,
+)
+from omnigraph.storage.manifest.refs import REFS, Refs
+from omnigraph.storage.opener import Handle, Opener, OpenFailed
+from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
+from omnigraph.storage.schema_objects import SchemaObjects
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.staging import Staging
+from omnigraph.storage.tables.create import create_table
+from omnigraph.storage.transaction import NewTable, Receipt, Write
+
+THREADS = 8
+FLOOR_ATTEMPTS = 64
+
+
+class GraphStore:
+    """One open graph. Thread-safe; use it as a context manager or `close` it."""
+
+    def __init__(
+        self,
+        location: Location,
+        *,
+        durability: Durability = "sync",
+        clock: Clock | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        if durability not in ("sync", "os"):
+            raise InvalidRequest(f"unknown durability {durability!r}", remedy="Use 'sync' or 'os'")
+        self.location = location
+        self.clock = clock or SystemClock()
+        self.syncer = Syncer(location.uri, enabled=location.is_local and durability == "sync")
+        self.opener = Opener(location)
+        self.schemas = SchemaObjects(location, self.syncer)
+        self._refs = Refs(self._dataset(REFS))
+        self.branches = Branches(self._refs, lambda i: Chain(i, self._dataset(chain_path(i))), self.clock)
+        self._tables = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-table")
+        self._files = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-file")
+        staging = Staging(location, self.opener, self.schemas, self.syncer, self._tables, self._files)
+        self._publisher = Publisher(self.branches, self.opener, staging, self.clock, retry)
+
+    # -- making and opening ------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        address: str | os.PathLike[str],
+        *,
+        schema: bytes,
+        tables: Mapping[str, NewTable],
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "sync",
+        clock: Clock | None = None,
+        retry: RetryPolicy | None = None,
+        force: bool = False,
+        actor: str | None = None,
+    ) -> GraphStore:
+        """Make a new graph. Nothing counts until the manifest exists, and that is written last."""
+        store = cls(Location.parse(address, storage_options), durability=durability, clock=clock, retry=retry)
+        with measured():
+            diagnose.check_free(store.location, force=force)
+            store._probe_create_if_absent()
+            futures = [
+                store._tables.submit(create_table, table_id, new.schema, store.location, store.syncer)
+                for table_id, new in tables.items()
+            ]
+            for future in futures:
+                future.result()
+            digest = store.schemas.put(schema)
+            try:
+                store._refs.create()
+                store._chain(MAIN).create(store._genesis(digest, tables, actor), Step.GENESIS)
+            except AlreadyThere as error:
+                raise AlreadyInitialized(
+                    f"another process made a graph at {store.location.uri} first",
+                    remedy="Open it, or choose another address",
+                    uri=store.location.uri,
+                ) from error
+            store._chain(MAIN).latest()
+        return store
+
+    @classmethod
+    def open(
+        cls,
+        address: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "sync",
+        clock: Clock | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> GraphStore:
+        """Open a graph: reads the head of main (2 requests), writes nothing."""
+        store = cls(Location.parse(address, storage_options), durability=durability, clock=clock, retry=retry)
+        with measured():
+            try:
+                store._chain(MAIN).latest()
+            except OpenFailed as error:
+                raise diagnose.why_not_open(store.location) from error
+        return store
+
+    def close(self) -> None:
+        """Stop the store's threads. Nothing needs flushing: what was acknowledged is durable."""
+        self._tables.shutdown()
+        self._files.shutdown()
+
+    def __enter__(self) -> GraphStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def snapshot(self, branch: str = MAIN, *, at: str | int | None = None) -> PinnedSnapshot:
+        """Capture a branch's head (one probe when warm), or its state at a commit id or manifest version."""
+        with measured():
+            if isinstance(at, str):
+                name, state = self.branches.find_commit(at, first=branch)
+                return PinnedSnapshot(name, _readable(state, self._chain(state.line.incarnation)))
+            chain, head = self.branches.head(branch)
+            if at is None:
+                return PinnedSnapshot(branch, head)
+            if at < head.floor:
+                raise _reclaimed(at, head.floor)
+            return PinnedSnapshot(branch, chain.at(at))
+
+    def table(self, snapshot: PinnedSnapshot, table_id: str) -> Handle:
+        """Return a table as a snapshot pins it."""
+        return self.opener.table(table_id, snapshot.pin(table_id).version)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def publish(self, branch: str, write: Write, intent: Intent | None = None) -> Receipt:
+        """Run a write: the only way to change a graph's content."""
+        return self._publisher.publish(branch, write, intent)
+
+    def raise_floor(self, branch: str, version: int) -> int:
+        """Record that versions below `version` may be reclaimed; it only rises. Returns the floor in force.
+
+        Retention calls this before it deletes anything. It is a manifest commit of its own, so every
+        writer still working on an older base loses its swap, sees the floor, and stages again.
+        """
+        with measured():
+            for _ in range(FLOOR_ATTEMPTS):
+                chain, head = self.branches.head(branch)
+                if head.floor >= version:
+                    return head.floor
+                if version > head.version:
+                    raise InvalidRequest(f"the floor cannot pass the head, version {head.version}")
+                try:
+                    return chain.commit(*control(head, floor=version), Step.FLOOR).floor
+                except HeadMoved:
+                    continue
+        raise InvalidRequest(f"branch {branch!r} moves too fast to raise its floor; try again")
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _dataset(self, path: str) -> MetadataDataset:
+        return MetadataDataset(path, location=self.location, opener=self.opener, syncer=self.syncer)
+
+    def _chain(self, incarnation: str) -> Chain:
+        return self.branches.chain(incarnation)
+
+    def _probe_create_if_absent(self) -> None:
+        """Make sure that the store refuses to create an object twice: everything rests on that."""
+        key = f"__probe-{new_id()}"
+        objects = self.location.objects
+        try:
+            first, second = objects.create(key, b"1"), objects.create(key, b"2")
+        finally:
+            objects.delete(key)
+        if not first or second:
+            raise StoreUnsupported(
+                f"the store at {self.location.uri} does not honour create-if-absent",
+                remedy="Use a store with conditional writes; without them concurrent writers lose data",
+                uri=self.location.uri,
+                capability="create-if-absent",
+            )
+
+    def _genesis(self, schema: str, tables: Mapping[str, NewTable], actor: str | None) -> ManifestState:
+        commit_id, now = new_id(), self.clock.now_us()
+        pins = {
+            i: Pin(i, new.name, new.kind, version=1, rows=0, content=commit_id) for i, new in tables.items()
+        }
+        changes = (TableChange(i, new.name, before=None, after=1) for i, new in tables.items())
+        commit = CommitRecord(
+            id=commit_id,
+            parent=None,
+            merged_parent=None,
+            branch=MAIN,
+            incarnation=MAIN,
+            kind=CommitKind.GENESIS,
+            actor=actor,
+            message=None,
+            authored_at_us=now,
+            manifest_version=1,
+            schema=schema,
+            tables=tuple(sorted(changes, key=lambda change: change.name)),
+        )
+        return ManifestState(
+            version=1,
+            line=main_line(now),
+            commit=commit,
+            pins=FrozenMap(pins),
+            heads=(commit_id,),
+            recent=((1, commit_id),),
+            newest_id=commit_id,
+        )
+
+
+def _readable(state: ManifestState, chain: Chain) -> ManifestState:
+    floor = chain.known.floor if chain.known is not None else 0
+    if state.version < floor:
+        raise _reclaimed(state.version, floor)
+    return state
+
+
+def _reclaimed(version: int, floor: int) -> HistoryReclaimed:
+    return HistoryReclaimed(
+        f"version {version} is below the retention floor, {floor}",
+        remedy="Choose a newer commit",
+        version=version,
+        floor=floor,
+    )

@@ -1,0 +1,32 @@
+"""Create: a new, empty table. Its creation version is the only numbered version it ever gets."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.storage.cost import stage
+from omnigraph.storage.durability import Syncer
+from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.location import Location
+from omnigraph.storage.manifest.metadata import version_file
+from omnigraph.storage.tables.effects import ID
+
+CREATED = 1
+
+
+def create_table(table_id: str, schema: pa.Schema, location: Location, syncer: Syncer) -> int:
+    """Create the dataset of one table and return the version to pin."""
+    if ID not in schema.names or schema.field(ID).type != pa.string():
+        raise InvalidRequest(f"table {table_id!r} needs a string column {ID!r}", table=table_id)
+    stage()
+    with durable(Step.TABLE_CREATE):
+        LanceDataset.commit(
+            location.join("tables", table_id),
+            LanceOperation.Overwrite(schema, []),
+            max_retries=0,
+            storage_options=location.lance_options,
+        )
+    syncer.files([location.join("tables", table_id, "_versions", version_file(CREATED))])
+    return CREATED

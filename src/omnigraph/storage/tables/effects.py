@@ -1,0 +1,100 @@
+"""Effects: what a write does to one table, as plain values.
+
+Room    storage.tables. Pure: an effect says what, `stage.py` does it.
+Rule    rows are whole rows with an `id` column; no row is ever patched in place (lance-facts B4).
+        An effect must be readable more than once: a writer that lost a race stages it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.storage.tables.predicate import Predicate
+
+ID = "id"
+
+
+class RowSource(Protocol):
+    """Rows too many to hold: a fresh stream on every call."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of every batch."""
+        ...
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Start reading from the beginning."""
+        ...
+
+
+Rows: TypeAlias = "pa.Table | RowSource"
+
+
+@dataclass(frozen=True, eq=False)
+class Append:
+    """Add rows whose ids are known to be new; never probes for them."""
+
+    rows: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Upsert:
+    """Replace the rows that have these ids, insert the others, and remove the ids in `remove`."""
+
+    rows: pa.Table
+    remove: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+
+
+@dataclass(frozen=True, eq=False)
+class DeleteIds:
+    """Remove rows by id; ids that are not there are fine."""
+
+    ids: pa.Array
+
+
+@dataclass(frozen=True, eq=False)
+class DeleteWhere:
+    """Remove the rows for which a typed predicate is true (null keeps the row)."""
+
+    predicate: Predicate
+
+
+@dataclass(frozen=True, eq=False)
+class Overwrite:
+    """Replace the whole content."""
+
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    """Add a column; existing rows get `fill` (null when absent, which touches no data file)."""
+
+    column: pa.Field
+    fill: pa.Scalar | None = None
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    """Remove a column from the current version; earlier versions keep it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    """Give a column another name; touches no data file."""
+
+    name: str
+    to: str
+
+
+Effect = Append | Upsert | DeleteIds | DeleteWhere | Overwrite | AddColumn | DropColumn | RenameColumn
+
+
+def depends_on_rows(effect: Effect) -> bool:
+    """Say whether the rows found decide what is written, so that a move of the table is a conflict."""
+    return isinstance(effect, DeleteIds | DeleteWhere | Overwrite | AddColumn | DropColumn | RenameColumn)

@@ -1,0 +1,90 @@
+"""Keys: where in a table the rows with given ids are, and the index that makes that cheap.
+
+Room    storage.tables. Small fragments are scanned (their files stay in the session's cache); those
+        past the first tier are covered by a BTREE on `id`, kept as a few segments.
+Rule    an index never decides a result: a scan over uncovered fragments completes every lookup.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import Index, LanceOperation
+
+from omnigraph.storage.opener import Handle
+from omnigraph.storage.tables.effects import ID
+from omnigraph.storage.tables.fold import FragmentSize, settled
+from omnigraph.storage.tables.predicate import ADDRESS
+
+INDEX_NAME = "id_idx"
+PROBE_LIMIT = 5_000  # beyond this many keys one scan beats index lookups (measured: lance-facts 5.3)
+MAX_SEGMENTS = 4
+Addresses = dict[int, "np.ndarray[Any, np.dtype[np.int64]]"]  # fragment id -> sorted row offsets
+
+
+def addresses(handle: Handle, ids: pa.Array) -> Addresses:
+    """Return the offsets of the rows with these ids, by fragment."""
+    if len(ids) == 0 or handle.count_rows() == 0:
+        return {}
+    if len(ids) <= PROBE_LIMIT:
+        scan = handle.scanner(columns=[], filter=pc.field(ID).isin(ids), with_row_address=True)
+        return by_fragment(scan.to_table()[ADDRESS])
+    found = [
+        batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids))
+        for batch in handle.scanner(columns=[ID], with_row_address=True).to_batches()
+    ]
+    return by_fragment(pa.chunked_array(found, pa.uint64()))
+
+
+def by_fragment(row_addresses: pa.ChunkedArray) -> Addresses:
+    """Split row addresses (fragment id in the upper half, offset in the lower) by fragment."""
+    values = np.sort(row_addresses.to_numpy().astype(np.int64))
+    fragments = values >> 32
+    starts = np.flatnonzero(np.diff(fragments, prepend=-1))
+    return {int(part[0] >> 32): part & 0xFFFFFFFF for part in np.split(values, starts[1:]) if len(part)}
+
+
+def index_change(handle: Handle, sizes: Mapping[int, FragmentSize]) -> LanceOperation.CreateIndex | None:
+    """Build what the key index lacks, and merge segments when there are too many; None if nothing to do."""
+    big = {fragment for fragment, size in sizes.items() if settled(size)}
+    if not big:
+        return None
+    segments = {
+        entry["uuid"]: frozenset(entry["fragment_ids"]) & sizes.keys()
+        for entry in handle.list_indices()
+        if entry["name"] == INDEX_NAME
+    }
+    uncovered = big - frozenset().union(*segments.values())
+    if not uncovered:
+        return None
+    gone = {uuid for uuid, fragments in segments.items() if not fragments}
+    live = sorted((u for u in segments if u not in gone), key=lambda u: (_rows(segments[u], sizes), u))
+    if len(live) + 1 > MAX_SEGMENTS:
+        # Rebuild the smaller ones into the new segment; the largest stays, so the cost is amortised.
+        for uuid in live[:-1]:
+            uncovered |= segments[uuid]
+            gone.add(uuid)
+    segment = handle.create_index_uncommitted(
+        ID, "BTREE", name=f"tmp_{uuid4().hex}", fragment_ids=sorted(uncovered)
+    )
+    # Lance compares this number with detached versions, which are random: 1 keeps segments mergeable.
+    segment = dataclasses.replace(segment, name=INDEX_NAME, dataset_version=1)
+    return LanceOperation.CreateIndex([segment], [_stub(uuid) for uuid in sorted(gone)])
+
+
+def _rows(fragments: Iterable[int], sizes: Mapping[int, FragmentSize]) -> int:
+    return sum(sizes[fragment].rows for fragment in fragments)
+
+
+def _stub(uuid: str) -> Index:
+    """Name an index segment to remove: Lance matches by uuid alone."""
+    unread: Any = set()
+    return Index(
+        uuid=uuid, name=INDEX_NAME, fields=[], dataset_version=0, fragment_ids=unread, index_version=0
+    )

@@ -1,0 +1,118 @@
+"""Transaction: one write's view of the graph, captured once.
+
+Room    storage. Every stage of a write takes the transaction, never the store: there is no way to
+        resolve a branch or "latest" again in the middle of a write.
+Plan    what a verb wants published, as a value; a verb is a `Write`: it makes a plan from a
+        transaction (`prepare`), and checks it (`validate`). Both may run again on a newer base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.storage.cost import Cost
+from omnigraph.storage.manifest.records import CommitKind, CommitRecord, Pin, TableChange
+from omnigraph.storage.opener import Handle, Opener
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.tables.effects import Effect, depends_on_rows
+
+
+@dataclass(frozen=True)
+class WriteTxn:
+    """The captured base of a write."""
+
+    snapshot: PinnedSnapshot
+    commit_id: str  # minted once for the operation, the same in every attempt
+    _opener: Opener = field(repr=False)
+
+    def table(self, table_id: str) -> Handle:
+        """Return a table at the base's version."""
+        return self._opener.table(table_id, self.snapshot.pin(table_id).version)
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """A table that a plan creates."""
+
+    name: str
+    kind: str
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, eq=False)
+class PublishPlan:
+    """Everything one commit will do."""
+
+    kind: CommitKind
+    effects: Mapping[str, Effect] = FrozenMap()  # by table id
+    create: Mapping[str, NewTable] = FrozenMap()  # new tables by id; they may have effects too
+    adopt: Mapping[str, Pin] = FrozenMap()  # pins taken over as they are (merge by pointer)
+    rename: Mapping[str, str] = FrozenMap()  # table id -> new type name
+    drop: frozenset[str] = frozenset()
+    schema: bytes | None = None  # a new schema to accept
+    decided_by: frozenset[str] = frozenset()  # tables whose rows decided what is written
+    consulted: frozenset[str] = frozenset()  # tables read only to check constraints
+    merged_parent: str | None = None
+    replans: bool = False  # a lost race makes it plan again instead of conflicting (merge, maintenance)
+    always_commit: bool = False  # publish even when nothing changed (a load is always a commit)
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Tables whose pin this plan changes."""
+        return frozenset(self.effects) | frozenset(self.adopt) | frozenset(self.rename) | self.drop
+
+    @property
+    def decisive(self) -> frozenset[str]:
+        """Tables whose move since the base is a conflict."""
+        if self.replans:
+            return frozenset()
+        by_effect = frozenset(table for table, effect in self.effects.items() if depends_on_rows(effect))
+        return (by_effect | self.decided_by | self.drop) - frozenset(self.create)
+
+
+class Write(Protocol):
+    """A verb, lowered: a pure function of its transaction."""
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        """Say what to publish, given this base."""
+        ...
+
+    def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
+        """Raise when the image that the plan leads to is not allowed."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlannedWrite:
+    """A write that needs nothing from its base: the plan itself."""
+
+    plan: PublishPlan
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        """Return the plan."""
+        return self.plan
+
+    def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
+        """Accept: there is nothing to check."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a write did. `commit` is the record that was published, or None when nothing changed."""
+
+    branch: str
+    commit: CommitRecord | None
+    tables: tuple[TableChange, ...] = ()
+    attempts: int = 1
+    cost: Cost = field(default_factory=Cost)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def commit_id(self) -> str | None:
+        """Id of the commit, if one was made."""
+        return None if self.commit is None else self.commit.id
