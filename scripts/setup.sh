@@ -81,16 +81,15 @@ make_venv() {
     "$python" -m venv --clear "$VENV"
 }
 
-fingerprint() { # what the installed packages depend on; the place counts, since a venv cannot be moved
-    "$VENV/bin/python" - "$ROOT" <<'PY'
+fingerprint() { # what the installed packages depend on
+    "$VENV/bin/python" - "$ROOT/pyproject.toml" "$ROOT/constraints.txt" <<'PY'
 import hashlib
 import pathlib
 import sys
 
-root = pathlib.Path(sys.argv[1])
-seen = hashlib.sha256(f"{sys.version} {root}".encode())
-for name in ("pyproject.toml", "constraints.txt"):
-    seen.update((root / name).read_bytes())
+seen = hashlib.sha256(sys.version.encode())
+for name in sys.argv[1:]:
+    seen.update(pathlib.Path(name).read_bytes())
 print(seen.hexdigest())
 PY
 }
@@ -107,15 +106,17 @@ install_packages() {
 }
 
 set_up_python() {
-    local started=$SECONDS
-    if ! python_is_new_enough "$VENV/bin/python"; then
+    local started=$SECONDS stamp
+    stamp=$(cat "$STAMP" 2>/dev/null || true)
+    # An environment that was moved or copied still starts the programs of the old place: make it anew.
+    if ! python_is_new_enough "$VENV/bin/python" || [ "${stamp:+${stamp#* }}" != "${stamp:+$ROOT}" ]; then
         make_venv
-    elif [ "$(cat "$STAMP" 2>/dev/null)" = "$(fingerprint)" ]; then
+    elif [ "$stamp" = "$(fingerprint) $ROOT" ]; then
         return 0
     fi
     rm -f "$STAMP"
     install_packages
-    fingerprint >"$STAMP"
+    echo "$(fingerprint) $ROOT" >"$STAMP"
     say "Python is ready ($((SECONDS - started)) s)"
 }
 

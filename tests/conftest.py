@@ -1,6 +1,15 @@
 """What holds for every test; fixtures live in a conftest.py beside the tests they serve."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
 import pytest
+
+from tests.support.proxy import S3Proxy
+from tests.support.s3 import S3Server
 
 # Spark starts its JVM from a forked child, which runs no Python; elsewhere the warning stays an error.
 JVM_START = pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning")
@@ -12,3 +21,56 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("spark"):
             item.add_marker(JVM_START)
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """An empty address where a test may make a graph, and the options to reach it."""
+
+    address: str
+    options: dict[str, str]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Options as `GraphStore.create` and `open` take them."""
+        return {"storage_options": self.options} if self.options else {}
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One real S3 API for the whole run of a worker."""
+    with S3Server() as server:
+        server.make_bucket("graphs")
+        yield server
+
+
+@pytest.fixture
+def s3_place(s3_server: S3Server) -> Place:
+    """An empty prefix on the S3 API."""
+    return Place(f"s3://graphs/{uuid4().hex}/g", s3_server.storage_options())
+
+
+@pytest.fixture
+def local_place(tmp_path: Path) -> Place:
+    """An empty directory."""
+    return Place(str(tmp_path / "graph.og"), {})
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Every test with a `place` runs on local disk and on the S3 API."""
+    found: Place = request.getfixturevalue(f"{request.param}_place")
+    return found
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
+    """A counting, delaying, failing proxy in front of the S3 API."""
+    with S3Proxy(s3_server.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def counted_place(s3_server: S3Server, proxy: S3Proxy) -> Place:
+    """An empty prefix on the S3 API, reached through the proxy."""
+    return Place(f"s3://graphs/{uuid4().hex}/g", s3_server.storage_options(proxy.endpoint))

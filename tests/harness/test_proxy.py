@@ -282,6 +282,7 @@ def test_hanging_request_ends_when_its_client_gives_up(
     objects: Objects, proxy: S3Proxy, server: S3Server
 ) -> None:
     impatient = server.client(proxy.endpoint, read_timeout=0.1)
+    proxy.hang_s = 60.0
     proxy.fail(lambda method, key: True, Fault.HANG)
 
     with pytest.raises(BotoCoreError, match="Read timeout"):

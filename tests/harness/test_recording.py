@@ -23,7 +23,7 @@ from tests.support.recording import classify, identify
         ("g/tables/7/_transactions/1-b.txn", "transactions"),
         ("g/tables/7/_deletions/0-1-2.arrow", "deletions"),
         ("g/tables/7/_indices/5f/index.idx", "indices"),
-        ("tables/of/tables/7/data/0101.lance", "data"),
+        ("tables/of/data/tables/7/_versions/1.manifest", "versions"),
         ("tables/7/people.csv", "other"),
         ("g/tables/7", "other"),
         ("g/data/0101.lance", "other"),

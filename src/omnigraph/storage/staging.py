@@ -20,6 +20,7 @@ from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.tables.create import create_table
 from omnigraph.storage.tables.effects import Effect
 from omnigraph.storage.tables.stage import Staged, stage
+from omnigraph.storage.tables.tail import TailCache
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
 
 
@@ -100,6 +101,7 @@ class Staging:
         self._opener = opener
         self._schemas = schemas
         self._syncer = syncer
+        self._tail = TailCache()
         self._tables = tables  # one task per table ...
         self._files = files  # ... which waits for tasks of its own: a second pool, or they would deadlock
 
@@ -131,7 +133,7 @@ class Staging:
 
     def _stage_one(self, txn: WriteTxn, plan: PublishPlan, table_id: str, effect: Effect) -> Staged:
         base = self._opener.table(table_id, 1) if table_id in plan.create else txn.table(table_id)
-        staged, handle = stage(base, effect, self._files)
+        staged, handle = stage(base, effect, self._files, self._tail)
         self._opener.adopt(table_id, handle)
         return staged
 

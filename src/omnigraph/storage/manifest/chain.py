@@ -39,14 +39,15 @@ class Chain:
     def create(self, state: ManifestState, step: Step) -> None:
         """Start the chain with a complete first state."""
         self._dataset.create(encode(state), step)
+        self._remember(state)
 
     def latest(self) -> ManifestState:
         """Return the newest state: one request when nothing changed since the last call."""
-        version, content = self._dataset.latest()
         known = self._latest
-        if known is not None and known.version == version:
+        version, content = self._dataset.latest(None if known is None else known.version)
+        if known is not None and content is None:
             return known
-        state = decode(version, content, self._dataset.path)
+        state = decode(version, content or {}, self._dataset.path)
         self._remember(state)
         return state
 
@@ -66,7 +67,7 @@ class Chain:
 
     def commit(self, state: ManifestState, updates: Mapping[str, str | None], step: Step) -> ManifestState:
         """Publish `state` if the chain is still at the version before it; else raise HeadMoved."""
-        version, _ = self._dataset.commit(state.version - 1, updates, step)
+        version = self._dataset.commit(state.version - 1, updates, step)
         if version != state.version:  # any two updates of the map conflict, so Lance cannot have rebased
             raise AssertionError(f"manifest commit landed as version {version}, expected {state.version}")
         self._remember(state)

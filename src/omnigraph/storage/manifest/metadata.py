@@ -68,21 +68,21 @@ class MetadataDataset:
                 raise AlreadyThere(self.path) from error
             raise
         self._synced(handle.version)
-        # The handle that created the dataset does not share our cache session: open it again on use.
+        self._handle = handle
 
     def exists(self) -> bool:
         """Say whether any version of the dataset is stored."""
         return any(self._location.objects.list(f"{self.path}/_versions"))
 
-    def latest(self) -> tuple[int, dict[str, str]]:
-        """Return the newest version and its map (the freshness probe)."""
+    def latest(self, known_version: int | None = None) -> tuple[int, dict[str, str] | None]:
+        """Return the newest version and its map (the freshness probe); no map if the version is known."""
         stage()
-        known = self._handle
-        handle = self._opener.latest(self.path) if known is None else self._opener.refresh(known)
+        newest = self._handle
+        handle = self._opener.latest(self.path) if newest is None else self._opener.refresh(newest)
         with self._lock:
             if self._handle is None or handle.version >= self._handle.version:
                 self._handle = handle  # never go back: a slower thread may hold an older answer
-        return handle.version, _content(handle)
+        return handle.version, None if handle.version == known_version else _content(handle)
 
     def at(self, version: int) -> dict[str, str]:
         """Return the map as it was at one version."""
@@ -95,8 +95,8 @@ class MetadataDataset:
             if key.endswith(".manifest") and name.isdigit():
                 yield MAX_VERSION - int(name), size
 
-    def commit(self, base: int, updates: Mapping[str, str | None], step: Step) -> tuple[int, dict[str, str]]:
-        """Change keys (None removes one) if the newest version is still `base`."""
+    def commit(self, base: int, updates: Mapping[str, str | None], step: Step) -> int:
+        """Change keys (None removes one) if the newest version is still `base`; return the new version."""
         handle = self._handle
         if handle is None or handle.version != base:
             raise HeadMoved(self.path)  # known to be stale already: no request needed
@@ -115,7 +115,7 @@ class MetadataDataset:
         with self._lock:
             if self._handle is None or done.version >= self._handle.version:
                 self._handle = done
-        return done.version, _content(done)
+        return int(done.version)
 
     def _synced(self, version: int) -> None:
         with durable(Step.HEAD_SYNC):

@@ -59,10 +59,11 @@ class Refs:
 
     def latest(self) -> RefsState:
         """Read the registry: one request when unchanged, else two."""
-        version, content = self._dataset.latest()
-        if self._state is None or self._state.version != version:
-            self._state = _decode(version, content)
-        return self._state
+        known = self._state
+        version, content = self._dataset.latest(None if known is None else known.version)
+        if known is None or content is not None:
+            known = self._state = _decode(version, content or {})
+        return known
 
     def known(self) -> RefsState:
         """Return the last state read, reading only if there is none: safe to decide on, since the
@@ -72,8 +73,10 @@ class Refs:
     def change(self, base: RefsState, name: str, ref: BranchRef | None, step: Step) -> RefsState:
         """Set or remove one name if the registry is still at `base`; else raise HeadMoved."""
         value = None if ref is None else json.dumps(asdict(ref), ensure_ascii=False)
-        version, content = self._dataset.commit(base.version, {PREFIX + name: value}, step)
-        self._state = _decode(version, content)
+        version = self._dataset.commit(base.version, {PREFIX + name: value}, step)
+        others = tuple(one for one in base.branches if one.name != name)
+        changed = others if ref is None else tuple(sorted((*others, ref), key=lambda one: one.name))
+        self._state = RefsState(version, changed)
         return self._state
 
 

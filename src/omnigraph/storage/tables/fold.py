@@ -15,6 +15,7 @@ from dataclasses import dataclass
 KIB = 1024
 TIERS = (256 * KIB, 2048 * KIB)  # ceilings by weight
 PER_TIER = 6
+REWRITE_BELOW = 64 * KIB  # a fragment this small that loses rows is rewritten: cheaper than a deletion file
 FOLD_AT_ONCE = 8  # bounds the requests of a single write after a mass delete shrank many fragments
 ROW_WEIGHT = 64  # well-compressed rows still cost memory and time to rewrite
 

@@ -8,7 +8,7 @@ Rule    an index never decides a result: a scan over uncovered fragments complet
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -28,16 +28,18 @@ MAX_SEGMENTS = 4
 Addresses = dict[int, "np.ndarray[Any, np.dtype[np.int64]]"]  # fragment id -> sorted row offsets
 
 
-def addresses(handle: Handle, ids: pa.Array) -> Addresses:
-    """Return the offsets of the rows with these ids, by fragment."""
-    if len(ids) == 0 or handle.count_rows() == 0:
+def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addresses:
+    """Return the offsets of the rows with these ids in some of the fragments."""
+    if len(ids) == 0 or not fragments:
         return {}
+    wanted = [handle.get_fragment(fragment) for fragment in fragments]
     if len(ids) <= PROBE_LIMIT:
-        scan = handle.scanner(columns=[], filter=pc.field(ID).isin(ids), with_row_address=True)
+        matching = pc.field(ID).isin(ids)
+        scan = handle.scanner(columns=[], filter=matching, fragments=wanted, with_row_address=True)
         return by_fragment(scan.to_table()[ADDRESS])
     found = [
         batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids))
-        for batch in handle.scanner(columns=[ID], with_row_address=True).to_batches()
+        for batch in handle.scanner(columns=[ID], fragments=wanted, with_row_address=True).to_batches()
     ]
     return by_fragment(pa.chunked_array(found, pa.uint64()))
 

@@ -39,8 +39,9 @@ from omnigraph.storage.tables.effects import (
     Rows,
     Upsert,
 )
-from omnigraph.storage.tables.fold import FragmentSize, plan_fold
+from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold, settled
 from omnigraph.storage.tables.keys import Addresses, addresses, by_fragment, index_change
+from omnigraph.storage.tables.tail import TailCache, written
 
 COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
 
@@ -63,10 +64,10 @@ class Staged:
         return self.version != self.base_version
 
 
-def stage(base: Handle, effect: Effect, pool: Executor) -> tuple[Staged, Handle]:
+def stage(base: Handle, effect: Effect, pool: Executor, tail: TailCache) -> tuple[Staged, Handle]:
     """Stage one effect; the base handle itself comes back when there is nothing to do."""
     try:
-        return _Stager(base, pool).run(effect)
+        return _Stager(base, pool, tail).run(effect)
     except OSError as error:  # Lance reports every storage failure so
         raise StorageError(
             f"staging failed at {base.uri}: {error}",
@@ -78,9 +79,11 @@ def stage(base: Handle, effect: Effect, pool: Executor) -> tuple[Staged, Handle]
 class _Stager:
     """The state of one staging: the base, and what has been written on top of it."""
 
-    def __init__(self, base: Handle, pool: Executor) -> None:
+    def __init__(self, base: Handle, pool: Executor, tail: TailCache) -> None:
         self._base = base
         self._pool = pool
+        self._tail = tail
+        self._schema = base.schema  # converted anew by Lance on every access
         self._files: list[str] = []
         self._fragments: Mapping[int, FragmentMetadata] = {
             f.fragment_id: f.metadata for f in base.get_fragments()
@@ -93,7 +96,7 @@ class _Stager:
             case Upsert(rows, remove):
                 return self._upsert(rows, remove)
             case DeleteIds(ids):
-                return self._delete(addresses(self._base, _distinct(ids)))
+                return self._delete(self._find(_distinct(ids)))
             case DeleteWhere(condition):
                 return self._delete(by_fragment(predicate.find(self._base, condition)[predicate.ADDRESS]))
             case Overwrite(rows):
@@ -105,7 +108,7 @@ class _Stager:
                 return self._project(columns.without_column(self._base, name))
             case RenameColumn(name, to):
                 self._known(name)
-                if to in self._base.schema.names:
+                if to in self._schema.names:
                     raise InvalidRequest(f"there is already a column {to!r}", column=to)
                 return self._project(columns.with_name(self._base, name, to))
             case _:
@@ -141,15 +144,16 @@ class _Stager:
         if rows.num_rows == 0 and len(remove) == 0:
             return self._unchanged()
         cost_stage()
-        replaced = addresses(self._base, ids)
-        removed = addresses(self._base, _distinct(remove.filter(pc.invert(pc.is_in(remove, value_set=ids)))))
+        replaced = self._find(ids)
+        removed = self._find(_distinct(remove.filter(pc.invert(pc.is_in(remove, value_set=ids)))))
         old = _union(replaced, removed)
         if rows.num_rows == 0:
             return self._delete(old)
         folded = self._fold_set(rows, old)
-        deletions = self._pool.submit(self._delete_rows, {f: o for f, o in old.items() if f not in folded})
+        left = {fragment: offsets for fragment, offsets in old.items() if fragment not in folded}
+        deletions = self._pool.submit(self._delete_rows, left) if left else None
         new = self._write(self._with_folded(rows, folded, old))
-        updated, emptied = deletions.result()
+        updated, emptied = deletions.result() if deletions is not None else ([], frozenset())
         return self._commit(
             LanceOperation.Update(
                 removed_fragment_ids=sorted(folded | emptied),
@@ -193,7 +197,7 @@ class _Stager:
     # -- columns -----------------------------------------------------------------------------------
 
     def _add_column(self, column: pa.Field, fill: pa.Scalar | None) -> tuple[Staged, Handle]:
-        if column.name in self._base.schema.names:
+        if column.name in self._schema.names:
             raise InvalidRequest(f"there is already a column {column.name!r}", column=column.name)
         if fill is None and not column.nullable and self._base.count_rows():
             raise InvalidRequest(
@@ -222,7 +226,7 @@ class _Stager:
         return self._commit(LanceOperation.Project(schema))
 
     def _known(self, name: str) -> None:
-        names = self._base.schema.names
+        names = self._schema.names
         if name not in names or name == ID:
             raise InvalidRequest(
                 f"no column {name!r} to change; the columns are {', '.join(names)}", column=name
@@ -230,36 +234,72 @@ class _Stager:
 
     # -- writing -----------------------------------------------------------------------------------
 
+    def _find(self, ids: pa.Array) -> Addresses:
+        """Return where rows with these ids are: the tail from memory, the rest by index or scan."""
+        if len(ids) == 0:
+            return {}
+        small, big = self._split()
+        found = addresses(self._base, ids, big) if big else {}
+        wanted = ids.to_pylist() if small else []
+        for fragment in small:
+            offsets = self._tail.get(self._base, fragment, self._fragments[fragment]).find(wanted)
+            if len(offsets):
+                found[fragment] = offsets
+        return found
+
+    def _split(self) -> tuple[list[int], list[int]]:
+        """Return the ids of the small fragments, which the tail cache holds, and of the others."""
+        small: list[int] = []
+        big: list[int] = []
+        for fragment, metadata in self._fragments.items():
+            (big if self._has_blobs or settled(_size(metadata)) else small).append(fragment)
+        return small, big
+
+    @property
+    def _has_blobs(self) -> bool:
+        """Lance cannot read blob rows back for writing (lance-facts 11), so they are never folded."""
+        return any(b"lance-encoding:blob" in (field.metadata or {}) for field in self._schema) or any(
+            str(field.type).startswith("extension<lance.blob") for field in self._schema
+        )
+
     def _fold_set(self, rows: pa.Table, old: Addresses) -> frozenset[int]:
-        if any(f.metadata and b"blob" in b"".join(f.metadata) for f in self._base.schema):
-            return frozenset()  # Lance cannot read blob rows back for writing (lance-facts 11)
+        """Choose what to rewrite along: a full tier, and small fragments that lose rows anyway."""
+        if self._has_blobs:
+            return frozenset()
         sizes = {
             fragment: _size(metadata, less=len(old.get(fragment, ())))
             for fragment, metadata in self._fragments.items()
         }
-        return plan_fold(sizes, FragmentSize(rows.num_rows, rows.nbytes))
+        touched = {fragment for fragment in old if sizes[fragment].weight <= REWRITE_BELOW}
+        others = {fragment: size for fragment, size in sizes.items() if fragment not in touched}
+        weight = FragmentSize(
+            rows.num_rows + sum(sizes[fragment].rows for fragment in touched),
+            rows.nbytes + sum(sizes[fragment].bytes for fragment in touched),
+        )
+        return plan_fold(others, weight) | touched
 
     def _with_folded(self, rows: pa.Table, folded: frozenset[int], old: Addresses) -> pa.Table:
         """Return the folded fragments' surviving rows followed by the new ones."""
         if not folded:
             return rows
-        cost_stage()
-        wanted = [self._base.get_fragment(fragment) for fragment in sorted(folded)]
-        kept = self._base.scanner(fragments=wanted, with_row_address=True, scan_in_order=True).to_table()
-        replaced = [(f << 32) | int(o) for f, offsets in old.items() if f in folded for o in offsets]
-        if replaced:
-            gone = pc.is_in(kept[predicate.ADDRESS], value_set=pa.array(replaced, pa.uint64()))
-            kept = kept.filter(pc.invert(gone))
-        kept = kept.drop_columns([predicate.ADDRESS])
-        return pa.concat_tables([kept, rows.select(kept.column_names).cast(kept.schema)])
+        nothing = np.empty(0, np.int64)
+        kept = [
+            self._tail.get(self._base, fragment, self._fragments[fragment])
+            .without(old.get(fragment, nothing))
+            .rows
+            for fragment in sorted(folded)
+        ]
+        return pa.concat_tables([*kept, rows.select(self._schema.names).cast(self._schema)])
 
     def _write(self, data: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
         cost_stage()
         with durable(Step.TABLE_DATA):
-            new = list(write_fragments(data, self._base, schema=self._base.schema, mode="append"))
+            new = list(write_fragments(data, self._base, schema=self._schema, mode="append"))
         for fragment in new:
             for file in fragment.files:
                 self._files += [f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/"]
+        if isinstance(data, pa.Table) and len(new) == 1 and not settled(_size(new[0])):
+            self._tail.put(new[0], written(data.select(self._schema.names).combine_chunks()))
         return new
 
     def _delete_rows(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
@@ -274,6 +314,9 @@ class _Stager:
             else:
                 updated.append(metadata)
                 self._files.append(metadata.deletion_file.path(fragment_id))
+                if not self._has_blobs and not settled(_size(self._fragments[fragment_id])):
+                    before = self._tail.get(self._base, fragment_id, self._fragments[fragment_id])
+                    self._tail.put(metadata, before.without(offsets))
         return updated, frozenset(emptied)
 
     def _commit(

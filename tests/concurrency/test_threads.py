@@ -1,0 +1,98 @@
+"""Threads of one process, on one store or on several: the same promises as between processes (X-04, X-05)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from omnigraph.base.errors import GraphError, ReadSetConflict
+from omnigraph.storage.failpoints import armed
+from omnigraph.storage.store import GraphStore
+from tests.concurrency.workers import Increment, each_thread_once
+from tests.conftest import Place
+from tests.support.graphs import chain_of, make_graph, persons, upsert_person
+
+THREADS = 8
+
+
+def together(stores: list[GraphStore], act: Callable[[GraphStore, int], object]) -> list[object]:
+    """Run one write in each of 8 threads; all stage from the same base, then all publish at once.
+
+    Thread n uses store n, counted round; returns what each call returned, or its error.
+    """
+    barrier = threading.Barrier(THREADS)
+
+    def work(number: int) -> object:
+        try:
+            return act(stores[number % len(stores)], number)
+        except GraphError as error:
+            return error
+
+    with (
+        armed({"publish.before": each_thread_once(lambda: barrier.wait(60) and None)}),
+        ThreadPoolExecutor(THREADS) as pool,
+    ):
+        return list(pool.map(work, range(THREADS)))
+
+
+@pytest.mark.parametrize("stores", [1, 2, 8])
+def test_inserts_parked_between_staging_and_publish_all_land(place: Place, stores: int) -> None:
+    make_graph(place.address, **place.kwargs).close()
+    with ExitStack() as stack:
+        opened = [stack.enter_context(GraphStore.open(place.address, **place.kwargs)) for _ in range(stores)]
+
+        results = together(opened, lambda store, number: upsert_person(store, f"t{number}").commit_id)
+
+        assert set(results) < set(chain_of(opened[0]))
+        assert sorted(persons(opened[0])) == [f"t{number}" for number in range(THREADS)]
+        assert len(chain_of(opened[0])) == THREADS + 1
+
+
+@pytest.mark.parametrize("stores", [1, 2, 8])
+def test_of_strict_updates_from_one_base_one_commits_and_the_others_are_told(place: Place, stores: int) -> None:
+    with make_graph(place.address, **place.kwargs) as store:
+        upsert_person(store, "ada", age=0)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(GraphStore.open(place.address, **place.kwargs)) for _ in range(stores)]
+
+        results = together(opened, lambda store, _: store.publish("main", Increment("ada")).commit_id)
+
+        losers = [result for result in results if isinstance(result, ReadSetConflict)]
+        assert len(losers) == THREADS - 1
+        assert persons(opened[0]) == {"ada": 1}
+        assert len(chain_of(opened[0])) == 3
+
+
+def test_threads_that_keep_writing_lose_no_row_and_no_receipt(place: Place) -> None:
+    commits = 5
+    with make_graph(place.address, **place.kwargs) as store, ThreadPoolExecutor(THREADS) as pool:
+
+        def work(thread: int) -> list[str | None]:
+            return [upsert_person(store, f"{thread}-{number}").commit_id for number in range(commits)]
+
+        ids = [commit for commits in pool.map(work, range(THREADS)) for commit in commits]
+
+        assert sorted(map(str, ids)) == sorted(chain_of(store)[1:])
+        assert len(persons(store)) == THREADS * commits
+
+
+def test_overlapping_operations_of_one_process_each_end_with_their_own_cost(local_place: Place) -> None:
+    """Operations that start and end in any order: none may fail for the bookkeeping of another."""
+    with make_graph(local_place.address) as store, GraphStore.open(local_place.address) as other:
+        inner = threading.Event()
+
+        def write_within(number: int) -> None:
+            with ThreadPoolExecutor(1) as pool:  # a thread of its own is an operation of its own
+                pool.submit(upsert_person, other, f"inner{number}").result()
+            inner.set()
+
+        for number in range(3):
+            with armed({"table_data.before": each_thread_once(lambda n=number: write_within(n))}):
+                receipt = upsert_person(store, f"outer{number}")
+            assert receipt.cost.shared
+        assert inner.is_set()
+        assert len(persons(store)) == 6

@@ -1,0 +1,95 @@
+"""Branch operations, opening and repeated reads cost the same whatever the graph's size."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.storage.store import GraphStore
+from tests.cost.gates import (
+    BRANCH_REQUESTS,
+    LIST_REQUESTS,
+    OPEN_REQUESTS,
+    Figures,
+    check_at_most,
+    check_flat,
+    count,
+    graph_at,
+    measure_branches,
+    read_table,
+)
+from tests.cost.test_write_cost import places, report
+from tests.support.graphs import upsert_person
+from tests.support.proxy import S3Proxy
+from tests.support.s3 import S3Server
+
+pytestmark = [pytest.mark.s3, pytest.mark.slow]
+
+SIZES = [
+    pytest.param([(2, 1), (40, 20)], id="default"),
+    pytest.param([(2, 1), (2, 100), (200, 1), (200, 100)], id="full", marks=pytest.mark.full),
+]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_branch_operations_cost_the_same_with_any_number_of_tables_and_branches(
+    s3_server: S3Server, proxy: S3Proxy, sizes: list[tuple[int, int]]
+) -> None:
+    created, listed, deleted = [], [], []
+    for tables, branches in sizes:
+        with graph_at(*places(s3_server, proxy), depth=5, tables=tables, branches=branches) as store:
+            a, b, c = measure_branches(store, proxy, f"{tables} tables, {branches} branches")
+            created.append(a)
+            listed.append(b)
+            deleted.append(c)
+    report(created + listed + deleted)
+    for figures in created + deleted:
+        check_at_most(figures, BRANCH_REQUESTS)
+    for figures in listed:
+        check_at_most(figures, LIST_REQUESTS)
+    for one_kind in (created, listed, deleted):
+        check_flat(one_kind)
+
+
+@pytest.mark.timeout(300)
+def test_a_cold_list_of_branches_is_two_requests(s3_server: S3Server, proxy: S3Proxy) -> None:
+    found = []
+    for branches in (1, 20):
+        direct, proxied = places(s3_server, proxy)
+        with (
+            graph_at(direct, proxied, depth=2, branches=branches),
+            GraphStore.open(proxied.address, **proxied.kwargs) as fresh,
+        ):
+            found.append(Figures(f"cold list, {branches} branches", (count(proxy, fresh.branches.list),)))
+    report(found)
+    for figures in found:
+        check_at_most(figures, LIST_REQUESTS)
+
+
+@pytest.mark.timeout(300)
+def test_opening_and_reading_cost_the_same_at_any_depth(s3_server: S3Server, proxy: S3Proxy) -> None:
+    opened, first, warm, changed = [], [], [], []
+    for depth in (10, 100):
+        direct, proxied = places(s3_server, proxy)
+        with graph_at(direct, proxied, depth=depth) as store:
+            proxy.reset()
+            with GraphStore.open(proxied.address, **proxied.kwargs) as fresh:
+                opened.append(Figures(f"open, depth {depth}", (proxy.count(),)))
+                first.append(read_cost(fresh, proxy, f"first read, depth {depth}"))
+                warm.append(read_cost(fresh, proxy, f"warm read, depth {depth}"))
+                upsert_person(store, "moved")
+                changed.append(read_cost(fresh, proxy, f"read after a commit, depth {depth}"))
+    report(opened + first + warm + changed)
+    for figures in opened:
+        check_at_most(figures, OPEN_REQUESTS)
+    for figures in warm:
+        check_at_most(figures, 1)  # one probe; a row count needs no data request
+    for figures in changed:
+        check_at_most(figures, 4)  # probe and manifest, then the table's new version
+    for one_kind in (opened, first, warm, changed):
+        check_flat(one_kind)
+
+
+def read_cost(store: GraphStore, proxy: S3Proxy, label: str) -> Figures:
+    """Measure one read of a table's row count."""
+    return Figures(label, (count(proxy, lambda: read_table(store)),))

@@ -1,0 +1,133 @@
+"""One-row writes cost the same at any history depth and any number of tables, with no maintenance between."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from uuid import uuid4
+
+import pytest
+
+from omnigraph.storage.store import GraphStore
+from tests.conftest import Place
+from tests.cost.gates import (
+    CAP,
+    WORST_WRITE,
+    Figures,
+    check_flat,
+    check_write,
+    count,
+    graph_at,
+    measure_cold_writes,
+    measure_first_writes,
+    measure_writes,
+)
+from tests.support.graphs import upsert_person
+from tests.support.proxy import S3Proxy
+from tests.support.s3 import S3Server
+
+pytestmark = [pytest.mark.s3, pytest.mark.slow]
+
+DEPTHS = [(10, 100), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
+TABLES = [(2, 40), pytest.param((2, 200), marks=pytest.mark.full)]
+
+
+def places(server: S3Server, proxy: S3Proxy) -> tuple[Place, Place]:
+    """Return one empty address, reached directly and through the proxy."""
+    address = f"s3://graphs/{uuid4().hex}/g"
+    return Place(address, server.storage_options()), Place(address, server.storage_options(proxy.endpoint))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("depths", DEPTHS, ids=str)
+def test_a_one_row_write_costs_the_same_at_any_depth(
+    s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]
+) -> None:
+    found, first = [], []
+    for depth in depths:
+        with graph_at(*places(s3_server, proxy), depth=depth) as store:
+            found.append(measure_writes(store, proxy, f"depth {depth}"))
+            first.append(measure_first_writes(store, proxy, f"first write on a branch, depth {depth}"))
+    report(found + first)
+    for figures in found + first:
+        check_write(figures)
+    check_flat(found)
+    check_flat(first)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("tables", TABLES, ids=str)
+def test_a_one_row_write_costs_the_same_with_any_number_of_tables(
+    s3_server: S3Server, proxy: S3Proxy, tables: tuple[int, ...]
+) -> None:
+    found, first = [], []
+    for number in tables:
+        with graph_at(*places(s3_server, proxy), depth=10, tables=number) as store:
+            found.append(measure_writes(store, proxy, f"{number} tables"))
+            first.append(measure_first_writes(store, proxy, f"first write on a branch, {number} tables"))
+    report(found + first)
+    for figures in found + first:
+        check_write(figures)
+    check_flat(found)
+    check_flat(first)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("depths", DEPTHS, ids=str)
+def test_the_bounds_hold_under_a_concurrency_cap(
+    s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]
+) -> None:
+    """Without a cap, growing scans hide in parallelism."""
+    proxy.max_in_flight = CAP
+    found = []
+    for depth in depths:
+        with graph_at(*places(s3_server, proxy), depth=depth) as store:
+            found.append(measure_writes(store, proxy, f"capped, depth {depth}"))
+    report(found)
+    for figures in found:
+        check_write(figures)
+    check_flat(found)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("depths", DEPTHS, ids=str)
+def test_the_first_write_of_a_fresh_handle_costs_the_same_at_any_depth(
+    s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]
+) -> None:
+    """It opens the table and reads its tail, which folding keeps short."""
+    found = []
+    for depth in depths:
+        direct, proxied = places(s3_server, proxy)
+        with graph_at(direct, proxied, depth=depth):
+            found.append(measure_cold_writes(proxied, proxy, f"fresh handle, depth {depth}"))
+    report(found)
+    for figures in found:
+        assert max(figures.requests) <= WORST_WRITE, str(figures)
+    check_flat(found)
+
+
+@pytest.mark.timeout(900)
+def test_a_writer_that_must_read_what_another_process_wrote_stays_within_the_bounds(
+    s3_server: S3Server, proxy: S3Proxy
+) -> None:
+    """Nothing rests on remembering one's own writes: two stores take turns, neither has the other's rows."""
+    found = []
+    for depth in (10, 100):
+        direct, proxied = places(s3_server, proxy)
+        with graph_at(direct, proxied, depth=depth) as store, ExitStack() as stack:
+            other = stack.enter_context(GraphStore.open(direct.address, **direct.kwargs))
+            requests = []
+            for number in range(30):
+                upsert_person(other, f"other-{number}")
+                requests.append(count(proxy, lambda n=number: upsert_person(store, f"mine-{n}")))  # type: ignore[misc]
+            found.append(Figures(f"taking turns, depth {depth}", tuple(requests)))
+    report(found)
+    for figures in found:
+        check_write(figures)
+    check_flat(found)
+
+
+def report(found: list[Figures]) -> None:
+    """Print the table; shown by `pytest -rP` and `-s`."""
+    print()
+    for figures in found:
+        print(f"  {figures}")

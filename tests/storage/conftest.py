@@ -1,0 +1,28 @@
+"""A graph with two people in it, and the same graph as another process sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.effects import Upsert
+from tests.conftest import Place
+from tests.storage.shared import again
+from tests.support.graphs import PERSON, make_graph, people, write
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[GraphStore]:
+    """A graph with two people, as one process sees it."""
+    with make_graph(place.address, durability="os", **place.kwargs) as made:
+        write(made, {PERSON: Upsert(people(["a", "b"], age=1))})
+        yield made
+
+
+@pytest.fixture
+def rival(place: Place, store: GraphStore) -> Iterator[GraphStore]:
+    """The same graph, as another process sees it: nothing shared but the address."""
+    with again(place) as other:
+        yield other
