@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -81,6 +81,12 @@ def put_object(endpoint: str, bucket: str, key: str) -> None:
     S3Server().client(endpoint).put_object(Bucket=bucket, Key=key, Body=b"x")
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
+
+
 def test_values_come_back_in_order_from_separate_processes() -> None:
     outcomes = run_processes(answer, [(10,), (20,)])
 
@@ -148,42 +154,39 @@ def test_environment_is_set_before_the_target_is_imported(start_together: bool) 
 
 
 @pytest.mark.s3
-def test_one_of_several_processes_wins_a_compare_and_swap() -> None:
+def test_one_of_several_processes_wins_a_compare_and_swap(server: S3Server) -> None:
     import lance
     import pyarrow as pa
 
-    with S3Server() as server:
-        server.make_bucket("race")
-        options, uri = server.storage_options(), "s3://race/g/__manifest"
-        lance.write_dataset(pa.table({"id": pa.array([], pa.int64())}), uri, storage_options=options)
+    server.make_bucket("race")
+    options, uri = server.storage_options(), "s3://race/g/__manifest"
+    lance.write_dataset(pa.table({"id": pa.array([], pa.int64())}), uri, storage_options=options)
 
-        outcomes = run_processes(claim_head, [(uri, options, name) for name in "abc"])
+    outcomes = run_processes(claim_head, [(uri, options, name) for name in "abc"])
 
-        won = [outcome for outcome in outcomes if outcome.ok]
-        lost = [outcome.error_type for outcome in outcomes if not outcome.ok]
-        head = lance.dataset(uri, storage_options=options).config()["graph_head"]
+    won = [outcome for outcome in outcomes if outcome.ok]
     assert [outcome.value for outcome in won] == [2]
-    assert lost == ["CommitConflictError"] * 2
+    assert [outcome.error_type for outcome in outcomes if not outcome.ok] == ["CommitConflictError"] * 2
+    head = lance.dataset(uri, storage_options=options).config()["graph_head"]
     assert head == "abc"[won[0].index]
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("deliver", [True, False])
-def test_writer_killed_in_the_middle_of_a_request(deliver: bool) -> None:
+@pytest.mark.parametrize(("bucket", "deliver"), [("late", True), ("lost", False)])
+def test_writer_killed_in_the_middle_of_a_request(server: S3Server, bucket: str, deliver: bool) -> None:
     """What it had already sent still arrives, as on a real network; `deliver=False` loses it instead."""
-    with S3Server() as server, S3Proxy(server.endpoint) as proxy:
-        server.make_bucket("bucket")
+    server.make_bucket(bucket)
+    with S3Proxy(server.endpoint) as proxy:
         proxy.pause(lambda method, key: method == "PUT")
 
         def kill_when_parked(pids: list[int]) -> None:
             proxy.wait_parked()
             os.kill(pids[0], signal.SIGKILL)
 
-        (outcome,) = run_processes(put_object, [(proxy.endpoint, "bucket", "k")], meanwhile=kill_when_parked)
+        (outcome,) = run_processes(put_object, [(proxy.endpoint, bucket, "k")], meanwhile=kill_when_parked)
         assert (outcome.exit_code, proxy.parked, proxy.count()) == (-signal.SIGKILL, 1, 0)
 
         proxy.resume(deliver=deliver)
         while proxy.count() == 0:
             time.sleep(0.01)
-        stored = server.client().list_objects_v2(Bucket="bucket")["KeyCount"]
-    assert stored == (1 if deliver else 0)
+    assert server.client().list_objects_v2(Bucket=bucket)["KeyCount"] == (1 if deliver else 0)

@@ -13,6 +13,7 @@ finds the record.
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import statistics
 import threading
@@ -312,21 +313,23 @@ def serial_hops(
 ) -> float:
     """Return how many requests of `run` wait for one another: the slope of its wall time over the latency.
 
-    The fastest of the repeats counts, since whatever else the machine does can only slow a run down.
+    The fastest of the repeats counts: whatever else the machine does can only slow a run down. Latencies
+    take turns, so that a busy moment does not fall on one of them alone. Wider latencies cost time and make
+    the answer steadier: on a crowded machine the default spread may be off by several hops.
     """
     before = proxy.latency_ms
+    fastest_ms = dict.fromkeys(latencies_ms, math.inf)
     try:
-        fastest_ms = [_fastest_ms(run, proxy, latency_ms, repeats) for latency_ms in latencies_ms]
+        for _ in range(repeats):
+            for latency_ms in latencies_ms:
+                proxy.latency_ms = latency_ms
+                fastest_ms[latency_ms] = min(fastest_ms[latency_ms], _wall_ms(run))
     finally:
         proxy.latency_ms = before
-    return statistics.linear_regression(latencies_ms, fastest_ms).slope
+    return statistics.linear_regression(list(fastest_ms), list(fastest_ms.values())).slope
 
 
-def _fastest_ms(run: Callable[[], object], proxy: S3Proxy, latency_ms: float, repeats: int) -> float:
-    proxy.latency_ms = latency_ms
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return min(times) * 1000
+def _wall_ms(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return (time.perf_counter() - started) * 1000

@@ -47,7 +47,7 @@ class Cost:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Meter:
     """A running measurement; `cost` is filled in when the block ends."""
 
