@@ -28,8 +28,8 @@ from lance import LanceDataset, LanceOperation
 from lance.fragment import write_fragments
 
 from omnigraph.storage.durability import Durability, Syncer
-from omnigraph.storage.manifest.metadata import version_file
 from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.opener import manifest_file
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, Effect, Upsert
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
@@ -76,7 +76,7 @@ class Bare:
             read_version=self._manifest.version,
             max_retries=0,
         )
-        self._syncer.files([f"{self._root}/m/_versions/{version_file(self._manifest.version)}"])
+        self._syncer.files([f"{self._root}/m/_versions/{manifest_file(self._manifest.version)}"])
 
 
 def publish(store: GraphStore, effect: Effect) -> None:

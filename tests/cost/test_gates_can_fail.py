@@ -76,7 +76,7 @@ def look_into_every_branch(patch: pytest.MonkeyPatch) -> None:
     """Resolve each branch's head when listing, as Lance's own listing does."""
 
     def gone(self: Branches, ref: Any) -> bool:
-        return self.chain(ref.incarnation).latest().tombstone
+        return self.chain(ref.incarnation).latest().tombstone is not None
 
     patch.setattr(Branches, "_gone", gone)
 

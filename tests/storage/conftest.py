@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import Upsert
+from omnigraph.storage.tables.effects import Append, Upsert
 from tests.conftest import Place
+from tests.storage.docs import DOC, START, make_docs, table
 from tests.storage.shared import again
 from tests.support.graphs import PERSON, make_graph, people, write
 
@@ -26,3 +27,11 @@ def rival(place: Place, store: GraphStore) -> Iterator[GraphStore]:
     """The same graph, as another process sees it: nothing shared but the address."""
     with again(place) as other:
         yield other
+
+
+@pytest.fixture
+def docs(place: Place) -> Iterator[GraphStore]:
+    """A graph with one table of three documents."""
+    with make_docs(place.address, **place.kwargs) as made:
+        write(made, {DOC: Append(table(START))})
+        yield made

@@ -136,7 +136,7 @@ ROWS = {
     "the schema": Row(schema(BASE), PREPARE, "schema"),
     "the schema and a decisive table": Row(schema(content(BASE, S)), PREPARE, "schema"),
     "the schema and maintenance": Row(schema(maintenance(BASE, W)), PREPARE, "schema"),
-    "the floor, to the base itself": Row(floor(content(BASE), 1), PUBLISH, PUBLISH),
+    "the floor, to the base itself": Row(floor(content(BASE), 1), PREPARE, PREPARE),
     "the floor, past the base": Row(floor(content(BASE), 2), PREPARE, PREPARE),
     "the floor past the base, and content decisive": Row(floor(content(BASE, S), 2), PREPARE, f"Type {S}"),
     "the floor past the base, and a consulted table": Row(floor(content(BASE, C), 2), PREPARE, PREPARE),
@@ -181,6 +181,27 @@ def test_a_plan_that_depends_on_rows_is_told_which_member_moved(name: str) -> No
     assert error.fields["expected"] != error.fields["actual"]
     assert str(row.decides) in str(error)
     assert "repeat the write" in str(error)
+
+
+@pytest.mark.parametrize(("staged_at", "decision"), [(1, PREPARE), (2, PREPARE), (3, PUBLISH), (4, PUBLISH)])
+def test_only_files_that_were_staged_after_retention_ran_are_sure_to_be_there(
+    staged_at: int, decision: Decision
+) -> None:
+    """A plan may be older than its base: published again, it keeps the files of its first attempt."""
+    base = content(floor(content(BASE), 1))
+    assert (base.swept, base.version) == (3, 4)
+
+    found = decide(
+        base,
+        content(base),
+        writes=frozenset({W}),
+        decided_by=frozenset(),
+        consulted=frozenset(),
+        schema_decides=False,
+        staged_at=staged_at,
+    )
+
+    assert found is decision
 
 
 def test_a_plan_that_changes_the_schema_conflicts_with_another_schema_even_without_rows() -> None:

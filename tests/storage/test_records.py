@@ -95,7 +95,8 @@ states = st.builds(
     recent=st.lists(st.tuples(counts, ids), max_size=4).map(tuple),
     newest_id=ids,
     floor=counts,
-    tombstone=st.booleans(),
+    swept=counts,
+    tombstone=st.none() | ids,
 )
 
 
@@ -159,9 +160,9 @@ def test_the_updates_of_a_commit_lead_to_the_state_it_promises(
 
 
 @settings(max_examples=40, deadline=None)
-@given(states, st.none() | counts, st.booleans())
+@given(states, st.none() | counts, st.none() | ids)
 def test_the_updates_of_a_control_write_lead_to_the_state_it_promises(
-    base: ManifestState, floor: int | None, tombstone: bool
+    base: ManifestState, floor: int | None, tombstone: str | None
 ) -> None:
     state, updates = control(base, floor=floor, tombstone=tombstone)
 
@@ -197,9 +198,9 @@ def test_a_commit_is_the_next_version_and_names_its_head(base: ManifestState, re
 
 
 @settings(max_examples=25, deadline=None)
-@given(states, st.none() | counts, st.booleans())
+@given(states, st.none() | counts, st.none() | ids)
 def test_a_control_write_is_the_next_version_and_repeats_the_head(
-    base: ManifestState, floor: int | None, tombstone: bool
+    base: ManifestState, floor: int | None, tombstone: str | None
 ) -> None:
     """Otherwise a writer that stalled past a cleanup could slip through (lance-facts B9)."""
     state, updates = control(base, floor=floor, tombstone=tombstone)

@@ -6,7 +6,7 @@ Table   (engine spec 3.4; tests/storage/test_conflict.py has one case per row)
           nothing the plan read or wrote                publish the same staged versions again
           a table it only consulted                     validate again, then publish
           a table it writes, or only by maintenance     prepare again from the new base
-          the floor passed the base                     prepare again: staged files may be gone
+          retention ran since it staged its files       prepare again: the files may be gone
           a table whose rows decided what is written    ReadSetConflict
           the schema                                    prepare again, or ReadSetConflict if rows decided
 """
@@ -32,12 +32,16 @@ def decide(
     base: ManifestState,
     now: ManifestState,
     *,
+    staged_at: int | None = None,
     writes: Set[str],
     decided_by: Set[str],
     consulted: Set[str],
     schema_decides: bool,
 ) -> Decision:
-    """Compare two snapshots for one plan; raise when only the caller can decide."""
+    """Compare two snapshots for one plan; raise when only the caller can decide.
+
+    `staged_at` is the version when the plan's files were written; the base's, unless said otherwise.
+    """
     if base.schema != now.schema:
         if decided_by or schema_decides:
             raise ReadSetConflict("schema", expected=base.schema, actual=now.schema)
@@ -47,7 +51,7 @@ def decide(
             raise ReadSetConflict(
                 _name(base, now, table), expected=_content(base, table), actual=_content(now, table)
             )
-    if now.floor > base.version:
+    if now.swept > (base.version if staged_at is None else staged_at):
         return Decision.PREPARE_AGAIN
     if any(_version(base, table) != _version(now, table) for table in writes | decided_by):
         return Decision.PREPARE_AGAIN

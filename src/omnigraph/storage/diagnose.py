@@ -16,8 +16,8 @@ from omnigraph.base.errors import (
 )
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.chain import MANIFEST
-from omnigraph.storage.manifest.metadata import MAX_VERSION
 from omnigraph.storage.manifest.refs import REFS
+from omnigraph.storage.opener import MAX_VERSION, manifest_file
 from omnigraph.storage.schema_objects import FOLDER as SCHEMAS
 
 TABLES = "tables"
@@ -50,7 +50,7 @@ def why_not_open(location: Location) -> GraphError:
         return IntegrityError(
             f"the newest manifest at {location.uri}, version {newest}, is cut off ({size} bytes), "
             "as after a power cut: it was never acknowledged to anybody",
-            remedy=f"Delete {MANIFEST}/_versions/{MAX_VERSION - newest:020d}.manifest; "
+            remedy=f"Delete {MANIFEST}/_versions/{manifest_file(newest)}; "
             f"version {newest - 1} is intact and becomes the head again",
             uri=location.uri,
             version=newest,

@@ -40,6 +40,15 @@ CLIENT_OPTIONS = frozenset(
 )
 
 
+def storage_failure(doing: str, error: BaseException) -> StorageError:
+    """Return the error for a failure of the store that nothing more is known about."""
+    return StorageError(
+        f"storage failed while {doing}: {error}",
+        remedy="Nothing was published; check the storage service and its permissions, then try again",
+        storage_kind="unknown",
+    )
+
+
 @dataclass(frozen=True)
 class Location:
     """The root of one graph."""

@@ -15,17 +15,31 @@ from typing import Any
 import lance
 from lance.lance import _Session
 
-from omnigraph.base.errors import IntegrityError
+from omnigraph.base.errors import GraphError, IntegrityError, StorageError
 from omnigraph.storage.location import Location
 
 Handle = Any  # lance.LanceDataset: untyped upstream
+MAX_VERSION = 2**64 - 1
+DETACHED = 2**63  # detached versions are random numbers from here up
 HANDLES = 512
 INDEX_CACHE_BYTES = 512 << 20
 METADATA_CACHE_BYTES = 256 << 20
 
 
-class OpenFailed(Exception):
-    """Lance could not open a dataset; the cause is attached. Callers find out why and say it."""
+def manifest_file(version: int) -> str:
+    """Return the file name of a version: numbered ones sort newest first, detached ones have a `d`."""
+    return f"d{version}.manifest" if version >= DETACHED else f"{MAX_VERSION - version:020d}.manifest"
+
+
+class OpenFailed(StorageError):
+    """Lance could not open a dataset; the cause is attached. Whoever can find out more says more."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            f"cannot read {uri}",
+            remedy="Check the address, the network and the storage service, then try again",
+            storage_kind="unknown",
+        )
 
 
 class Opener:
@@ -66,12 +80,7 @@ class Opener:
         try:
             handle = self._open(f"tables/{table_id}", version)
         except OpenFailed as error:
-            raise IntegrityError(
-                f"table {table_id!r} cannot be opened at its pinned version {version}",
-                remedy="Its files are missing or damaged: restore them from a copy of the graph",
-                table=table_id,
-                version=str(version),
-            ) from error
+            raise self._why_no_table(table_id, version, error) from error
         self.adopt(table_id, handle)
         return handle
 
@@ -81,6 +90,18 @@ class Opener:
             self._tables[(table_id, handle.version)] = handle
             while len(self._tables) > HANDLES:
                 self._tables.popitem(last=False)
+
+    def _why_no_table(self, table_id: str, version: int, error: OpenFailed) -> GraphError:
+        """Tell a lost table from a store that does not answer."""
+        stored = self._location.objects.list(f"tables/{table_id}/_versions")
+        if any(key.endswith(f"/{manifest_file(version)}") for key, _ in stored):
+            return error
+        return IntegrityError(
+            f"table {table_id!r} is pinned at version {version}, which is not stored",
+            remedy="Its files are missing: restore tables/ from a copy of the graph",
+            table=table_id,
+            version=str(version),
+        )
 
     def _open(self, path: str, version: int | None) -> Handle:
         uri = self._location.join(path)

@@ -31,10 +31,11 @@ from omnigraph.base.ids import new_id
 from omnigraph.storage.conflict import Decision, decide
 from omnigraph.storage.cost import measured
 from omnigraph.storage.failpoints import Step
+from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
 from omnigraph.storage.manifest.records import CommitRecord, ManifestState, advance
-from omnigraph.storage.opener import Opener, OpenFailed
+from omnigraph.storage.opener import Opener
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.staging import StagedPlan, Staging
 from omnigraph.storage.transaction import PublishPlan, Receipt, Write, WriteTxn
@@ -130,7 +131,7 @@ class Publisher:
                     continue
                 failures += 1  # nobody moved the head: the store itself refused
                 if failures >= self._policy.failures:
-                    raise _storage_failure(failed)
+                    raise storage_failure("publishing", failed.__cause__ or failed) from failed
 
     def _capture(self, branch: str, commit_id: str) -> tuple[Chain, WriteTxn]:
         chain, state = self._branches.head(branch)
@@ -140,7 +141,7 @@ class Publisher:
         """Look at the branch again; if that fails after an uncertain publish, say so."""
         try:
             return self._capture(branch, commit_id)
-        except (OpenFailed, StorageError) as error:
+        except StorageError as error:
             if isinstance(failed, CommitInDoubt):
                 raise OutcomeUnknown(commit_id, branch=branch) from error
             raise
@@ -162,13 +163,14 @@ class Publisher:
         decision = decide(
             base,
             now,
+            staged_at=lost.staged.staged_at,
             writes=lost.plan.writes,
             decided_by=lost.plan.decisive,
             consulted=lost.plan.consulted,
             schema_decides=lost.plan.schema is not None,
         )
         if decision is Decision.PREPARE_AGAIN:
-            reuse = lost.staged if now.floor <= base.version else None  # below the floor files may be gone
+            reuse = lost.staged if now.swept <= lost.staged.staged_at else None  # else they may be gone
             return self._prepare(chain, txn, write, intent, reuse)
         if decision is Decision.VALIDATE_AGAIN:
             write.validate(txn, lost.plan)
@@ -230,14 +232,6 @@ class Publisher:
     def _pause(self, attempts: int) -> None:
         """Wait a random moment, shorter for those who have lost more often: that is the fairness."""
         self._clock.sleep(self._random.uniform(0, self._policy.pause_s / attempts))
-
-
-def _storage_failure(failed: Exception) -> GraphError:
-    return StorageError(
-        f"publishing failed: {failed.__cause__}",
-        remedy="Nothing was published; check storage and its permissions, then repeat the write",
-        storage_kind="unknown",
-    )
 
 
 def _made_anew(branch: str) -> GraphError:

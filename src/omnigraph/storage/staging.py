@@ -32,6 +32,7 @@ class StagedPlan:
     base: ManifestState
     tables: Mapping[str, Staged]
     schema: str | None  # hash of the new schema, when the plan accepts one
+    staged_at: int  # the manifest version when the oldest of the files was written
 
     @property
     def changes_anything(self) -> bool:
@@ -120,7 +121,8 @@ class Staging:
         schema = self._schemas.put(plan.schema) if plan.schema is not None else None
         fresh = self._stage_all(txn, plan, todo)
         self._sync(fresh)
-        return StagedPlan(plan, state, {**done, **fresh}, schema)
+        staged_at = state.version if reuse is None else min(state.version, reuse.staged_at)
+        return StagedPlan(plan, state, {**done, **fresh}, schema, staged_at)
 
     def _stage_all(self, txn: WriteTxn, plan: PublishPlan, todo: Mapping[str, Effect]) -> dict[str, Staged]:
         """Stage tables side by side; the first runs here, so its steps stand for all in the cost."""

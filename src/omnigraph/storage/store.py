@@ -14,7 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from omnigraph.base.clock import Clock, SystemClock
-from omnigraph.base.errors import AlreadyInitialized, HistoryReclaimed, InvalidRequest, StoreUnsupported
+from omnigraph.base.errors import (
+    AlreadyInitialized,
+    CommitNotFound,
+    HistoryReclaimed,
+    InvalidRequest,
+    StoreUnsupported,
+)
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.storage import diagnose
@@ -23,7 +29,7 @@ from omnigraph.storage.durability import Durability, Syncer
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.chain import Chain, HeadMoved, chain_path, main_line
+from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved, chain_path, main_line
 from omnigraph.storage.manifest.metadata import AlreadyThere, MetadataDataset
 from omnigraph.storage.manifest.records import (
     MAIN,
@@ -155,6 +161,10 @@ class GraphStore:
             chain, head = self.branches.head(branch)
             if at is None:
                 return PinnedSnapshot(branch, head)
+            if not 1 <= at <= head.version:
+                raise CommitNotFound(
+                    f"branch {branch!r} has versions 1 to {head.version}, not {at}", graph_commit_id=str(at)
+                )
             if at < head.floor:
                 raise _reclaimed(at, head.floor)
             return PinnedSnapshot(branch, chain.at(at))
@@ -172,8 +182,9 @@ class GraphStore:
     def raise_floor(self, branch: str, version: int) -> int:
         """Record that versions below `version` may be reclaimed; it only rises. Returns the floor in force.
 
-        Retention calls this before it deletes anything. It is a manifest commit of its own, so every
-        writer still working on an older base loses its swap, sees the floor, and stages again.
+        Retention lists what it will delete, calls this, and only then deletes. It is a manifest commit
+        of its own, so every writer that may have files on that list loses its swap, sees that retention
+        ran since it staged them, and stages again.
         """
         with measured():
             for _ in range(FLOOR_ATTEMPTS):
@@ -184,7 +195,7 @@ class GraphStore:
                     raise InvalidRequest(f"the floor cannot pass the head, version {head.version}")
                 try:
                     return chain.commit(*control(head, floor=version), Step.FLOOR).floor
-                except HeadMoved:
+                except (HeadMoved, CommitInDoubt):
                     continue
         raise InvalidRequest(f"branch {branch!r} moves too fast to raise its floor; try again")
 

@@ -30,7 +30,6 @@ from omnigraph.storage.failpoints import Step
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
 from omnigraph.storage.manifest.records import MAIN, Line, ManifestState, control
 from omnigraph.storage.manifest.refs import BranchRef, Refs, RefsState, check_free_name, check_name
-from omnigraph.storage.opener import OpenFailed
 
 ATTEMPTS = 64  # each lost attempt means that somebody else's change landed
 
@@ -61,7 +60,7 @@ class Branches:
             if ref is not None:
                 chain = self.chain(ref.incarnation)
                 state = chain.latest()
-                if not state.tombstone:  # ... because a deleted branch says so on its own chain
+                if state.tombstone is None:  # ... because a deleted branch says so on its own chain
                     return chain, state
         raise BranchNotFound(
             f"there is no branch {clean!r}", remedy="List the branches to see their names", branch=clean
@@ -98,7 +97,7 @@ class Branches:
         ref = BranchRef(clean, new_id(), source_chain.incarnation, origin.version, now)
         line = Line(ref.incarnation, ref.parent, ref.fork_version, now)
         chain = self.chain(ref.incarnation)
-        first = replace(origin, version=1, line=line, recent=(), floor=0, tombstone=False)
+        first = replace(origin, version=1, line=line, recent=(), floor=0, swept=0)
         chain.create(first, Step.BRANCH_CHAIN)
 
         def decide(refs: RefsState) -> BranchRef:
@@ -134,7 +133,7 @@ class Branches:
         doomed = marked.get(clean)
         if doomed is None:
             raise _missing(clean)
-        was_ours = self._tombstone(self.chain(doomed.incarnation))
+        was_ours = self._tombstone(self.chain(doomed.incarnation), new_id())
         self._unregister(clean, doomed.incarnation)
         if not was_ours:
             raise _missing(clean)  # another delete got there first; this one only finished its work
@@ -158,14 +157,14 @@ class Branches:
                 return refs  # it had landed after all
         raise OutcomeUnknown("(branch registry)", branch=name)
 
-    def _tombstone(self, chain: Chain) -> bool:
+    def _tombstone(self, chain: Chain, mine: str) -> bool:
         """Mark a chain as deleted; say whether it was this call that did it."""
         state = chain.known or chain.latest()
         for _ in range(ATTEMPTS):
-            if state.tombstone:
-                return False
+            if state.tombstone is not None:
+                return state.tombstone == mine  # ours, when the reply was lost but the mark landed
             try:
-                chain.commit(*control(state, tombstone=True), Step.BRANCH_TOMBSTONE)
+                chain.commit(*control(state, tombstone=mine), Step.BRANCH_TOMBSTONE)
                 return True
             except (HeadMoved, CommitInDoubt):
                 state = chain.latest()
@@ -186,7 +185,7 @@ class Branches:
     def _read_back(self, incarnation: str, error: CommitInDoubt) -> RefsState:
         try:
             return self._refs.latest()
-        except (OpenFailed, GraphError) as unreadable:
+        except GraphError as unreadable:
             raise OutcomeUnknown(incarnation, branch="(branch registry)") from (error.__cause__ or unreadable)
 
     def _descendants(self, refs: RefsState, incarnation: str) -> tuple[str, ...]:
@@ -203,7 +202,7 @@ class Branches:
 
     def _gone(self, ref: BranchRef) -> bool:
         """Say whether a branch is deleted though its name is still registered (only while `deleting`)."""
-        return ref.deleting and self.chain(ref.incarnation).latest().tombstone
+        return ref.deleting and self.chain(ref.incarnation).latest().tombstone is not None
 
     def _check_source(self, refs: RefsState, name: str, incarnation: str) -> None:
         if incarnation == MAIN:

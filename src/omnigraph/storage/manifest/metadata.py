@@ -12,7 +12,7 @@ Why     docs/decisions/0002-metadata-only-manifest.md
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
@@ -21,10 +21,9 @@ from lance.commit import CommitConflictError
 from omnigraph.storage.cost import stage
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
-from omnigraph.storage.location import Location
-from omnigraph.storage.opener import Handle, Opener
+from omnigraph.storage.location import Location, storage_failure
+from omnigraph.storage.opener import Handle, Opener, manifest_file
 
-MAX_VERSION = 2**64 - 1
 _NO_COLUMNS = pa.field("unused", pa.int8())  # Lance needs a column; no row ever has a value for it
 
 
@@ -66,7 +65,7 @@ class MetadataDataset:
         except OSError as error:
             if self.exists():
                 raise AlreadyThere(self.path) from error
-            raise
+            raise storage_failure(f"creating {self.path}", error) from error
         self._synced(handle.version)
         self._handle = handle
 
@@ -87,13 +86,6 @@ class MetadataDataset:
     def at(self, version: int) -> dict[str, str]:
         """Return the map as it was at one version."""
         return _content(self._opener.at(self.path, version))
-
-    def versions(self) -> Iterator[tuple[int, int]]:
-        """Yield (version, size in bytes) of each stored version, newest first."""
-        for key, size in sorted(self._location.objects.list(f"{self.path}/_versions")):
-            name = key.rsplit("/", 1)[-1].removesuffix(".manifest")
-            if key.endswith(".manifest") and name.isdigit():
-                yield MAX_VERSION - int(name), size
 
     def commit(self, base: int, updates: Mapping[str, str | None], step: Step) -> int:
         """Change keys (None removes one) if the newest version is still `base`; return the new version."""
@@ -119,12 +111,7 @@ class MetadataDataset:
 
     def _synced(self, version: int) -> None:
         with durable(Step.HEAD_SYNC):
-            self._syncer.files([self._location.join(self.path, "_versions", version_file(version))])
-
-
-def version_file(version: int) -> str:
-    """Return the file name of a numbered manifest version: newest sorts first."""
-    return f"{MAX_VERSION - version:020d}.manifest"
+            self._syncer.files([self._location.join(self.path, "_versions", manifest_file(version))])
 
 
 def _content(handle: Handle) -> dict[str, str]:

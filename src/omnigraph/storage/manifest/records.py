@@ -108,8 +108,9 @@ class ManifestState:
     heads: tuple[str, ...]
     recent: tuple[tuple[int, str], ...]
     newest_id: str
-    floor: int = 0  # versions below it are reclaimed; plans based below it must stage again
-    tombstone: bool = False
+    floor: int = 0  # versions below it are reclaimed
+    swept: int = 0  # the version that last raised the floor: files staged before it may be gone
+    tombstone: str | None = None  # the delete that ended this chain
 
     @property
     def head(self) -> str:
@@ -156,13 +157,15 @@ def advance(
 
 
 def control(
-    base: ManifestState, *, floor: int | None = None, tombstone: bool = False
+    base: ManifestState, *, floor: int | None = None, tombstone: str | None = None
 ) -> tuple[ManifestState, dict[str, str | None]]:
     """Return the state after a control write. It repeats the head, so every stale writer conflicts."""
+    version = base.version + 1
     state = replace(
         base,
-        version=base.version + 1,
+        version=version,
         floor=max(base.floor, floor or 0),
+        swept=base.swept if floor is None else version,
         tombstone=base.tombstone or tombstone,
     )
     return state, {"graph_head": state.head, "control": _control(state)}
@@ -181,10 +184,13 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
     check_format(content.get(FORMAT_KEY), where)
     try:
         marks = json.loads(content["control"])
+        commit = _commit(json.loads(content["graph_commit"]))
+        if (content["graph_head"], content["schema"]) != (commit.id, commit.schema):
+            raise ValueError("the head and the commit record contradict each other")
         return ManifestState(
             version=version,
             line=Line(**json.loads(content["line"])),
-            commit=_commit(json.loads(content["graph_commit"])),
+            commit=commit,
             pins=FrozenMap(
                 {
                     key.removeprefix(TABLE_PREFIX): _pin(key.removeprefix(TABLE_PREFIX), json.loads(value))
@@ -196,7 +202,8 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
             recent=tuple((int(v), str(i)) for v, i in json.loads(content["recent"])),
             newest_id=content["newest_id"],
             floor=int(marks["floor"]),
-            tombstone=bool(marks["tombstone"]),
+            swept=int(marks["swept"]),
+            tombstone=marks["tombstone"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
@@ -208,7 +215,7 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
 
 def check_format(stamp: str | None, where: str) -> None:
     """Refuse graphs written in another storage format, saying what to do about it."""
-    if stamp is None or not stamp.isdigit():
+    if stamp is None or not (stamp.isascii() and stamp.isdigit()):
         raise FormatUnreadable(
             f"{where} has no readable format stamp (found {stamp!r})",
             remedy="It is not a graph made by this system, or its manifest is damaged",
@@ -245,7 +252,7 @@ def _head_keys(state: ManifestState) -> dict[str, str]:
 
 
 def _control(state: ManifestState) -> str:
-    return json.dumps({"floor": state.floor, "tombstone": state.tombstone})
+    return json.dumps({"floor": state.floor, "swept": state.swept, "tombstone": state.tombstone})
 
 
 # Versions exceed int64 (detached ones are random u64), which many JSON readers cannot hold: write text.

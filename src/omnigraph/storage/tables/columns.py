@@ -9,6 +9,7 @@ Layout  protobuf message lance.file.Field: 2 name, 3 id, 4 parent id (-1 at top 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,6 +57,12 @@ def with_name(handle: Handle, name: str, to: str) -> Any:
         if _signed(message, PARENT_ID) == TOP_LEVEL and _text(message, NAME) == name:
             _set(message, NAME, LENGTH, to.encode())
     return _schema(metadata, fields)
+
+
+def fingerprint(handle: Handle) -> bytes:
+    """Name the exact columns of a version, by id and name: the same files read differently after a change."""
+    _, (_, *messages) = handle.lance_schema.__reduce__()
+    return hashlib.sha256(b"\0".join(bytes(raw) for raw in messages)).digest()
 
 
 def _parts(schema: Any) -> tuple[Any, list[Message]]:

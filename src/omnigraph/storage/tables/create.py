@@ -9,8 +9,8 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.cost import stage
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
-from omnigraph.storage.location import Location
-from omnigraph.storage.manifest.metadata import version_file
+from omnigraph.storage.location import Location, storage_failure
+from omnigraph.storage.opener import manifest_file
 from omnigraph.storage.tables.effects import ID
 
 CREATED = 1
@@ -21,12 +21,18 @@ def create_table(table_id: str, schema: pa.Schema, location: Location, syncer: S
     if ID not in schema.names or schema.field(ID).type != pa.string():
         raise InvalidRequest(f"table {table_id!r} needs a string column {ID!r}", table=table_id)
     stage()
-    with durable(Step.TABLE_CREATE):
-        LanceDataset.commit(
-            location.join("tables", table_id),
-            LanceOperation.Overwrite(schema, []),
-            max_retries=0,
-            storage_options=location.lance_options,
-        )
-    syncer.files([location.join("tables", table_id, "_versions", version_file(CREATED))])
+    try:
+        with durable(Step.TABLE_CREATE):
+            LanceDataset.commit(
+                location.join("tables", table_id),
+                LanceOperation.Overwrite(schema, []),
+                max_retries=0,
+                storage_options=location.lance_options,
+            )
+    except OSError as error:
+        # A retry may find the table that its first attempt made: ids are never used twice.
+        made = location.objects.list(f"tables/{table_id}/_versions")
+        if not any(key.endswith(manifest_file(CREATED)) for key, _ in made):
+            raise storage_failure(f"creating table {table_id!r}", error) from error
+    syncer.files([location.join("tables", table_id, "_versions", manifest_file(CREATED))])
     return CREATED

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import Index, LanceOperation
+from lance.dataset import ScannerBuilder
+from pyarrow.substrait import serialize_expressions
 
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
@@ -34,14 +36,25 @@ def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addres
         return {}
     wanted = [handle.get_fragment(fragment) for fragment in fragments]
     if len(ids) <= PROBE_LIMIT:
-        matching = pc.field(ID).isin(ids)
-        scan = handle.scanner(columns=[], filter=matching, fragments=wanted, with_row_address=True)
-        return by_fragment(scan.to_table()[ADDRESS])
+        scan: Any = ScannerBuilder(handle).columns([]).with_fragments(wanted).with_row_address(True)
+        scan._substrait_filter = _id_filter(handle.schema, ids)
+        return by_fragment(scan.to_scanner().to_table()[ADDRESS])
     found = [
         batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids))
         for batch in handle.scanner(columns=[ID], fragments=wanted, with_row_address=True).to_batches()
     ]
     return by_fragment(pa.chunked_array(found, pa.uint64()))
+
+
+def _id_filter(schema: pa.Schema, ids: pa.Array) -> bytes:
+    """Return `id in ids` as a Substrait expression.
+
+    Lance's own serialisation describes every column to Substrait, which has no word for some types
+    (lists of unsigned integers, times): one such column would fail the filter on `id` (lance-facts B13).
+    Only positions matter, so the other columns are described as something that always has a word.
+    """
+    shape = [field if field.name == ID else pa.field(f"_{n}", pa.int8()) for n, field in enumerate(schema)]
+    return bytes(serialize_expressions([pc.field(ID).isin(ids)], ["matching"], pa.schema(shape)))
 
 
 def by_fragment(row_addresses: pa.ChunkedArray) -> Addresses:
@@ -58,9 +71,10 @@ def index_change(handle: Handle, sizes: Mapping[int, FragmentSize]) -> LanceOper
     if not big:
         return None
     segments = {
-        entry["uuid"]: frozenset(entry["fragment_ids"]) & sizes.keys()
-        for entry in handle.list_indices()
-        if entry["name"] == INDEX_NAME
+        segment.uuid: frozenset(segment.fragment_ids) & sizes.keys()
+        for index in handle.describe_indices()
+        if index.name == INDEX_NAME
+        for segment in index.segments
     }
     uncovered = big - frozenset().union(*segments.values())
     if not uncovered:

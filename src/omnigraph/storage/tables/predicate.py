@@ -16,6 +16,7 @@ from datafusion import SessionContext, col, lit
 from datafusion.functions import in_list
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
@@ -76,7 +77,10 @@ def find(handle: Handle, predicate: Predicate, columns: tuple[str, ...] = ()) ->
     context = SessionContext()
     context.register_table("t", lance.FFILanceTableProvider(handle, with_row_id=False, with_row_addr=True))
     frame = context.table("t").filter(_lower(predicate))
-    return frame.select(_column(ADDRESS), *map(_column, columns)).to_arrow_table()
+    try:
+        return frame.select(_column(ADDRESS), *map(_column, columns)).to_arrow_table()
+    except Exception as error:  # DataFusion raises nothing more specific
+        raise storage_failure("scanning rows", error) from error
 
 
 def _column(name: str) -> Any:

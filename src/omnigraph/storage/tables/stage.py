@@ -21,11 +21,13 @@ import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
 
-from omnigraph.base.errors import IntegrityError, InvalidRequest, StorageError
+from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables import columns, predicate
+from omnigraph.storage.tables.conform import CheckedStream, conform
 from omnigraph.storage.tables.effects import (
     ID,
     AddColumn,
@@ -41,7 +43,7 @@ from omnigraph.storage.tables.effects import (
 )
 from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold, settled
 from omnigraph.storage.tables.keys import Addresses, addresses, by_fragment, index_change
-from omnigraph.storage.tables.tail import TailCache, written
+from omnigraph.storage.tables.tail import TailCache, TailFragment, identity, written
 
 COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
 
@@ -69,11 +71,7 @@ def stage(base: Handle, effect: Effect, pool: Executor, tail: TailCache) -> tupl
     try:
         return _Stager(base, pool, tail).run(effect)
     except OSError as error:  # Lance reports every storage failure so
-        raise StorageError(
-            f"staging failed at {base.uri}: {error}",
-            remedy="Nothing was published; check storage and repeat the write",
-            storage_kind="unknown",
-        ) from error
+        raise storage_failure("staging rows", error) from error
 
 
 class _Stager:
@@ -84,6 +82,7 @@ class _Stager:
         self._pool = pool
         self._tail = tail
         self._schema = base.schema  # converted anew by Lance on every access
+        self._columns = columns.fingerprint(base)
         self._files: list[str] = []
         self._fragments: Mapping[int, FragmentMetadata] = {
             f.fragment_id: f.metadata for f in base.get_fragments()
@@ -119,6 +118,7 @@ class _Stager:
     def _append(self, rows: Rows) -> tuple[Staged, Handle]:
         if not isinstance(rows, pa.Table):
             return self._append_stream(rows)
+        rows = conform(rows, self._schema)
         if rows.num_rows == 0:
             return self._unchanged()
         folded = self._fold_set(rows, {})
@@ -131,13 +131,14 @@ class _Stager:
         )
 
     def _append_stream(self, rows: Any) -> tuple[Staged, Handle]:
-        new = self._write(rows.reader())
+        new = self._write(CheckedStream(rows, self._schema))
         count = sum(fragment.num_rows for fragment in new)
         if count == 0:
             return self._unchanged()
         return self._commit(LanceOperation.Append(new), inserted=count)
 
     def _upsert(self, rows: pa.Table, remove: pa.Array) -> tuple[Staged, Handle]:
+        rows = conform(rows, self._schema)
         ids = rows[ID].combine_chunks()
         if len(pc.unique(ids)) != len(ids):
             raise IntegrityError("an upsert names one id twice; the caller must settle which row wins")
@@ -180,8 +181,10 @@ class _Stager:
 
     def _overwrite(self, rows: Rows) -> tuple[Staged, Handle]:
         gone = self._base.count_rows()
-        data = rows if isinstance(rows, pa.Table) else rows.reader()
-        new = self._write(data) if not isinstance(rows, pa.Table) or rows.num_rows else []
+        if isinstance(rows, pa.Table):
+            new = self._write(conform(rows, self._schema))
+        else:
+            new = self._write(CheckedStream(rows, self._schema))
         count = sum(fragment.num_rows for fragment in new)
         if count == 0 and gone == 0:
             return self._unchanged()
@@ -242,10 +245,13 @@ class _Stager:
         found = addresses(self._base, ids, big) if big else {}
         wanted = ids.to_pylist() if small else []
         for fragment in small:
-            offsets = self._tail.get(self._base, fragment, self._fragments[fragment]).find(wanted)
+            offsets = self._tail_fragment(fragment).find(wanted)
             if len(offsets):
                 found[fragment] = offsets
         return found
+
+    def _tail_fragment(self, fragment: int) -> TailFragment:
+        return self._tail.get(self._base, fragment, identity(self._columns, self._fragments[fragment]))
 
     def _split(self) -> tuple[list[int], list[int]]:
         """Return the ids of the small fragments, which the tail cache holds, and of the others."""
@@ -284,22 +290,27 @@ class _Stager:
             return rows
         nothing = np.empty(0, np.int64)
         kept = [
-            self._tail.get(self._base, fragment, self._fragments[fragment])
-            .without(old.get(fragment, nothing))
-            .rows
+            self._tail_fragment(fragment).without(old.get(fragment, nothing)).rows
             for fragment in sorted(folded)
         ]
-        return pa.concat_tables([*kept, rows.select(self._schema.names).cast(self._schema)])
+        return pa.concat_tables([*kept, rows])
 
-    def _write(self, data: pa.Table | pa.RecordBatchReader) -> list[FragmentMetadata]:
+    def _write(self, rows: pa.Table | CheckedStream) -> list[FragmentMetadata]:
+        """Write rows as new fragments; none when there are no rows."""
         cost_stage()
-        with durable(Step.TABLE_DATA):
-            new = list(write_fragments(data, self._base, schema=self._schema, mode="append"))
+        data = rows if isinstance(rows, pa.Table) else rows.reader()
+        try:
+            with durable(Step.TABLE_DATA):
+                new = list(write_fragments(data, self._base, schema=self._schema, mode="append"))
+        except OSError as error:
+            if isinstance(rows, CheckedStream) and rows.problem is not None:
+                raise rows.problem from error
+            raise
         for fragment in new:
             for file in fragment.files:
                 self._files += [f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/"]
-        if isinstance(data, pa.Table) and len(new) == 1 and not settled(_size(new[0])):
-            self._tail.put(new[0], written(data.select(self._schema.names).combine_chunks()))
+        if isinstance(rows, pa.Table) and len(new) == 1 and not settled(_size(new[0])):
+            self._tail.put(identity(self._columns, new[0]), written(rows.combine_chunks()))
         return new
 
     def _delete_rows(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
@@ -315,8 +326,8 @@ class _Stager:
                 updated.append(metadata)
                 self._files.append(metadata.deletion_file.path(fragment_id))
                 if not self._has_blobs and not settled(_size(self._fragments[fragment_id])):
-                    before = self._tail.get(self._base, fragment_id, self._fragments[fragment_id])
-                    self._tail.put(metadata, before.without(offsets))
+                    left = self._tail_fragment(fragment_id).without(offsets)
+                    self._tail.put(identity(self._columns, metadata), left)
         return updated, frozenset(emptied)
 
     def _commit(

@@ -26,7 +26,7 @@ from omnigraph.storage.tables.predicate import ADDRESS
 CACHE_BYTES = 64 << 20
 OFFSET_MASK = 0xFFFFFFFF
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
-FragmentKey = tuple[str, str]
+FragmentKey = tuple[bytes, str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +62,8 @@ class TailCache:
         self._limit = limit
         self._lock = threading.Lock()
 
-    def get(self, handle: Handle, fragment_id: int, metadata: FragmentMetadata) -> TailFragment:
+    def get(self, handle: Handle, fragment_id: int, key: FragmentKey) -> TailFragment:
         """Return a fragment of this version, reading it only if nobody here wrote or read it before."""
-        key = identity(metadata)
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
@@ -76,13 +75,12 @@ class TailCache:
         table = scan.to_table()
         offsets = table[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
         entry = TailFragment(table.drop_columns([ADDRESS]), offsets)
-        self.put(metadata, entry)
+        self.put(key, entry)
         return entry
 
-    def put(self, metadata: FragmentMetadata, entry: TailFragment) -> None:
+    def put(self, key: FragmentKey, entry: TailFragment) -> None:
         """Remember a fragment that was just written or read."""
         with self._lock:
-            key = identity(metadata)
             if key in self._entries:
                 return
             self._entries[key] = entry
@@ -92,11 +90,11 @@ class TailCache:
                 self._bytes -= oldest.rows.nbytes
 
 
-def identity(metadata: FragmentMetadata) -> FragmentKey:
-    """Name a fragment's exact content: its files (columns may be added) and its deletions."""
+def identity(columns: bytes, metadata: FragmentMetadata) -> FragmentKey:
+    """Name a fragment's exact content: the columns as read, its files and its deletions."""
     deletions = metadata.deletion_file
     files = ",".join(file.path for file in metadata.files)
-    return files, "" if deletions is None else f"{deletions.read_version}-{deletions.id}"
+    return columns, files, "" if deletions is None else f"{deletions.read_version}-{deletions.id}"
 
 
 def written(rows: pa.Table) -> TailFragment:
