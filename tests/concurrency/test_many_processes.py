@@ -88,7 +88,7 @@ def test_one_table_holds_every_row_once(one_table: Race) -> None:
 
 @pytest.mark.slow
 def test_commits_to_one_table_form_one_line_and_nothing_else_is_on_it(one_table: Race) -> None:
-    genesis, *rest = chain_of(one_table.store)
+    _, *rest = chain_of(one_table.store)
     assert sorted(rest) == sorted(one_table.acknowledged)
 
 
@@ -120,7 +120,7 @@ def test_writers_of_different_tables_all_land(own_tables: Race) -> None:
 
 @pytest.mark.slow
 def test_commits_to_different_tables_form_one_line(own_tables: Race) -> None:
-    genesis, *rest = chain_of(own_tables.store)
+    _, *rest = chain_of(own_tables.store)
     assert sorted(rest) == sorted(own_tables.acknowledged)
 
 
@@ -134,7 +134,9 @@ def test_writers_of_different_tables_never_stage_twice(own_tables: Race) -> None
 @pytest.mark.slow
 def test_writers_of_different_tables_did_race(own_tables: Race) -> None:
     """Without a single lost swap the test before this one would prove nothing."""
-    attempts = [done.attempts for outcome in own_tables.outcomes if outcome.value for done in outcome.value[0]]
+    attempts = [
+        done.attempts for outcome in own_tables.outcomes if outcome.value for done in outcome.value[0]
+    ]
     assert max(attempts) > 1
 
 

@@ -11,7 +11,7 @@ from omnigraph.storage.manifest.chain import Chain
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.staging import Staging
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables import stage
+from omnigraph.storage.tables import workbench
 from tests.cost.gates import (
     LIST_REQUESTS,
     check_at_most,
@@ -31,8 +31,8 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 
 def never_fold(patch: pytest.MonkeyPatch) -> None:
     """Let the tail grow: a look-up then reads one more fragment for each commit since the table was made."""
-    patch.setattr(stage, "plan_fold", lambda sizes, incoming: frozenset())
-    patch.setattr(stage, "REWRITE_BELOW", -1)
+    patch.setattr(workbench, "plan_fold", lambda sizes, incoming: frozenset())
+    patch.setattr(workbench, "REWRITE_BELOW", -1)
 
 
 def read_history_on_every_probe(patch: pytest.MonkeyPatch) -> None:

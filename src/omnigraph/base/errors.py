@@ -251,3 +251,18 @@ class IntegrityError(GraphError):
 
     code = "integrity"
     kind = Kind.CORRUPT
+
+
+# -- the schema and its constraints ----------------------------------------------------------------
+
+
+class SchemaUnsupported(InvalidRequest):
+    """The desired schema cannot be reached from the accepted one; nothing was changed."""
+
+    code = "schema_unsupported"
+
+
+class ConstraintViolation(InvalidRequest):
+    """Rows would break a constraint; nothing was written. `fields["violations"]` lists them."""
+
+    code = "constraint_violation"

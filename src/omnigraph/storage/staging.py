@@ -19,8 +19,9 @@ from omnigraph.storage.opener import Opener
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.tables.create import create_table
 from omnigraph.storage.tables.effects import Effect
-from omnigraph.storage.tables.stage import Staged, stage
+from omnigraph.storage.tables.stage import stage
 from omnigraph.storage.tables.tail import TailCache
+from omnigraph.storage.tables.workbench import Staged
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
 
 

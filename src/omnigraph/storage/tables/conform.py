@@ -16,10 +16,11 @@ from omnigraph.storage.tables.effects import RowSource
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with their columns in table order."""
-    check_columns(rows.schema, schema)
-    ordered = rows.select(schema.names)
-    _check_nulls(ordered, schema)
-    return ordered.cast(schema)  # types are equal: this only takes over the table's nullability
+    if not rows.schema.equals(schema):
+        check_columns(rows.schema, schema)
+        rows = rows.select(schema.names)
+    _check_nulls(rows, schema)
+    return rows.cast(schema) if not rows.schema.equals(schema) else rows  # takes over nullability only
 
 
 class CheckedStream:

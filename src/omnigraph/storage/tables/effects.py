@@ -71,10 +71,14 @@ class Overwrite:
 
 @dataclass(frozen=True)
 class AddColumn:
-    """Add a column; existing rows get `fill` (null when absent, which touches no data file)."""
+    """Add a column; existing rows get `fill`, or the values of another column cast to the new type.
+
+    With neither they get null, which touches no data file.
+    """
 
     column: pa.Field
     fill: pa.Scalar | None = None
+    copy_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,41 @@ class RenameColumn:
     to: str
 
 
-Effect = Append | Upsert | DeleteIds | DeleteWhere | Overwrite | AddColumn | DropColumn | RenameColumn
+@dataclass(frozen=True)
+class FillNulls:
+    """Give a value to the rows that have none in a column."""
+
+    column: str
+    value: pa.Scalar
+
+
+@dataclass(frozen=True)
+class Several:
+    """Effects on one table, one after the other, published together."""
+
+    effects: tuple[Effect, ...]
+
+
+Effect = (
+    Append
+    | Upsert
+    | DeleteIds
+    | DeleteWhere
+    | Overwrite
+    | AddColumn
+    | DropColumn
+    | RenameColumn
+    | FillNulls
+    | Several
+)
 
 
 def depends_on_rows(effect: Effect) -> bool:
     """Say whether the rows found decide what is written, so that a move of the table is a conflict."""
-    return isinstance(effect, DeleteIds | DeleteWhere | Overwrite | AddColumn | DropColumn | RenameColumn)
+    match effect:
+        case Several(effects):
+            return any(map(depends_on_rows, effects))
+        case AddColumn(_, fill, copy_from):
+            return fill is not None or copy_from is not None
+        case _:
+            return isinstance(effect, DeleteIds | DeleteWhere | Overwrite | FillNulls)

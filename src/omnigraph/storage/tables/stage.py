@@ -1,25 +1,21 @@
 """Stage: turn an effect into an immutable detached version of a table.
 
-Room    storage.tables. The only writer of table data. Nothing staged can be seen until a manifest
-        pins it, and nothing here moves a table's HEAD.
+Room    storage.tables. One function for each effect, made of the workbench's tools. Nothing staged can be
+        seen until a manifest pins it, and nothing here moves a table's HEAD.
 Given   a handle at the pinned version and an effect.
 Gives   a `Staged` value: the new version, row counts and the files that must be durable before publishing.
-Rule    a detached commit checks no conflicts, so it is made only on the version it was staged from
-        (lance-facts B3); publishing decides whether that version still counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance import LanceDataset, LanceOperation
-from lance.fragment import FragmentMetadata, write_fragments
+from lance import LanceOperation
 
 from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.storage.cost import stage as cost_stage
@@ -36,341 +32,219 @@ from omnigraph.storage.tables.effects import (
     DeleteWhere,
     DropColumn,
     Effect,
+    FillNulls,
     Overwrite,
     RenameColumn,
     Rows,
+    Several,
     Upsert,
 )
-from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold, settled
-from omnigraph.storage.tables.keys import Addresses, addresses, by_fragment, index_change
-from omnigraph.storage.tables.tail import TailCache, TailFragment, identity, written
+from omnigraph.storage.tables.keys import Addresses, by_fragment
+from omnigraph.storage.tables.tail import TailCache
+from omnigraph.storage.tables.workbench import Staged, Workbench
 
-COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """One table's staged version."""
-
-    base_version: int
-    version: int
-    rows: int
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    files: tuple[str, ...] = ()  # relative to the table; a trailing "/" means everything below
-
-    @property
-    def changed(self) -> bool:
-        """Whether there is anything to publish."""
-        return self.version != self.base_version
+Result = tuple[Staged, Handle]
 
 
-def stage(base: Handle, effect: Effect, pool: Executor, tail: TailCache) -> tuple[Staged, Handle]:
+def stage(base: Handle, effect: Effect, pool: Executor, tail: TailCache) -> Result:
     """Stage one effect; the base handle itself comes back when there is nothing to do."""
+    if isinstance(effect, Several):
+        return _stage_several(base, effect, pool, tail)
     try:
-        return _Stager(base, pool, tail).run(effect)
+        return _run(Workbench(base, pool, tail), effect)
     except OSError as error:  # Lance reports every storage failure so
         raise storage_failure("staging rows", error) from error
 
 
-class _Stager:
-    """The state of one staging: the base, and what has been written on top of it."""
+def _stage_several(base: Handle, effect: Several, pool: Executor, tail: TailCache) -> Result:
+    """Stage effects on top of each other; the versions in between are named by nothing."""
+    handle, parts = base, []
+    for one in effect.effects:
+        staged, handle = stage(handle, one, pool, tail)
+        parts.append(staged)
+    whole = Staged(
+        base_version=base.version,
+        version=handle.version,
+        rows=handle.count_rows(),
+        inserted=sum(part.inserted for part in parts),
+        updated=sum(part.updated for part in parts),
+        deleted=sum(part.deleted for part in parts),
+        files=tuple(file for part in parts for file in part.files),
+    )
+    return whole, handle
 
-    def __init__(self, base: Handle, pool: Executor, tail: TailCache) -> None:
-        self._base = base
-        self._pool = pool
-        self._tail = tail
-        self._schema = base.schema  # converted anew by Lance on every access
-        self._columns = columns.fingerprint(base)
-        self._files: list[str] = []
-        self._fragments: Mapping[int, FragmentMetadata] = {
-            f.fragment_id: f.metadata for f in base.get_fragments()
-        }
 
-    def run(self, effect: Effect) -> tuple[Staged, Handle]:
-        match effect:
-            case Append(rows):
-                return self._append(rows)
-            case Upsert(rows, remove):
-                return self._upsert(rows, remove)
-            case DeleteIds(ids):
-                return self._delete(self._find(_distinct(ids)))
-            case DeleteWhere(condition):
-                return self._delete(by_fragment(predicate.find(self._base, condition)[predicate.ADDRESS]))
-            case Overwrite(rows):
-                return self._overwrite(rows)
-            case AddColumn(column, fill):
-                return self._add_column(column, fill)
-            case DropColumn(name):
-                self._known(name)
-                return self._project(columns.without_column(self._base, name))
-            case RenameColumn(name, to):
-                self._known(name)
-                if to in self._schema.names:
-                    raise InvalidRequest(f"there is already a column {to!r}", column=to)
-                return self._project(columns.with_name(self._base, name, to))
-            case _:
-                assert_never(effect)
+def _run(bench: Workbench, effect: Effect) -> Result:
+    match effect:
+        case Append(rows):
+            return _append(bench, rows)
+        case Upsert(rows, remove):
+            return _upsert(bench, rows, remove)
+        case DeleteIds(ids):
+            return _delete(bench, bench.find(_distinct(ids)))
+        case DeleteWhere(condition):
+            return _delete(bench, by_fragment(predicate.find(bench.base, condition)[predicate.ADDRESS]))
+        case Overwrite(rows):
+            return _overwrite(bench, rows)
+        case AddColumn(column, fill, copy_from):
+            return _add_column(bench, column, fill, copy_from)
+        case FillNulls(column, value):
+            return _fill_nulls(bench, column, value)
+        case DropColumn(name):
+            _known(bench, name)
+            return _project(bench, columns.without_column(bench.base, name))
+        case RenameColumn(name, to):
+            _known(bench, name)
+            if to in bench.schema.names:
+                raise InvalidRequest(f"there is already a column {to!r}", column=to)
+            return _project(bench, columns.with_name(bench.base, name, to))
+        case Several():
+            raise AssertionError("staged one by one")
+        case _:
+            assert_never(effect)
 
-    # -- rows --------------------------------------------------------------------------------------
 
-    def _append(self, rows: Rows) -> tuple[Staged, Handle]:
-        if not isinstance(rows, pa.Table):
-            return self._append_stream(rows)
-        rows = conform(rows, self._schema)
-        if rows.num_rows == 0:
-            return self._unchanged()
-        folded = self._fold_set(rows, {})
-        new = self._write(self._with_folded(rows, folded, {}))
-        return self._commit(
-            LanceOperation.Update(
-                removed_fragment_ids=sorted(folded), new_fragments=new, update_mode="rewrite_rows"
-            ),
-            inserted=rows.num_rows,
+# -- rows ---------------------------------------------------------------------------------------------
+
+
+def _append(bench: Workbench, rows: Rows) -> Result:
+    if not isinstance(rows, pa.Table):
+        return _append_stream(bench, rows)
+    rows = conform(rows, bench.schema)
+    if rows.num_rows == 0:
+        return bench.unchanged()
+    folded = bench.fold_set(rows, {})
+    new = bench.write(bench.with_folded(rows, folded, {}))
+    return bench.commit(
+        LanceOperation.Update(
+            removed_fragment_ids=sorted(folded), new_fragments=new, update_mode="rewrite_rows"
+        ),
+        inserted=rows.num_rows,
+    )
+
+
+def _append_stream(bench: Workbench, rows: Any) -> Result:
+    new = bench.write(CheckedStream(rows, bench.schema))
+    count = sum(fragment.num_rows for fragment in new)
+    if count == 0:
+        return bench.unchanged()
+    return bench.commit(LanceOperation.Append(new), inserted=count)
+
+
+def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
+    rows = conform(rows, bench.schema)
+    ids = rows[ID].combine_chunks()
+    if len(pc.unique(ids)) != len(ids):
+        raise IntegrityError("an upsert names one id twice; the caller must settle which row wins")
+    if rows.num_rows == 0 and len(remove) == 0:
+        return bench.unchanged()
+    cost_stage()
+    replaced = bench.find(ids)
+    removed = bench.find(_without(remove, ids)) if len(remove) else {}
+    old = _union(replaced, removed)
+    if rows.num_rows == 0:
+        return _delete(bench, old)
+    folded = bench.fold_set(rows, old)
+    left = {fragment: offsets for fragment, offsets in old.items() if fragment not in folded}
+    deletions = bench.pool.submit(bench.delete_rows, left) if left else None
+    new = bench.write(bench.with_folded(rows, folded, old))
+    updated, emptied = deletions.result() if deletions is not None else ([], frozenset())
+    return bench.commit(
+        LanceOperation.Update(
+            removed_fragment_ids=sorted(folded | emptied),
+            updated_fragments=updated,
+            new_fragments=new,
+            update_mode="rewrite_rows",
+        ),
+        inserted=rows.num_rows - _count(replaced),
+        updated=_count(replaced),
+        deleted=_count(removed),
+    )
+
+
+def _delete(bench: Workbench, old: Addresses) -> Result:
+    if not old:
+        return bench.unchanged()
+    cost_stage()
+    updated, emptied = bench.delete_rows(old)
+    return bench.commit(
+        LanceOperation.Update(
+            removed_fragment_ids=sorted(emptied), updated_fragments=updated, update_mode="rewrite_rows"
+        ),
+        deleted=_count(old),
+    )
+
+
+def _overwrite(bench: Workbench, rows: Rows) -> Result:
+    gone = bench.base.count_rows()
+    if isinstance(rows, pa.Table):
+        new = bench.write(conform(rows, bench.schema))
+    else:
+        new = bench.write(CheckedStream(rows, bench.schema))
+    count = sum(fragment.num_rows for fragment in new)
+    if count == 0 and gone == 0:
+        return bench.unchanged()
+    # Not Op.Overwrite: this keeps field ids and index definitions.
+    return bench.commit(
+        LanceOperation.Update(
+            removed_fragment_ids=sorted(bench.fragments), new_fragments=new, update_mode="rewrite_rows"
+        ),
+        inserted=count,
+        deleted=gone,
+    )
+
+
+# -- columns ------------------------------------------------------------------------------------------
+
+
+def _add_column(bench: Workbench, column: pa.Field, fill: pa.Scalar | None, copy_from: str | None) -> Result:
+    if column.name in bench.schema.names:
+        raise InvalidRequest(f"there is already a column {column.name!r}", column=column.name)
+    empty = fill is None and copy_from is None
+    if empty and not column.nullable and bench.base.count_rows():
+        raise InvalidRequest(
+            f"column {column.name!r} is required and the table has rows",
+            remedy="Give a value to fill them with",
+            column=column.name,
         )
+    if empty or not bench.fragments:
+        schema = columns.with_column(bench.base, column)
+        return bench.commit(LanceOperation.Merge(list(bench.fragments.values()), schema))
 
-    def _append_stream(self, rows: Any) -> tuple[Staged, Handle]:
-        new = self._write(CheckedStream(rows, self._schema))
-        count = sum(fragment.num_rows for fragment in new)
-        if count == 0:
-            return self._unchanged()
-        return self._commit(LanceOperation.Append(new), inserted=count)
+    def values(batch: pa.RecordBatch) -> pa.RecordBatch:
+        made = pa.repeat(fill, batch.num_rows) if copy_from is None else batch[copy_from]
+        return pa.record_batch([made.cast(column.type)], schema=pa.schema([column]))
 
-    def _upsert(self, rows: pa.Table, remove: pa.Array) -> tuple[Staged, Handle]:
-        rows = conform(rows, self._schema)
-        ids = rows[ID].combine_chunks()
-        if len(pc.unique(ids)) != len(ids):
-            raise IntegrityError("an upsert names one id twice; the caller must settle which row wins")
-        if rows.num_rows == 0 and len(remove) == 0:
-            return self._unchanged()
-        cost_stage()
-        replaced = self._find(ids)
-        removed = self._find(_distinct(remove.filter(pc.invert(pc.is_in(remove, value_set=ids)))))
-        old = _union(replaced, removed)
-        if rows.num_rows == 0:
-            return self._delete(old)
-        folded = self._fold_set(rows, old)
-        left = {fragment: offsets for fragment, offsets in old.items() if fragment not in folded}
-        deletions = self._pool.submit(self._delete_rows, left) if left else None
-        new = self._write(self._with_folded(rows, folded, old))
-        updated, emptied = deletions.result() if deletions is not None else ([], frozenset())
-        return self._commit(
-            LanceOperation.Update(
-                removed_fragment_ids=sorted(folded | emptied),
-                updated_fragments=updated,
-                new_fragments=new,
-                update_mode="rewrite_rows",
-            ),
-            inserted=rows.num_rows - _count(replaced),
-            updated=_count(replaced),
-            deleted=_count(removed),
-        )
-
-    def _delete(self, old: Addresses) -> tuple[Staged, Handle]:
-        if not old:
-            return self._unchanged()
-        cost_stage()
-        updated, emptied = self._delete_rows(old)
-        return self._commit(
-            LanceOperation.Update(
-                removed_fragment_ids=sorted(emptied), updated_fragments=updated, update_mode="rewrite_rows"
-            ),
-            deleted=_count(old),
-        )
-
-    def _overwrite(self, rows: Rows) -> tuple[Staged, Handle]:
-        gone = self._base.count_rows()
-        if isinstance(rows, pa.Table):
-            new = self._write(conform(rows, self._schema))
-        else:
-            new = self._write(CheckedStream(rows, self._schema))
-        count = sum(fragment.num_rows for fragment in new)
-        if count == 0 and gone == 0:
-            return self._unchanged()
-        # Not Op.Overwrite: this keeps field ids and index definitions.
-        return self._commit(
-            LanceOperation.Update(
-                removed_fragment_ids=sorted(self._fragments), new_fragments=new, update_mode="rewrite_rows"
-            ),
-            inserted=count,
-            deleted=gone,
-        )
-
-    # -- columns -----------------------------------------------------------------------------------
-
-    def _add_column(self, column: pa.Field, fill: pa.Scalar | None) -> tuple[Staged, Handle]:
-        if column.name in self._schema.names:
-            raise InvalidRequest(f"there is already a column {column.name!r}", column=column.name)
-        if fill is None and not column.nullable and self._base.count_rows():
-            raise InvalidRequest(
-                f"column {column.name!r} is required and the table has rows",
-                remedy="Give a value to fill them with",
-                column=column.name,
-            )
-        if fill is None or not self._fragments:
-            schema = columns.with_column(self._base, column)
-            return self._commit(LanceOperation.Merge(list(self._fragments.values()), schema))
-        filled = fill.cast(column.type)
-
-        def values(batch: pa.RecordBatch) -> pa.RecordBatch:
-            return pa.record_batch([pa.repeat(filled, batch.num_rows)], schema=pa.schema([column]))
-
-        merged, schema = [], None
-        cost_stage()
-        for fragment in self._base.get_fragments():
-            with durable(Step.TABLE_DATA):
-                metadata, schema = fragment.merge_columns(values, columns=[ID])
-            self._files += [f"data/{file.path}" for file in metadata.files]
-            merged.append(metadata)
-        return self._commit(LanceOperation.Merge(merged, schema))
-
-    def _project(self, schema: Any) -> tuple[Staged, Handle]:
-        return self._commit(LanceOperation.Project(schema))
-
-    def _known(self, name: str) -> None:
-        names = self._schema.names
-        if name not in names or name == ID:
-            raise InvalidRequest(
-                f"no column {name!r} to change; the columns are {', '.join(names)}", column=name
-            )
-
-    # -- writing -----------------------------------------------------------------------------------
-
-    def _find(self, ids: pa.Array) -> Addresses:
-        """Return where rows with these ids are: the tail from memory, the rest by index or scan."""
-        if len(ids) == 0:
-            return {}
-        small, big = self._split()
-        found = addresses(self._base, ids, big) if big else {}
-        wanted = ids.to_pylist() if small else []
-        for fragment in small:
-            offsets = self._tail_fragment(fragment).find(wanted)
-            if len(offsets):
-                found[fragment] = offsets
-        return found
-
-    def _tail_fragment(self, fragment: int) -> TailFragment:
-        return self._tail.get(self._base, fragment, identity(self._columns, self._fragments[fragment]))
-
-    def _split(self) -> tuple[list[int], list[int]]:
-        """Return the ids of the small fragments, which the tail cache holds, and of the others."""
-        small: list[int] = []
-        big: list[int] = []
-        for fragment, metadata in self._fragments.items():
-            (big if self._has_blobs or settled(_size(metadata)) else small).append(fragment)
-        return small, big
-
-    @property
-    def _has_blobs(self) -> bool:
-        """Lance cannot read blob rows back for writing (lance-facts 11), so they are never folded."""
-        return any(b"lance-encoding:blob" in (field.metadata or {}) for field in self._schema) or any(
-            str(field.type).startswith("extension<lance.blob") for field in self._schema
-        )
-
-    def _fold_set(self, rows: pa.Table, old: Addresses) -> frozenset[int]:
-        """Choose what to rewrite along: a full tier, and small fragments that lose rows anyway."""
-        if self._has_blobs:
-            return frozenset()
-        sizes = {
-            fragment: _size(metadata, less=len(old.get(fragment, ())))
-            for fragment, metadata in self._fragments.items()
-        }
-        touched = {fragment for fragment in old if sizes[fragment].weight <= REWRITE_BELOW}
-        others = {fragment: size for fragment, size in sizes.items() if fragment not in touched}
-        weight = FragmentSize(
-            rows.num_rows + sum(sizes[fragment].rows for fragment in touched),
-            rows.nbytes + sum(sizes[fragment].bytes for fragment in touched),
-        )
-        return plan_fold(others, weight) | touched
-
-    def _with_folded(self, rows: pa.Table, folded: frozenset[int], old: Addresses) -> pa.Table:
-        """Return the folded fragments' surviving rows followed by the new ones."""
-        if not folded:
-            return rows
-        nothing = np.empty(0, np.int64)
-        kept = [
-            self._tail_fragment(fragment).without(old.get(fragment, nothing)).rows
-            for fragment in sorted(folded)
-        ]
-        return pa.concat_tables([*kept, rows])
-
-    def _write(self, rows: pa.Table | CheckedStream) -> list[FragmentMetadata]:
-        """Write rows as new fragments; none when there are no rows."""
-        cost_stage()
-        data = rows if isinstance(rows, pa.Table) else rows.reader()
-        try:
-            with durable(Step.TABLE_DATA):
-                new = list(write_fragments(data, self._base, schema=self._schema, mode="append"))
-        except OSError as error:
-            if isinstance(rows, CheckedStream) and rows.problem is not None:
-                raise rows.problem from error
-            raise
-        for fragment in new:
-            for file in fragment.files:
-                self._files += [f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/"]
-        if isinstance(rows, pa.Table) and len(new) == 1 and not settled(_size(new[0])):
-            self._tail.put(identity(self._columns, new[0]), written(rows.combine_chunks()))
-        return new
-
-    def _delete_rows(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
-        """Write deletion files; return the changed fragments and the ids of those left empty."""
-        updated: list[FragmentMetadata] = []
-        emptied: set[int] = set()
-        for fragment_id, offsets in sorted(old.items()):
-            with durable(Step.TABLE_DELETIONS):
-                metadata = self._base.get_fragment(fragment_id).delete_rows(offsets.tolist())
-            if metadata is None:
-                emptied.add(fragment_id)
-            else:
-                updated.append(metadata)
-                self._files.append(metadata.deletion_file.path(fragment_id))
-                if not self._has_blobs and not settled(_size(self._fragments[fragment_id])):
-                    left = self._tail_fragment(fragment_id).without(offsets)
-                    self._tail.put(identity(self._columns, metadata), left)
-        return updated, frozenset(emptied)
-
-    def _commit(
-        self, operation: Any, *, inserted: int = 0, updated: int = 0, deleted: int = 0
-    ) -> tuple[Staged, Handle]:
-        done = self._detached(self._base, operation)
-        sizes = {f.fragment_id: _size(f.metadata) for f in done.get_fragments()}
-        with durable(Step.TABLE_INDEX):
-            change = index_change(done, sizes)
-        if change is not None:
-            self._files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]
-            done = self._detached(done, change)
-        staged = Staged(
-            base_version=self._base.version,
-            version=done.version,
-            rows=done.count_rows(),
-            inserted=inserted,
-            updated=updated,
-            deleted=deleted,
-            files=tuple(self._files),
-        )
-        return staged, done
-
-    def _detached(self, base: Handle, operation: Any) -> Handle:
-        cost_stage()
-        with durable(Step.TABLE_COMMIT):
-            done = LanceDataset.commit(
-                base, operation, read_version=base.version, detached=True, max_retries=COMMIT_RETRIES
-            )
-        self._files.append(f"_versions/d{done.version}.manifest")
-        return done
-
-    def _unchanged(self) -> tuple[Staged, Handle]:
-        version = self._base.version
-        return Staged(base_version=version, version=version, rows=self._base.count_rows()), self._base
+    merged, schema = [], None
+    cost_stage()
+    for fragment in bench.base.get_fragments():
+        with durable(Step.TABLE_DATA):
+            metadata, schema = fragment.merge_columns(values, columns=[copy_from or ID])
+        bench.files += [f"data/{file.path}" for file in metadata.files]
+        merged.append(metadata)
+    return bench.commit(LanceOperation.Merge(merged, schema))
 
 
-def _size(metadata: FragmentMetadata, less: int = 0) -> FragmentSize:
-    """Return what is alive of a fragment, deletions taken off in proportion."""
-    alive = metadata.num_rows - less
-    stored = sum(file.file_size_bytes or 0 for file in metadata.files)
-    share = alive / metadata.physical_rows if metadata.physical_rows else 0
-    return FragmentSize(rows=alive, bytes=int(stored * share))
+def _fill_nulls(bench: Workbench, name: str, value: pa.Scalar) -> Result:
+    """Rewrite the rows that have no value, whole: columns are never patched (lance-facts B4)."""
+    _known(bench, name)
+    rows = predicate.find(bench.base, predicate.IsNull(name), tuple(bench.schema.names))
+    rows = rows.drop_columns([predicate.ADDRESS]).cast(bench.schema)
+    position = bench.schema.get_field_index(name)
+    filled = pa.repeat(value, rows.num_rows).cast(bench.schema.field(name).type)
+    return _upsert(
+        bench, rows.set_column(position, bench.schema.field(name), filled), pa.array([], pa.string())
+    )
+
+
+def _project(bench: Workbench, schema: Any) -> Result:
+    return bench.commit(LanceOperation.Project(schema))
+
+
+def _known(bench: Workbench, name: str) -> None:
+    names = bench.schema.names
+    if name not in names or name == ID:
+        raise InvalidRequest(f"no column {name!r} to change; the columns are {', '.join(names)}", column=name)
 
 
 def _count(found: Addresses) -> int:
@@ -380,6 +254,10 @@ def _count(found: Addresses) -> int:
 def _union(a: Addresses, b: Addresses) -> Addresses:
     both = {f: np.union1d(a[f], b[f]).astype(np.int64) for f in a.keys() & b.keys()}
     return {**a, **b, **both}
+
+
+def _without(ids: pa.Array, others: pa.Array) -> pa.Array:
+    return _distinct(ids.filter(pc.invert(pc.is_in(ids, value_set=others))))
 
 
 def _distinct(ids: pa.Array | pa.ChunkedArray | Iterable[str]) -> pa.Array:

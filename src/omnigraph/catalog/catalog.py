@@ -1,0 +1,167 @@
+"""Catalog: the whole schema of a branch as one immutable value.
+
+    text -> tree -> checked schema -> **catalog**
+
+Room    catalog. Looked up by name or id on every read and write; stored whole, addressed by its content.
+Given   the types that resolve.py made, or the bytes that `to_json` wrote.
+Gives   lookups, the edges of a node type, index intents, bytes, digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from omnigraph.base.errors import IntegrityError, NotFound
+from omnigraph.catalog import encode
+from omnigraph.catalog.encode import dumps
+from omnigraph.catalog.model import AnyType, EdgeType, IndexIntent, InterfaceType, NodeType, TableType
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """A whole schema, each kind sorted by name, with the text that it was accepted from."""
+
+    interfaces: tuple[InterfaceType, ...] = ()
+    nodes: tuple[NodeType, ...] = ()
+    edges: tuple[EdgeType, ...] = ()
+    source: str = ""
+
+    @cached_property
+    def _nodes(self) -> dict[str, NodeType]:
+        return {t.name: t for t in self.nodes}
+
+    @cached_property
+    def _edges(self) -> dict[str, EdgeType]:
+        return {t.name.casefold(): t for t in self.edges}
+
+    @cached_property
+    def _interfaces(self) -> dict[str, InterfaceType]:
+        return {t.name: t for t in self.interfaces}
+
+    @cached_property
+    def _ids(self) -> dict[str, AnyType]:
+        every: list[AnyType] = [*self.interfaces, *self.nodes, *self.edges]
+        return {t.id: t for t in every}
+
+    def node(self, name: str) -> NodeType:
+        """Return the node type of a name."""
+        return _found(self._nodes.get(name), "node type", name)
+
+    def edge(self, name: str) -> EdgeType:
+        """Return the edge type of a name, ignoring case: queries write `worksAt` for `WorksAt`."""
+        return _found(self._edges.get(name.casefold()), "edge type", name)
+
+    def interface(self, name: str) -> InterfaceType:
+        """Return the interface of a name."""
+        return _found(self._interfaces.get(name), "interface", name)
+
+    def find_node(self, name: str) -> NodeType | None:
+        """Return the node type of a name, or None."""
+        return self._nodes.get(name)
+
+    def find_edge(self, name: str) -> EdgeType | None:
+        """Return the edge type of a name, ignoring case, or None."""
+        return self._edges.get(name.casefold())
+
+    def find_interface(self, name: str) -> InterfaceType | None:
+        """Return the interface of a name, or None."""
+        return self._interfaces.get(name)
+
+    def by_id(self, identity: str) -> AnyType | None:
+        """Return the declaration with an id, or None."""
+        return self._ids.get(identity)
+
+    @property
+    def tables(self) -> tuple[TableType, ...]:
+        """All types that have a table: nodes, then edges, by name."""
+        found: list[TableType] = [*self.nodes, *self.edges]
+        return tuple(found)
+
+    def table(self, identity: str) -> TableType:
+        """Return the type whose table has this id."""
+        found = self._ids.get(identity)
+        if isinstance(found, NodeType | EdgeType):
+            return found
+        raise UnknownType(f"the schema has no table {identity!r}", name=identity)
+
+    def edges_from(self, node_id: str) -> tuple[EdgeType, ...]:
+        """Return the edge types that leave a node type."""
+        return tuple(e for e in self.edges if e.source == node_id)
+
+    def edges_to(self, node_id: str) -> tuple[EdgeType, ...]:
+        """Return the edge types that reach a node type."""
+        return tuple(e for e in self.edges if e.target == node_id)
+
+    @cached_property
+    def index_intents(self) -> tuple[IndexIntent, ...]:
+        """All indexes that the schema asks for."""
+        return tuple(intent for table in self.tables for intent in table.index_intents)
+
+    # -- bytes and digest ----------------------------------------------------------------------------
+
+    def to_json(self) -> bytes:
+        """Return the stored form: ids, columns and source text included. Equal catalogs, equal bytes."""
+        return dumps(
+            {
+                "format": FORMAT,
+                "source": self.source,
+                "interfaces": [encode.interface(t) for t in self.interfaces],
+                "nodes": [encode.node(t) for t in self.nodes],
+                "edges": [encode.edge(t) for t in self.edges],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Catalog:
+        """Read what `to_json` wrote."""
+        try:
+            value = json.loads(content)
+            if value["format"] != FORMAT:
+                raise ValueError(f"format {value['format']!r}")
+            return cls(
+                tuple(encode.read_interface(t) for t in value["interfaces"]),
+                tuple(encode.read_node(t) for t in value["nodes"]),
+                tuple(encode.read_edge(t) for t in value["edges"]),
+                value["source"],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise IntegrityError(
+                f"the stored schema cannot be read: {error}",
+                remedy="Restore the schema object from a copy of the graph",
+            ) from error
+
+    @cached_property
+    def digest(self) -> str:
+        """`sha256:<hex>` of the canonical form; two schemas with one digest plan to zero steps.
+
+        The canonical form has names instead of ids and everything sorted: order, layout, comments and
+        `@rename_from` do not enter it.
+        """
+        names = {identity: declared.name for identity, declared in self._ids.items()}
+        form = {
+            "interfaces": [encode.canonical_interface(t) for t in self.interfaces],
+            "nodes": [encode.canonical_node(t, names) for t in self.nodes],
+            "edges": [encode.canonical_edge(t, names) for t in self.edges],
+        }
+        return f"sha256:{hashlib.sha256(dumps(form)).hexdigest()}"
+
+
+class UnknownType(NotFound):
+    """The schema has no declaration of this name."""
+
+    code = "type_not_found"
+
+
+T = TypeVar("T")
+
+
+def _found(value: T | None, what: str, name: str) -> T:
+    if value is None:
+        raise UnknownType(f"the schema has no {what} {name!r}", name=name)
+    return value

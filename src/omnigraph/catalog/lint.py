@@ -1,0 +1,197 @@
+"""Lint: everything that can be said about a schema text, as values.
+
+    text (+ accepted catalog) -> **findings**
+
+Room    catalog. Refuses nothing: errors, warnings and advice come back in one list, for an editor, a
+        review or the command line to show.
+Given   a text; the accepted catalog, if the findings should include what the migration would do.
+Gives   diagnostics by position: `PG...` about the text, `OG-...` about the migration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from omnigraph.catalog import codes
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.identity import IdMinter
+from omnigraph.catalog.model import TypeKind
+from omnigraph.catalog.plan import plan
+from omnigraph.catalog.resolve import resolve
+from omnigraph.catalog.steps import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    AlterProperty,
+    ChangeEmbed,
+    DropConstraint,
+    DropProperty,
+    DropType,
+    Effect,
+    ExtendEnum,
+    RenameProperty,
+    RenameType,
+    Step,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
+from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Severity, Span, in_order
+from omnigraph.language.schema import CheckedSchema, examine, rules
+from omnigraph.language.schema.tree import Annotation, CheckConstraint, Declaration, Interface, Node
+from omnigraph.language.suggest import nearest
+
+KNOWN = ("key", "unique", "index", "embed", "description", "instruction", "rename_from", "default", "card")
+BODY_ONLY = ("range", "check")
+SIMILAR = 3  # shorter custom names are too easily like a known one
+
+
+def lint(
+    text: str | bytes, accepted: Catalog | None = None, *, file: str = "schema.pg"
+) -> tuple[Diagnostic, ...]:
+    """Return all findings about a schema text, errors included."""
+    checked, found = examine(text, file=file)
+    if any(d.severity is Severity.ERROR for d in found):
+        return in_order((*found, *_advice(checked)))
+    try:
+        # The ids are thrown away with the catalog: no other one will ever be compared with them.
+        resolution = resolve(checked, accepted, IdMinter("lint"))
+    except SchemaError as error:
+        return in_order((*error.diagnostics, *_advice(checked)))
+    migration: tuple[Diagnostic, ...] = ()
+    if accepted is not None:
+        places = _places(checked)
+        steps = plan(accepted, resolution.catalog).steps
+        migration = tuple(d for step in steps for d in _judged(step, places))
+    return in_order((*resolution.notes, *_advice(checked), *migration))
+
+
+# -- the text ----------------------------------------------------------------------------------------
+
+
+def _advice(checked: CheckedSchema) -> Iterator[Diagnostic]:
+    implemented = {name.text for node in checked.nodes for name in node.node.implements}
+    for interface in checked.interfaces:
+        if interface.name.text not in implemented:
+            message = f"no node implements interface {interface.name.text}"
+            yield Diagnostic(rules.UNUSED_INTERFACE, message, interface.name.span)
+    for declaration in checked.schema.declarations:
+        yield from _annotations(declaration)
+    for expanded in checked.nodes:
+        node = expanded.node
+        inline = any(m.declared.annotated("key") for m in expanded.members)
+        if expanded.complete and not inline and not any(c.kind == "key" for c in node.constraints):
+            message = f"node {node.name.text} has no key: loading the same line twice adds it twice"
+            yield Diagnostic(rules.KEYLESS, message, node.name.span, "add @key to the property that names it")
+        yield from _patterns(node)
+
+
+def _annotations(declaration: Declaration) -> Iterator[Diagnostic]:
+    header = () if isinstance(declaration, Interface) else declaration.annotations
+    for annotation in (*header, *(a for p in declaration.properties for a in p.annotations)):
+        yield from _annotation(annotation)
+    for declared in declaration.properties:
+        if declared.annotated("key") and (indexes := declared.annotated("index")):
+            message = f"@key implies @index on {declaration.name.text}.{declared.name.text}"
+            yield Diagnostic(rules.REDUNDANT_INDEX, message, indexes[0].span, "remove @index")
+
+
+def _annotation(annotation: Annotation) -> Iterator[Diagnostic]:
+    name = annotation.name.text
+    if name in BODY_ONLY:
+        message = f"@{name} without arguments does nothing"
+        form = "@range(p, low..high)" if name == "range" else '@check(p, "pattern")'
+        yield Diagnostic(rules.BARE_CONSTRAINT, message, annotation.span, f"write {form} inside the braces")
+    elif name not in KNOWN and len(name) > SIMILAR and (close := nearest(name, (*KNOWN, *BODY_ONLY))):
+        message = f"@{name} is not a known annotation and has no effect"
+        yield Diagnostic(rules.NEAR_MISS, message, annotation.name.span, f"did you mean '@{close}'?")
+
+
+def _patterns(node: Node) -> Iterator[Diagnostic]:
+    for constraint in node.constraints:
+        if not isinstance(constraint, CheckConstraint):
+            continue
+        pattern = constraint.pattern.text
+        if not pattern.startswith(("^", "\\A")) and not pattern.endswith(("$", "\\z")):
+            message = f"the pattern of @check({constraint.column.text}) may match anywhere in the value"
+            hint = "write ^...$ to match the whole value"
+            yield Diagnostic(rules.UNANCHORED, message, constraint.pattern.span, hint)
+
+
+# -- the migration -----------------------------------------------------------------------------------
+
+Places = dict[tuple[str, str, str | None], Span]  # (kind, type, property) -> where it is declared
+
+
+def _places(checked: CheckedSchema) -> Places:
+    found: Places = {}
+    for declaration in checked.schema.declarations:
+        found[declaration.kind, declaration.name.text, None] = declaration.name.span
+        for declared in declaration.properties:
+            found[declaration.kind, declaration.name.text, declared.name.text] = declared.name.span
+    for node in checked.nodes:
+        for member in node.members:
+            place = "node", node.node.name.text, member.name
+            found.setdefault(place, member.declared.name.span)
+    return found
+
+
+def _judged(step: Step, places: Places) -> Iterator[Diagnostic]:
+    match step:
+        case UnsupportedChange():
+            kind, _, entity = step.entity.partition(":")
+            owner, _, member = entity.partition(".")
+            span = places.get((kind, owner, member or None))
+            yield Diagnostic(codes.REGISTRY[step.code], f"{step.entity}: {step.reason}", span)
+        case DropType():
+            rule = codes.NODE_DROPPED if step.type_kind is TypeKind.NODE else codes.EDGE_DROPPED
+            message = f"{step.type_kind.value} {step.type_name} and its rows leave the schema"
+            yield Diagnostic(rule, message, None, "to keep the data under a new name, use @rename_from")
+        case DropProperty() if step.type_kind is not TypeKind.INTERFACE:
+            message = f"property {step.type_name}.{step.property_name} and its values leave the schema"
+            hint = "to keep the values under a new name, use @rename_from"
+            yield Diagnostic(codes.PROPERTY_DROPPED, message, _place(step, places), hint)
+        case RenameType():
+            message = f"{step.type_kind.value} {step.old_name} becomes {step.type_name}"
+            yield Diagnostic(codes.RENAMED, message, _place(step, places))
+        case RenameProperty() if step.type_kind is not TypeKind.INTERFACE:
+            message = f"property {step.type_name}.{step.old_name} becomes {step.property_name}"
+            yield _property_finding(codes.RENAMED, message, step, places)
+        case AlterProperty() if step.must_not_be_null and step.effect is Effect.SCAN:
+            message = (
+                f"property {step.type_name}.{step.property_name} becomes required; rows with null refuse it"
+            )
+            yield _property_finding(codes.TIGHTENED, message, step, places)
+        case ChangeEmbed():
+            message = f"the vectors of {step.type_name}.{step.property_name} are cleared and need a fill"
+            yield _property_finding(codes.EMBED_CHANGED, message, step, places)
+        case AddConstraint() if step.effect is Effect.SCAN:
+            message = f"@{step.shown['kind']} on {step.type_name} is validated against existing rows"
+            yield Diagnostic(codes.CONSTRAINT_ADDED, message, _place(step, places))
+        case DropConstraint() if step.shown["kind"] != "index":
+            message = f"@{step.shown['kind']} on {step.type_name} is removed or loosened"
+            yield Diagnostic(codes.CONSTRAINT_DROPPED, message, _place(step, places))
+        case (
+            AddType()
+            | AddProperty()
+            | ExtendEnum()
+            | UpdateTypeMetadata()
+            | UpdatePropertyMetadata()
+            | DropProperty()
+            | RenameProperty()
+            | AlterProperty()
+            | AddConstraint()
+            | DropConstraint()
+        ):
+            pass
+
+
+def _place(step: RenameType | DropProperty | AddConstraint | DropConstraint, places: Places) -> Span | None:
+    return places.get((step.type_kind.value, step.type_name, None))
+
+
+def _property_finding(
+    rule: Rule, message: str, step: RenameProperty | AlterProperty | ChangeEmbed, places: Places
+) -> Diagnostic:
+    span = places.get((step.type_kind.value, step.type_name, step.property_name))
+    return Diagnostic(rule, message, span)

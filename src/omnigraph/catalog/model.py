@@ -1,0 +1,234 @@
+"""Model: a schema as the engine sees it, with identities, stored columns and constraints.
+
+    text -> tree -> checked schema -> **catalog**
+
+Room    catalog. Immutable values without I/O; resolve.py makes them, the engine stores them whole as one
+        content-addressed object.
+Rule    ids are opaque and final: names are aliases, and a rename changes nothing else. A type's id is also
+        the id of its table. A column name is never used twice in one table, even after its property is
+        gone: old fragments still hold the old values under it.
+Layout  a table has `id` (edges: `id`, `src`, `dst`), never null, then one column for each property in the
+        order of their names when the table was made. Property columns are nullable whatever the schema
+        says: required-ness is enforced on write, so that changing it touches no data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.catalog.constraints import (
+    ENDPOINTS,
+    UNLIMITED,
+    Cardinality,
+    Constraint,
+    Index,
+    in_identity_order,
+)
+from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.language.schema.literals import DefaultValue
+
+ID = "id"
+
+
+class TypeKind(Enum):
+    """The three namespaces of declarations."""
+
+    INTERFACE = "interface"
+    NODE = "node"
+    EDGE = "edge"
+
+
+class IndexKind(Enum):
+    """What sort of index a declaration asks for."""
+
+    ORDERED = "ordered"
+    FULL_TEXT = "full_text"
+    VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Metadata of a type or property, values as text. Constraints and `@rename_from` are not metadata."""
+
+    name: str
+    value: str | None = None
+    keywords: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the annotation as plain JSON values."""
+        return {"name": self.name, "value": self.value, "arguments": dict(self.keywords)}
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """What a vector embeds: the id of the source property, and the model if recorded."""
+
+    source: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of a node or edge type, with the column that holds it."""
+
+    id: str
+    name: str
+    column: str
+    type: PropertyType
+    annotations: tuple[Annotation, ...] = ()
+    default: DefaultValue | None = None
+    embed: Embed | None = None
+
+    @property
+    def field(self) -> pa.Field:
+        """The stored column."""
+        return pa.field(self.column, self.type.arrow, nullable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceProperty:
+    """A property that an interface asks for; its annotations include the inline constraints."""
+
+    id: str
+    name: str
+    type: PropertyType
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexIntent:
+    """An index that the schema asks for; maintenance builds it when it sees fit."""
+
+    type_id: str
+    property_id: str
+    column: str
+    kind: IndexKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterfaceType:
+    """An interface: no rows, no table."""
+
+    kind: ClassVar[TypeKind] = TypeKind.INTERFACE
+    id: str
+    name: str
+    properties: tuple[InterfaceProperty, ...] = ()
+
+    def find(self, name: str) -> InterfaceProperty | None:
+        """Return the property of a name, or None."""
+        return next((p for p in self.properties if p.name == name), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredType:
+    """What node and edge types have in common."""
+
+    id: str
+    name: str
+    annotations: tuple[Annotation, ...] = ()
+    properties: tuple[Property, ...] = ()  # by name
+    constraints: tuple[Constraint, ...] = ()
+    retired_columns: tuple[str, ...] = ()
+
+    @property
+    def table_id(self) -> str:
+        """The table that holds the rows."""
+        return self.id
+
+    @cached_property
+    def _by_name(self) -> dict[str, Property]:
+        return {p.name: p for p in self.properties}
+
+    @cached_property
+    def _by_id(self) -> dict[str, Property]:
+        return {p.id: p for p in self.properties}
+
+    def find(self, name: str) -> Property | None:
+        """Return the property of a name, or None."""
+        return self._by_name.get(name)
+
+    def property_by_id(self, identity: str) -> Property:
+        """Return the property of an id that this type has."""
+        return self._by_id[identity]
+
+    def column_of(self, identity: str) -> str:
+        """Return the stored column of a property id or endpoint."""
+        return identity if identity in ENDPOINTS else self._by_id[identity].column
+
+    def name_of(self, identity: str) -> str:
+        """Return the name of a property id or endpoint."""
+        return identity if identity in ENDPOINTS else self._by_id[identity].name
+
+    def _intents(self, indexed: tuple[str, ...]) -> tuple[IndexIntent, ...]:
+        found = []
+        for identity in in_identity_order(indexed):
+            declared = self._by_id.get(identity)  # the endpoints are looked up efficiently anyway
+            kind = None if declared is None else index_kind(declared.type)
+            if declared is not None and kind is not None:
+                found.append(IndexIntent(self.id, identity, declared.column, kind))
+        return tuple(found)
+
+    def _indexed(self) -> tuple[str, ...]:
+        """The single properties with an index; a composite declaration builds nothing."""
+        indexes = (c.properties for c in self.constraints if isinstance(c, Index))
+        return tuple(properties[0] for properties in indexes if len(properties) == 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeType(StoredType):
+    """A node type; `key` holds property ids in identity order, and is empty without a key."""
+
+    kind: ClassVar[TypeKind] = TypeKind.NODE
+    key: tuple[str, ...] = ()
+    implements: tuple[str, ...] = ()  # ids of interfaces
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """The Arrow schema of the table."""
+        return pa.schema([pa.field(ID, pa.string(), nullable=False), *(p.field for p in self.properties)])
+
+    @cached_property
+    def index_intents(self) -> tuple[IndexIntent, ...]:
+        """The indexes asked for; a key of one property implies one."""
+        return self._intents(self._indexed() + (self.key if len(self.key) == 1 else ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeType(StoredType):
+    """An edge type; endpoints are ids of node types."""
+
+    kind: ClassVar[TypeKind] = TypeKind.EDGE
+    source: str
+    target: str
+    card: Cardinality = UNLIMITED
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """The Arrow schema of the table."""
+        fixed = [pa.field(name, pa.string(), nullable=False) for name in (ID, *ENDPOINTS)]
+        return pa.schema([*fixed, *(p.field for p in self.properties)])
+
+    @cached_property
+    def index_intents(self) -> tuple[IndexIntent, ...]:
+        """The indexes asked for."""
+        return self._intents(self._indexed())
+
+
+AnyType: TypeAlias = InterfaceType | NodeType | EdgeType
+TableType: TypeAlias = NodeType | EdgeType
+
+
+def index_kind(declared: PropertyType) -> IndexKind | None:
+    """Say which index serves a type; none serves a list or a Blob."""
+    if declared.is_list or declared.scalar is Scalar.BLOB:
+        return None
+    if declared.scalar is Scalar.VECTOR:
+        return IndexKind.VECTOR
+    if declared.scalar is Scalar.STRING and not declared.is_enum:
+        return IndexKind.FULL_TEXT
+    return IndexKind.ORDERED

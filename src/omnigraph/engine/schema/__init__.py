@@ -1,0 +1,1 @@
+"""Schema: showing, planning and applying the schema of a branch."""

@@ -1,0 +1,159 @@
+"""Door: `graph.schema`: show, plan, apply, lint, diagram.
+
+Room    engine.schema. Turns text into proposals and receipts; the work is in change.py and below.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.ids import new_id
+from omnigraph.catalog import diagram
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.lint import lint
+from omnigraph.catalog.steps import Step
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.schema.change import Proposal, SchemaChange, propose
+from omnigraph.language.diagnostics import Diagnostic
+from omnigraph.language.schema import CheckedSchema, load
+from omnigraph.storage.cost import Cost
+from omnigraph.storage.manifest.records import CommitRecord
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.store import GraphStore
+
+SchemaText = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class SchemaPlan:
+    """What an apply would do, with the rows that each step concerns."""
+
+    proposal: Proposal
+
+    @property
+    def supported(self) -> bool:
+        """Whether an apply would be accepted (rows aside: those are judged by the apply)."""
+        return self.proposal.plan.supported
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps in order."""
+        return self.proposal.plan.steps
+
+    @property
+    def notes(self) -> tuple[Diagnostic, ...]:
+        """Advice about the text."""
+        return self.proposal.notes
+
+    def rows(self, step: Step) -> int:
+        """Rows of the type that a step concerns."""
+        return self.proposal.rows.get(getattr(step, "type_id", ""), 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        steps = [{**step.to_json(), "rows": self.rows(step)} for step in self.steps]
+        return {"supported": self.supported, "step_count": len(steps), "steps": steps}
+
+
+@dataclass(frozen=True)
+class SchemaReceipt:
+    """What an apply did; `commit` is None when the schema was the accepted one already."""
+
+    plan: SchemaPlan
+    commit: CommitRecord | None
+    cost: Cost
+
+    @property
+    def applied(self) -> bool:
+        """Whether anything changed."""
+        return self.commit is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        commit = self.commit
+        return {
+            **self.plan.to_json(),
+            "applied": self.applied,
+            "commit": None if commit is None else commit.id,
+            "graph_manifest_version": None if commit is None else commit.manifest_version,
+        }
+
+
+class SchemaDoor:
+    """The schema of a graph's branches."""
+
+    def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
+        self._store = store
+        self._catalogs = catalogs
+
+    def catalog(self, branch: str = "main", at: str | int | None = None) -> Catalog:
+        """Return the resolved schema of a branch, now or then."""
+        return self._catalogs.get(self._store.snapshot(branch, at=at).schema)
+
+    def show(self, branch: str = "main", at: str | int | None = None) -> str:
+        """Return the schema text that was accepted."""
+        return self.catalog(branch, at).source
+
+    def plan(self, schema: SchemaText, *, branch: str = "main", allow_data_loss: bool = False) -> SchemaPlan:
+        """Say what applying a schema would do; reads the branch's head, writes nothing."""
+        checked = load_schema(schema)
+        state = self._store.snapshot(branch).state
+        return SchemaPlan(propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss))
+
+    def apply(
+        self,
+        schema: SchemaText,
+        *,
+        branch: str = "main",
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
+        if_commit: str | None = None,
+    ) -> SchemaReceipt:
+        """Change the schema of a branch: one commit with all its table changes, or none."""
+        checked = load_schema(schema)
+        change = SchemaChange(
+            checked,
+            self._catalogs,
+            allow_data_loss=allow_data_loss,
+            now_ms=self._store.clock.now_us() // 1000,
+        )
+        receipt = self._store.publish(branch, change, Intent(actor, message, if_commit))
+        assert change.proposal is not None
+        return SchemaReceipt(SchemaPlan(change.proposal), receipt.commit, receipt.cost)
+
+    def lint(self, schema: SchemaText, *, branch: str = "main") -> tuple[Diagnostic, ...]:
+        """Say everything there is to say about a schema text, migration included; raises nothing."""
+        text, file = read_schema(schema)
+        return lint(text, self.catalog(branch), file=file)
+
+    def diagram(self, branch: str = "main", *, form: Literal["mermaid", "dot"] = "mermaid") -> str:
+        """Return a picture of the schema, as text."""
+        catalog = self.catalog(branch)
+        return diagram.mermaid(catalog) if form == "mermaid" else diagram.dot(catalog)
+
+
+def load_schema(schema: SchemaText) -> CheckedSchema:
+    """Read and check a schema; raises with everything that is wrong with it."""
+    text, file = read_schema(schema)
+    return load(text, file=file)
+
+
+def read_schema(schema: SchemaText) -> tuple[str | bytes, str]:
+    """Return (text, file name): of a path, or of text given as such.
+
+    A string is a path when it is one line that ends in `.pg`; anything else is schema text.
+    """
+    if isinstance(schema, str) and not (schema.endswith(".pg") and "\n" not in schema):
+        return schema, "schema.pg"
+    path = Path(schema)
+    try:
+        return path.read_bytes(), str(path)
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot read the schema file {path}: {error.strerror}", remedy="Check the path", path=str(path)
+        ) from error

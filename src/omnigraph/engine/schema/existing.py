@@ -1,0 +1,125 @@
+"""Existing: do the rows that are there satisfy what a schema change newly asks of them?
+
+Room    engine.schema. Runs the checks of engine.validate over the image of each type that a step concerns.
+Gives   findings; the first twenty and the total, nothing raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeGuard
+
+from omnigraph.catalog.constraints import Cardinality, Check, Index, Range, Unique
+from omnigraph.catalog.model import EdgeType, TableType
+from omnigraph.catalog.steps import AddConstraint, AlterProperty, AnyConstraint, Effect, EnumSet, Step
+from omnigraph.engine.schema.image import Image
+from omnigraph.engine.validate import checks
+from omnigraph.engine.validate.findings import Findings, Violation
+
+
+def needs_rows(step: Step) -> TypeGuard[AddConstraint | AlterProperty]:
+    """Say whether existing rows must be looked at before this step."""
+    match step:
+        case AddConstraint():
+            return step.effect is not Effect.METADATA
+        case AlterProperty():
+            return step.must_not_be_null and step.effect is not Effect.METADATA
+        case _:
+            return False
+
+
+def judge(steps: Iterable[Step], images: dict[str, Image]) -> Findings:
+    """Judge the rows of every type that a step asks more of."""
+    found = Findings()
+    for step in filter(needs_rows, steps):
+        image = images[step.type_id]
+        if isinstance(step, AddConstraint):
+            found += _constraint(image, step.constraint)
+        else:
+            found += _required(image, step.property_id)
+    return found
+
+
+def _constraint(image: Image, constraint: AnyConstraint) -> Findings:
+    match constraint:
+        case Unique(properties):
+            return _unique(image, properties)
+        case Range(identity, low, high):
+            bounds = f"{'' if low is None else f'{low:g}'}..{'' if high is None else f'{high:g}'}"
+            text = f"@range violation on {_place(image, identity)}: value {{}} is outside {bounds}"
+            return _values(image, identity, "range", text, constraint)
+        case Check(identity, pattern):
+            shown = pattern.replace("{", "{{").replace("}", "}}")
+            text = f"@check violation on {_place(image, identity)}: value {{!r}} does not match '{shown}'"
+            return _values(image, identity, "check", text, constraint)
+        case EnumSet(identity, values):
+            text = f"invalid enum value {{!r}} for {_place(image, identity)} (expected: {', '.join(values)})"
+            return _values(image, identity, "enum", text, constraint)
+        case Cardinality():
+            return _cardinality(image, constraint)
+        case Index():
+            return Findings()  # an index never looks at rows
+
+
+def _values(
+    image: Image, identity: str, code: str, text: str, constraint: Range | Check | EnumSet
+) -> Findings:
+    found = Findings()
+    name = image.declared.name_of(identity)
+    for batch in image.batches([identity]):
+        values = batch[identity]
+        match constraint:
+            case Range():
+                mask = checks.outside_range(values, constraint)
+            case Check():
+                mask = checks.unmatched(values, constraint)
+            case EnumSet():
+                mask = checks.outside_enum(values, constraint.values)
+        found += checks.by_row(mask, batch["id"], values, code, (*_kind(image.declared), name), text)
+    return found
+
+
+def _required(image: Image, identity: str) -> Findings:
+    found = Findings()
+    name = image.declared.name_of(identity)
+    text = f"required property {_place(image, identity)} has no value"
+    for batch in image.batches([identity]):
+        values = batch[identity]
+        place = (*_kind(image.declared), name)
+        found += checks.by_row(checks.missing(values), batch["id"], values, "required", place, text)
+    return found
+
+
+def _unique(image: Image, properties: tuple[str, ...]) -> Findings:
+    several = checks.shared(image.table(properties), properties)
+    kind, type_name = _kind(image.declared)
+    names = [image.declared.name_of(p) for p in properties]
+    place = f"{type_name}.{names[0]}" if len(names) == 1 else f"{type_name}.({', '.join(names)})"
+    violations = []
+    for row in several.sort_by("a").to_pylist():
+        value = ", ".join(str(row[f"k{position}"]) for position in range(len(names)))
+        shown = f"'{value}'" if len(names) == 1 else f"'({value})'"
+        message = f"@unique violation on {place}: value {shown} held by {row['a']!r} and {row['b']!r}"
+        violations.append(Violation("unique", kind, type_name, message, row["a"], ", ".join(names)))
+    return Findings.of(violations)
+
+
+def _cardinality(image: Image, card: Cardinality) -> Findings:
+    wrong = checks.outside_cardinality(image.table(["src"])["src"], card)
+    kind, type_name = _kind(image.declared)
+    violations = []
+    for row in wrong.to_pylist():
+        limit = f"min {card.low}" if row["n"] < card.low else f"max {card.high}"
+        message = (
+            f"@card violation on edge {type_name}: source {row['source']!r} has {row['n']} edges ({limit})"
+        )
+        violations.append(Violation("cardinality", kind, type_name, message))
+    return Findings.of(violations)
+
+
+def _kind(declared: TableType) -> tuple[str, str]:
+    return "edge" if isinstance(declared, EdgeType) else "node", declared.name
+
+
+def _place(image: Image, identity: str) -> str:
+    return f"{image.declared.name}.{image.declared.name_of(identity)}"

@@ -1,0 +1,1 @@
+"""Validate: constraints as functions on Arrow data that return findings."""

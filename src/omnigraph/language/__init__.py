@@ -1,0 +1,1 @@
+"""Language: `.pg` and `.gq` as text, trees and diagnostics. Imports base only; no I/O, no storage."""

@@ -1,0 +1,178 @@
+"""Arguments: what stands between the parentheses of an annotation or a constraint.
+
+    text -> parse tree -> **tree** -> checked schema -> catalog
+
+Room    language.schema. The grammar takes any list of names, literals, bounds and `name=literal`; here
+        the list is held to the form that its annotation or constraint has.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lark import Token, Tree
+
+from omnigraph.language.diagnostics import Reporter, Span
+from omnigraph.language.schema import rules
+from omnigraph.language.schema.tree import Ident, Keyword, Literal, LiteralKind
+
+Parsed = Tree[Token]
+
+_ESCAPE = re.compile(r"\\([\s\S])")
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
+BOOLEANS = ("true", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`low..high`, either side possibly absent, as spelt."""
+
+    low: str | None
+    high: str | None
+    span: Span = field(compare=False)
+
+
+Value: TypeAlias = Ident | Literal | Bounds | Keyword
+
+
+class Arguments:
+    """Reads argument lists of one piece of the text."""
+
+    def __init__(self, reporter: Reporter, offset: int) -> None:
+        self._reporter = reporter
+        self._offset = offset
+
+    def of_annotation(
+        self, annotation: str, tree: Parsed | None
+    ) -> tuple[Literal | Ident | None, tuple[Keyword, ...]]:
+        """Return at most one positional argument, then keywords; anything else is reported."""
+        positional: Literal | Ident | None = None
+        keywords: list[Keyword] = []
+        if tree is None:
+            return None, ()
+        values = [self._value(_tree(child), booleans=True) for child in tree.children]
+        if not values:
+            self._refuse(f"@{annotation}() has empty parentheses", self._span(tree), f"write @{annotation}")
+        for position, value in enumerate(values):
+            if isinstance(value, Keyword):
+                if position == 0:
+                    self._refuse(
+                        f"@{annotation} has a keyword argument before its positional one",
+                        value.name.span,
+                        f"write @{annotation}(value, {value.name.text}=...)",
+                    )
+                if any(k.name.text == value.name.text for k in keywords):
+                    self._refuse(f"argument '{value.name.text}=' is given twice", value.name.span, None)
+                self._signed(value.value, annotation)
+                keywords.append(value)
+            elif position > 0:
+                self._refuse(
+                    f"@{annotation} takes one positional argument", value.span, "further ones are name=value"
+                )
+            elif isinstance(value, Bounds):
+                self._refuse(f"bounds are no argument of @{annotation}", value.span, None)
+            else:
+                self._signed(value, annotation)
+                positional = self._bare(value)
+        return positional, tuple(keywords)
+
+    def of_constraint(self, tree: Parsed) -> list[Value]:
+        """Return all arguments as they are; in a constraint `true` is a name like any other."""
+        return [self._value(_tree(child), booleans=False) for child in tree.children]
+
+    # -- one argument --------------------------------------------------------------------------------
+
+    def _value(self, tree: Parsed, *, booleans: bool) -> Value:
+        span = self._span(tree)
+        if tree.data == "bounds":
+            numbers = [(str(token), token.type) for token in tree.children if isinstance(token, Token)]
+            cut = next(at for at, (_, terminal) in enumerate(numbers) if terminal == "RANGE")
+            low = numbers[0][0] if cut > 0 else None
+            high = numbers[-1][0] if cut < len(numbers) - 1 else None
+            return Bounds(low, high, span)
+        if tree.data == "keyword":
+            word, value = (_tree(child) for child in tree.children)
+            name = Ident(str(word.children[0]), self._span(word))
+            return Keyword(name, self._literal(value))
+        token = tree.children[0]
+        if isinstance(token, Tree):
+            text = str(token.children[0])
+            if booleans and text in BOOLEANS:
+                return Literal(LiteralKind.BOOLEAN, text, span)
+            return Ident(text, span)
+        return self._token(token, span)
+
+    def _token(self, token: Token, span: Span) -> Literal:
+        if token.type == "STRING":
+            return Literal(LiteralKind.STRING, unquote(str(token), span, self._reporter), span)
+        kind = LiteralKind.FLOAT if "." in token else LiteralKind.INTEGER
+        return Literal(kind, str(token), span)
+
+    def _literal(self, tree: Parsed) -> Literal:
+        """The value of a keyword must be a literal; a bare word is reported and read as a string."""
+        value = self._value(tree, booleans=True)
+        if isinstance(value, Literal):
+            return value
+        text = value.text if isinstance(value, Ident) else ""
+        self._refuse(f"expected a literal, found {text!r}", value.span, f'write "{text}"')
+        return Literal(LiteralKind.STRING, text, value.span)
+
+    def _bare(self, value: Literal | Ident) -> Literal | Ident:
+        if isinstance(value, Ident) and "A" <= value.text[0] <= "Z":
+            self._refuse(
+                f"expected a literal or a property name, found {value.text!r}",
+                value.span,
+                f'write "{value.text}"',
+            )
+        return value
+
+    def _signed(self, value: Literal | Ident, annotation: str) -> None:
+        # A default is a value of the property, so it may be negative like any other value.
+        number = isinstance(value, Literal) and value.kind in (LiteralKind.INTEGER, LiteralKind.FLOAT)
+        if number and value.text.startswith("-") and annotation != "default":
+            message = f"a negative number is only legal in @range and @default: {value.text[:40]}"
+            self._refuse(message, value.span, None)
+
+    def _refuse(self, message: str, span: Span, suggestion: str | None) -> None:
+        self._reporter.report(rules.ARGUMENT, message, span, suggestion)
+
+    def _span(self, tree: Parsed) -> Span:
+        meta = tree.meta
+        return self._reporter.source.span(self._offset + meta.start_pos, self._offset + meta.end_pos)
+
+
+def unquote(text: str, span: Span, reporter: Reporter) -> str:
+    """Decode a string literal; an unknown escape is reported at its own place and read as its letter."""
+
+    def decode(match: re.Match[str]) -> str:
+        letter = match.group(1)
+        if letter not in _ESCAPES:
+            start = span.start + 1 + match.start()
+            reporter.report(
+                rules.BAD_ESCAPE,
+                f"unsupported escape sequence: \\{letter}",
+                reporter.source.span(start, start + 2),
+                'the escapes are \\" \\\\ \\n \\r \\t',
+            )
+        return _ESCAPES.get(letter, letter)
+
+    return _ESCAPE.sub(decode, text[1:-1])
+
+
+def quote(text: str) -> str:
+    """Return the literal that `unquote` reads back.
+
+    >>> print(quote('say "hi"'))
+    "say \\"hi\\""
+    """
+    for char, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        text = text.replace(char, escape)
+    return f'"{text}"'
+
+
+def _tree(child: Token | Tree[Token]) -> Parsed:
+    if not isinstance(child, Tree):
+        raise TypeError(f"the grammar gave a token where a rule was expected: {child!r}")
+    return child

@@ -1,0 +1,393 @@
+"""Build: turn the parse tree of one declaration into typed values, refusing malformed ones on the way.
+
+    text -> parse tree -> **tree** -> checked schema -> catalog
+
+Room    language.schema. Knows how a declaration is written (stages 1 and 2 of the rules); what the names
+        in it refer to is judged later, in check/.
+Gives   a declaration. Its faulty parts are reported and left out or marked `BadType`, so that the rest
+        can still be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lark import Token, Tree
+
+from omnigraph.language.diagnostics import Reporter, Rule, Span
+from omnigraph.language.schema import rules
+from omnigraph.language.schema.arguments import Arguments, Bounds
+from omnigraph.language.schema.tree import (
+    Annotation,
+    Cardinality,
+    CheckConstraint,
+    ColumnsConstraint,
+    Constraint,
+    Declaration,
+    Edge,
+    Ident,
+    Interface,
+    Keyword,
+    Literal,
+    LiteralKind,
+    Node,
+    Property,
+    RangeConstraint,
+)
+from omnigraph.language.schema.types import TypeBuilder
+
+Parsed = Tree[Token]
+
+RESERVED_EVERYWHERE = frozenset(
+    {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version", "id"}
+)
+RESERVED_ON_EDGES = frozenset({"src", "dst", "from", "to"})
+COLUMN_CONSTRAINTS = ("key", "unique", "index")
+CONSTRAINTS = (*COLUMN_CONSTRAINTS, "range", "check")
+MAX_CARDINALITY = 2**32 - 1
+
+
+class Builder:
+    """Builds the declarations of one text; `offset` is where the current piece starts in it."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._offset = 0
+
+    def declaration(self, parsed: Parsed, offset: int) -> Declaration:
+        """Build one declaration."""
+        self._offset = offset
+        tree = _tree(parsed.children[0])
+        match tree.data:
+            case "interface":
+                return self._interface(tree)
+            case "node":
+                return self._node(tree)
+            case _:
+                return self._edge(tree)
+
+    # -- declarations --------------------------------------------------------------------------------
+
+    def _interface(self, tree: Parsed) -> Interface:
+        name = self._type_name(_child(tree, "word"))
+        for clause in _children(tree, "annotation", "implements"):
+            self._report(
+                rules.MISPLACED,
+                "an interface takes no annotations and extends no other interface",
+                self._span(clause),
+                "put the annotation on its properties, or on the nodes that implement it",
+            )
+        properties, constraints = self._body(tree, "interface")
+        for constraint in constraints:
+            self._report(
+                rules.MISPLACED,
+                f"an interface has no body constraints: @{constraint.kind} must be on a property, inline",
+                constraint.span,
+                f"write '@{constraint.kind}' after the property, or put the constraint on the node",
+            )
+        return Interface(name, properties, self._span(tree))
+
+    def _node(self, tree: Parsed) -> Node:
+        name = self._type_name(_child(tree, "word"))
+        implements: tuple[Ident, ...] = ()
+        annotations: list[Annotation] = []
+        for clause in _children(tree, "annotation", "implements"):
+            if clause.data == "annotation":
+                if implements:
+                    self._report(
+                        rules.MISPLACED,
+                        "the annotations of a node come before 'implements'",
+                        self._span(clause),
+                        "move the annotation between the node's name and 'implements'",
+                    )
+                annotations.extend(self._header_annotation(clause))
+            elif implements:
+                self._report(
+                    rules.MISPLACED,
+                    "'implements' is given twice",
+                    self._span(clause),
+                    "write one list: implements A, B",
+                )
+            else:
+                implements = tuple(self._type_name(word) for word in _children(clause, "word"))
+        properties, constraints = self._body(tree, "node")
+        return Node(name, tuple(annotations), implements, properties, constraints, self._span(tree))
+
+    def _edge(self, tree: Parsed) -> Edge:
+        name, source, target = (self._type_name(word) for word in _children(tree, "word"))
+        card: Cardinality | None = None
+        annotations: list[Annotation] = []
+        for position, clause in enumerate(_children(tree, "annotation", "implements")):
+            if clause.data == "implements":
+                self._report(
+                    rules.MISPLACED, "only a node can implement an interface", self._span(clause), None
+                )
+            elif position == 0 and self._annotation_name(clause) == "card":
+                card = self._cardinality(clause)
+            else:
+                annotations.extend(self._header_annotation(clause))
+        properties, constraints = self._body(tree, "edge")
+        return Edge(name, source, target, card, tuple(annotations), properties, constraints, self._span(tree))
+
+    # -- bodies --------------------------------------------------------------------------------------
+
+    def _body(self, tree: Parsed, kind: str) -> tuple[tuple[Property, ...], tuple[Constraint, ...]]:
+        properties: list[Property] = []
+        constraints: list[Constraint] = []
+        for group in self._groups(tree):
+            head, annotations = group[0], group[1:]
+            if head.data == "property":
+                properties.append(self._property(head, annotations, kind))
+            elif self._is_constraint(head):
+                constraints.extend(self._constraint(head))
+            else:
+                self._report(
+                    rules.MISPLACED,
+                    f"@{self._annotation_name(head)} follows no property",
+                    self._span(head),
+                    f"annotations of the {kind} itself come before '{{'",
+                )
+        return tuple(properties), tuple(constraints)
+
+    def _groups(self, tree: Parsed) -> Iterator[list[Parsed]]:
+        """Group each property with the annotations that belong to it; a constraint stands alone."""
+        group: list[Parsed] = []
+        for member in (m for body in _children(tree, "body") for m in body.children):
+            member = _tree(member)
+            belongs = group and group[0].data == "property" and member.data == "annotation"
+            if belongs and not self._is_constraint(member):
+                group.append(member)
+                continue
+            if group:
+                yield group
+            group = [member]
+        if group:
+            yield group
+
+    def _is_constraint(self, tree: Parsed) -> bool:
+        """With parentheses these names always start a body constraint, wherever they stand."""
+        if tree.data != "annotation" or not _children(tree, "arguments"):
+            return False
+        return self._annotation_name(tree) in CONSTRAINTS
+
+    def _property(self, tree: Parsed, annotations: list[Parsed], kind: str) -> Property:
+        name = self._property_name(_child(tree, "word"), kind)
+        expression = TypeBuilder(self._reporter, self._offset).build(_child(tree, "type"))
+        built = tuple(a for annotation in annotations for a in self._annotation(annotation))
+        end = annotations[-1] if annotations else tree
+        start = self._offset + tree.meta.start_pos
+        span = self._reporter.source.span(start, self._offset + end.meta.end_pos)
+        return Property(name, expression, built, span)
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    def _ident(self, word: Parsed) -> Ident:
+        return Ident(str(word.children[0]), self._span(word))
+
+    def _type_name(self, word: Parsed) -> Ident:
+        name = self._ident(word)
+        if not "A" <= name.text[0] <= "Z":
+            proper = name.text.lstrip("_")
+            self._report(
+                rules.BAD_NAME,
+                f"a type name starts with an upper-case letter: {name.text!r}",
+                name.span,
+                f"write {proper[:1].upper() + proper[1:]!r}" if proper[:1].isalpha() else None,
+            )
+        return name
+
+    def _property_name(self, word: Parsed, kind: str) -> Ident:
+        name = self._ident(word)
+        if "A" <= name.text[0] <= "Z":
+            self._report(
+                rules.BAD_NAME,
+                f"a property name starts with a lower-case letter or '_': {name.text!r}",
+                name.span,
+                f"write {name.text[0].lower() + name.text[1:]!r}",
+            )
+        if name.text in RESERVED_EVERYWHERE or (kind == "edge" and name.text in RESERVED_ON_EDGES):
+            self._report(
+                rules.RESERVED,
+                f"property name '{name.text}' is reserved",
+                name.span,
+                "the identity of an entity is not a property; use @key to choose it"
+                if name.text == "id"
+                else "choose another name",
+            )
+        return name
+
+    # -- annotations ---------------------------------------------------------------------------------
+
+    def _annotation_name(self, tree: Parsed) -> str:
+        return str(_child(tree, "word").children[0])
+
+    def _header_annotation(self, tree: Parsed) -> Iterator[Annotation]:
+        """Build an annotation of a type; a constraint there is kept by name, for check/ to refuse."""
+        if self._is_constraint(tree):
+            yield Annotation(self._ident(_child(tree, "word")), None, (), self._span(tree))
+            return
+        yield from self._annotation(tree)
+
+    def _annotation(self, tree: Parsed) -> Iterator[Annotation]:
+        name = self._ident(_child(tree, "word"))
+        span = self._span(tree)
+        if "A" <= name.text[0] <= "Z":
+            lower = name.text[0].lower() + name.text[1:]
+            self._report(
+                rules.BAD_NAME,
+                f"an annotation name starts with a lower-case letter or '_': {name.text!r}",
+                name.span,
+                f"write {lower!r}",
+            )
+        if name.text == "card":
+            self._report(
+                rules.MISPLACED,
+                "@card must directly follow the target type of an edge",
+                span,
+                "write it as in: edge E: A -> B @card(0..1)",
+            )
+            return
+        arguments = Arguments(self._reporter, self._offset)
+        positional, keywords = arguments.of_annotation(name.text, _optional(tree, "arguments"))
+        yield Annotation(name, positional, keywords, span)
+
+    # -- constraints ---------------------------------------------------------------------------------
+
+    def _constraint(self, tree: Parsed) -> Iterator[Constraint]:
+        kind = self._annotation_name(tree)
+        span = self._span(tree)
+        values = Arguments(self._reporter, self._offset).of_constraint(_child(tree, "arguments"))
+        if kind in COLUMN_CONSTRAINTS:
+            columns = tuple(value for value in values if isinstance(value, Ident))
+            if len(columns) == len(values) and columns:
+                yield ColumnsConstraint(kind, columns, span)
+            else:
+                wrong = next((v.span for v in values if not isinstance(v, Ident)), span)
+                self._report(
+                    rules.CONSTRAINT_NAME,
+                    f"expected property name in constraint @{kind}",
+                    wrong,
+                    f"write @{kind}(name), without quotes",
+                )
+        elif kind == "range":
+            yield from self._range(values, span)
+        else:
+            yield from self._check(values, span)
+
+    def _range(self, values: list[Ident | Literal | Bounds | Keyword], span: Span) -> Iterator[Constraint]:
+        match values:
+            case [Ident() as column, Bounds(low, high)] if low is not None or high is not None:
+                yield RangeConstraint(column, low, high, span)
+            case [Ident(), wrong, *_]:
+                self._report(
+                    rules.RANGE_FORM,
+                    "expected range bounds (min..max)",
+                    wrong.span,
+                    "write @range(p, 1..10), @range(p, 1..) or @range(p, ..10)",
+                )
+            case [wrong, _, *_]:
+                self._report(
+                    rules.CONSTRAINT_NAME, "expected property name in constraint @range", wrong.span, None
+                )
+            case _:
+                self._report(
+                    rules.RANGE_FORM,
+                    "@range requires property name and bounds",
+                    span,
+                    "write @range(p, 1..10)",
+                )
+
+    def _check(self, values: list[Ident | Literal | Bounds | Keyword], span: Span) -> Iterator[Constraint]:
+        match values:
+            case [Ident() as column, Literal(kind=LiteralKind.STRING) as pattern]:
+                yield CheckConstraint(column, pattern, span)
+            case [Ident(), wrong, *_]:
+                self._report(
+                    rules.CHECK_FORM,
+                    "expected string argument in constraint @check",
+                    wrong.span,
+                    'write @check(p, "^[a-z]+$")',
+                )
+            case [wrong, _, *_]:
+                self._report(
+                    rules.CONSTRAINT_NAME, "expected property name in constraint @check", wrong.span, None
+                )
+            case _:
+                self._report(
+                    rules.CHECK_FORM,
+                    "@check requires property name and pattern",
+                    span,
+                    'write @check(p, "^[a-z]+$")',
+                )
+
+    def _cardinality(self, tree: Parsed) -> Cardinality | None:
+        span = self._span(tree)
+        arguments = _optional(tree, "arguments")
+        values = [] if arguments is None else Arguments(self._reporter, self._offset).of_constraint(arguments)
+        match values:
+            case [Bounds(str(low), high)]:
+                return self._limits(low, high, span)
+            case _:
+                self._report(
+                    rules.CARDINALITY,
+                    "invalid cardinality: @card needs bounds min..max",
+                    span,
+                    "write @card(0..1), or @card(1..) for no upper bound",
+                )
+                return None
+
+    def _limits(self, low: str, high: str | None, span: Span) -> Cardinality | None:
+        limits: list[int | None] = []
+        for side, text in (("min", low), ("max", high)):
+            value = None if text is None else _unsigned(text, MAX_CARDINALITY)
+            if text is not None and value is None:
+                self._report(
+                    rules.CARDINALITY,
+                    f"invalid cardinality {side}: {text[:40]}",
+                    span,
+                    f"use a whole number up to {MAX_CARDINALITY}",
+                )
+                return None
+            limits.append(value)
+        least, most = limits
+        if most is not None and (least or 0) > most:
+            message = f"cardinality min ({least}) exceeds max ({most})"
+            self._report(rules.CARDINALITY, message, span, f"write @card({most}..{least})")
+            return None
+        return Cardinality(least or 0, most, span)
+
+    # -- positions -----------------------------------------------------------------------------------
+
+    def _span(self, tree: Parsed) -> Span:
+        meta = tree.meta
+        return self._reporter.source.span(self._offset + meta.start_pos, self._offset + meta.end_pos)
+
+    def _report(self, rule: Rule, message: str, span: Span, suggestion: str | None) -> None:
+        self._reporter.report(rule, message, span, suggestion)
+
+
+def _unsigned(text: str, most: int) -> int | None:
+    """Read a whole number up to `most`; its length is looked at first, since it may have any."""
+    digits = text.lstrip("0") or "0"
+    if not text.isdigit() or len(digits) > len(str(most)):
+        return None
+    return int(digits) if int(digits) <= most else None
+
+
+def _tree(child: Any) -> Parsed:
+    if not isinstance(child, Tree):
+        raise TypeError(f"the grammar gave a token where a rule was expected: {child!r}")
+    return child
+
+
+def _children(tree: Parsed, *names: str) -> list[Parsed]:
+    return [c for c in tree.children if isinstance(c, Tree) and c.data in names]
+
+
+def _child(tree: Parsed, name: str) -> Parsed:
+    return _children(tree, name)[0]
+
+
+def _optional(tree: Parsed, name: str) -> Parsed | None:
+    return next(iter(_children(tree, name)), None)

@@ -1,0 +1,70 @@
+"""Check: hold a parsed schema to the rules that need more than one declaration or property.
+
+    text -> tree -> **checked schema** -> catalog
+
+Room    language.schema. One module for each stage: interfaces (expand.py), annotations, constraints,
+        the schema as a whole.
+Given   what parser.py could read. Declarations with a syntax error are known by name, so that a reference
+        to one of them is not reported as well.
+Gives   `CheckedSchema`, or a `SchemaError` with every finding of the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.language.diagnostics import Diagnostic, Reporter, SchemaError, Source, in_order
+from omnigraph.language.schema.check.annotations import check_annotations
+from omnigraph.language.schema.check.constraints import check_constraints
+from omnigraph.language.schema.check.declarations import check_declarations
+from omnigraph.language.schema.expand import ExpandedNode, expand
+from omnigraph.language.schema.parser import Parse, parse
+from omnigraph.language.schema.tree import Edge, Interface, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSchema:
+    """A schema that breaks no rule, its nodes expanded."""
+
+    schema: Schema
+    nodes: tuple[ExpandedNode, ...]
+
+    @property
+    def source(self) -> Source:
+        """The text."""
+        return self.schema.source
+
+    @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """The interfaces, in the order written."""
+        return self.schema.interfaces
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The edges, in the order written."""
+        return self.schema.edges
+
+
+def examine(text: str | bytes, *, file: str = "schema.pg") -> tuple[CheckedSchema, tuple[Diagnostic, ...]]:
+    """Parse and check, returning what could be read together with the findings."""
+    parsed = parse(text, file=file)
+    nodes, found = _findings(parsed)
+    return CheckedSchema(parsed.schema, nodes), in_order((*parsed.diagnostics, *found))
+
+
+def load(text: str | bytes, *, file: str = "schema.pg") -> CheckedSchema:
+    """Parse and check a schema text, or raise `SchemaError` with everything that is wrong with it."""
+    checked, found = examine(text, file=file)
+    if found:
+        raise SchemaError(checked.source, found)
+    return checked
+
+
+def _findings(parsed: Parse) -> tuple[tuple[ExpandedNode, ...], list[Diagnostic]]:
+    schema = parsed.schema
+    reporter = Reporter(schema.source)
+    nodes = expand(schema, parsed.broken, reporter)
+    check_annotations(nodes, schema.edges, reporter)
+    check_constraints(nodes, schema.edges, reporter)
+    check_declarations(schema, parsed.broken, reporter)
+    return nodes, reporter.found

@@ -1,0 +1,135 @@
+"""Literals: the value that `@default(...)` gives a property, read according to the property's type.
+
+Room    language.schema. One reading, used when the schema is checked and again when it becomes a catalog.
+Gives   the value as it will be stored: days and milliseconds since 1970 for Date and DateTime, F32
+        already rounded; or `NOW`, which is read when a row is written.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, TypeAlias
+
+from omnigraph.language.schema.tree import (
+    BadType,
+    EnumType,
+    Ident,
+    ListType,
+    Literal,
+    LiteralKind,
+    ScalarType,
+    TypeExpr,
+    VectorType,
+)
+
+
+class Now:
+    """The time at which a row is written. There is one value, `NOW`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NOW"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Now)
+
+    def __hash__(self) -> int:
+        return hash(Now)
+
+
+NOW: Final = Now()
+DefaultValue: TypeAlias = str | bool | int | float | Now
+
+RANGES = {
+    "I32": (-(2**31), 2**31 - 1),
+    "I64": (-(2**63), 2**63 - 1),
+    "U32": (0, 2**32 - 1),
+    "U64": (0, 2**64 - 1),
+}
+LONGEST_INTEGER = 20  # digits of 2**64; longer texts are refused before they are converted
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DATETIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Misfit(ValueError):
+    """The literal is not a value of the type; the text says what would be."""
+
+
+def default_value(argument: Literal | Ident, expected: TypeExpr) -> DefaultValue:
+    """Return the stored value of a default, or raise `Misfit`."""
+    match expected.shape:
+        case EnumType(values):
+            text = _of_kind(argument, LiteralKind.STRING, f"one of {', '.join(sorted(values))}, in quotes")
+            if text not in values:
+                raise Misfit(f"one of {', '.join(sorted(values))}")
+            return text
+        case ScalarType("String"):
+            return _of_kind(argument, LiteralKind.STRING, "a string in double quotes")
+        case ScalarType("Bool"):
+            return _of_kind(argument, LiteralKind.BOOLEAN, "true or false") == "true"
+        case ScalarType("F32" | "F64" as name):
+            return _float(argument, name)
+        case ScalarType("Date" | "DateTime" as name):
+            return _time(argument, name)
+        case ScalarType(name) if name in RANGES:
+            return _integer(argument, name)
+        case ScalarType() | ListType() | VectorType() | BadType():
+            raise Misfit("no default: only scalars and enums can have one")
+
+
+def _of_kind(argument: Literal | Ident, kind: LiteralKind, wanted: str) -> str:
+    if not isinstance(argument, Literal) or argument.kind is not kind:
+        raise Misfit(wanted)
+    return argument.text
+
+
+def _integer(argument: Literal | Ident, name: str) -> int:
+    low, high = RANGES[name]
+    wanted = f"a whole number from {low} to {high}"
+    text = _of_kind(argument, LiteralKind.INTEGER, wanted)
+    digits = text.removeprefix("-").lstrip("0") or "0"
+    value = int(digits) if len(digits) <= LONGEST_INTEGER else high + 1
+    value = -value if text.startswith("-") else value
+    if not low <= value <= high:
+        raise Misfit(wanted)
+    return value
+
+
+def _float(argument: Literal | Ident, name: str) -> float:
+    wanted = f"a number within the range of {name}"
+    if not isinstance(argument, Literal) or argument.kind not in (LiteralKind.INTEGER, LiteralKind.FLOAT):
+        raise Misfit(wanted)
+    value = float(argument.text)
+    if name == "F32":
+        try:
+            value = float(struct.unpack("<f", struct.pack("<f", value))[0])
+        except OverflowError:
+            raise Misfit(wanted) from None
+    if not math.isfinite(value):
+        raise Misfit(wanted)
+    return value
+
+
+def _time(argument: Literal | Ident, name: str) -> int | Now:
+    if isinstance(argument, Ident) and argument.text == "now":
+        return NOW
+    wanted = 'now or a day such as "2026-01-31"'
+    if name == "DateTime":
+        wanted = 'now or a time such as "2026-01-31T09:00:00Z"'
+    text = _of_kind(argument, LiteralKind.STRING, wanted)
+    try:
+        if name == "Date" and _DATE.fullmatch(text):
+            return date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal()
+        if name == "DateTime" and _DATETIME.fullmatch(text):
+            moment = datetime.fromisoformat(text)
+            return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(
+                milliseconds=1
+            )
+    except (ValueError, OverflowError):
+        pass
+    raise Misfit(wanted)

@@ -1,0 +1,267 @@
+"""Tree: a schema text as typed values, each with the span it was read from.
+
+    text -> **tree** -> checked schema -> catalog
+
+Room    language.schema. Plain values; who builds them is build.py, who judges them is check/.
+Rule    spans take no part in equality: two trees are equal when they declare the same things in the
+        same order, however they are laid out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from omnigraph.language.diagnostics import Source, Span
+
+SCALARS = ("String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "Blob")
+INTEGERS = ("I32", "I64", "U32", "U64")
+FLOATS = ("F32", "F64")
+NUMERIC = INTEGERS + FLOATS
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    """A name as written."""
+
+    text: str
+    span: Span = field(compare=False, repr=False)
+
+
+class LiteralKind(Enum):
+    """What sort of literal was written."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    FLOAT = "float"
+    BOOLEAN = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal; `text` is the decoded string, or the number or boolean as spelt."""
+
+    kind: LiteralKind
+    text: str
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """One `name=literal` argument of an annotation."""
+
+    name: Ident
+    value: Literal
+
+    @property
+    def span(self) -> Span:
+        """Where its name stands."""
+        return self.name.span
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@name`, `@name(argument)` or `@name(argument, key=literal, ...)`."""
+
+    name: Ident
+    argument: Literal | Ident | None
+    keywords: tuple[Keyword, ...]
+    span: Span = field(compare=False, repr=False)
+
+    @property
+    def value(self) -> str | None:
+        """The positional argument as text."""
+        return None if self.argument is None else self.argument.text
+
+
+# -- types -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """One of `SCALARS`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """A list of one of `SCALARS`."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """A vector of so many F32."""
+
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnumType:
+    """A closed set of strings, in the order written."""
+
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BadType:
+    """A type that was already reported: later checks leave it alone."""
+
+
+Shape: TypeAlias = ScalarType | ListType | VectorType | EnumType | BadType
+
+
+@dataclass(frozen=True, slots=True)
+class TypeExpr:
+    """A property's type."""
+
+    shape: Shape
+    nullable: bool
+    span: Span = field(compare=False, repr=False)
+
+    def same_as(self, other: TypeExpr) -> bool:
+        """Say whether both admit the same values; the order of enum values has no meaning."""
+        return str(self) == str(other)
+
+    def __str__(self) -> str:
+        match self.shape:
+            case ScalarType(name):
+                text = name
+            case ListType(item):
+                text = f"[{item}]"
+            case VectorType(dimension):
+                text = f"Vector({dimension})"
+            case EnumType(values):
+                text = f"enum({', '.join(sorted(values))})"
+            case BadType():
+                text = "?"
+        return f"{text}?" if self.nullable else text
+
+
+# -- members -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """`name: Type @annotation ...`."""
+
+    name: Ident
+    type: TypeExpr
+    annotations: tuple[Annotation, ...]
+    span: Span = field(compare=False, repr=False)
+
+    def annotated(self, name: str) -> tuple[Annotation, ...]:
+        """Return the annotations of one name."""
+        return tuple(a for a in self.annotations if a.name.text == name)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsConstraint:
+    """`@key(a, b)`, `@unique(a, b)` or `@index(a, b)`."""
+
+    kind: str
+    columns: tuple[Ident, ...]
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeConstraint:
+    """`@range(p, low..high)`; bounds keep their spelling."""
+
+    column: Ident
+    low: str | None
+    high: str | None
+    span: Span = field(compare=False, repr=False)
+    kind: str = field(default="range", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckConstraint:
+    """`@check(p, "pattern")`."""
+
+    column: Ident
+    pattern: Literal
+    span: Span = field(compare=False, repr=False)
+    kind: str = field(default="check", init=False)
+
+
+Constraint: TypeAlias = ColumnsConstraint | RangeConstraint | CheckConstraint
+
+
+@dataclass(frozen=True, slots=True)
+class Cardinality:
+    """`@card(low..high)`: how many edges may leave one source."""
+
+    low: int
+    high: int | None
+    span: Span = field(compare=False, repr=False)
+
+
+# -- declarations ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """`interface Name { ... }`."""
+
+    name: Ident
+    properties: tuple[Property, ...]
+    span: Span = field(compare=False, repr=False)
+    kind: str = field(default="interface", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`node Name @annotation implements I, J { ... }`."""
+
+    name: Ident
+    annotations: tuple[Annotation, ...]
+    implements: tuple[Ident, ...]
+    properties: tuple[Property, ...]
+    constraints: tuple[Constraint, ...]
+    span: Span = field(compare=False, repr=False)
+    kind: str = field(default="node", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`edge Name: Source -> Target @card(0..1) @annotation { ... }`."""
+
+    name: Ident
+    source: Ident
+    target: Ident
+    card: Cardinality | None
+    annotations: tuple[Annotation, ...]
+    properties: tuple[Property, ...]
+    constraints: tuple[Constraint, ...]
+    span: Span = field(compare=False, repr=False)
+    kind: str = field(default="edge", init=False)
+
+
+Declaration: TypeAlias = Interface | Node | Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A whole text, declarations in the order written."""
+
+    declarations: tuple[Declaration, ...]
+    source: Source = field(compare=False, repr=False)
+
+    @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """The interfaces, in the order written."""
+        return tuple(d for d in self.declarations if isinstance(d, Interface))
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The node types, in the order written."""
+        return tuple(d for d in self.declarations if isinstance(d, Node))
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The edge types, in the order written."""
+        return tuple(d for d in self.declarations if isinstance(d, Edge))

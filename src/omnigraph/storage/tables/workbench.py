@@ -1,0 +1,201 @@
+"""Workbench: what staging is made of: finding rows, folding, writing files, the detached commit.
+
+Room    storage.tables. One bench for each staging of one effect on one version. The only caller of Lance's
+        writing functions for tables; stage.py says what to do with them.
+Rule    a detached commit checks no conflicts, so it is made only on the version it was staged from
+        (lance-facts B3); publishing decides whether that version still counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lance import LanceDataset
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.storage.cost import stage as cost_stage
+from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.opener import Handle
+from omnigraph.storage.tables.columns import fingerprint
+from omnigraph.storage.tables.conform import CheckedStream
+from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold, settled
+from omnigraph.storage.tables.keys import Addresses, addresses, index_change
+from omnigraph.storage.tables.tail import TailCache, TailFragment, identity, written
+
+COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One table's staged version."""
+
+    base_version: int
+    version: int
+    rows: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    files: tuple[str, ...] = ()  # relative to the table; a trailing "/" means everything below
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to publish."""
+        return self.version != self.base_version
+
+
+class Workbench:
+    """The base of one staging, and what has been written on top of it."""
+
+    def __init__(self, base: Handle, pool: Executor, tail: TailCache) -> None:
+        self.base = base
+        self.schema = base.schema  # converted anew by Lance on every access
+        self.files: list[str] = []
+        self.fragments: Mapping[int, FragmentMetadata] = {
+            f.fragment_id: f.metadata for f in base.get_fragments()
+        }
+        self.pool = pool
+        self._tail = tail
+        self._columns = fingerprint(base)
+
+    def find(self, ids: pa.Array) -> Addresses:
+        """Return where rows with these ids are: the tail from memory, the rest by index or scan."""
+        if len(ids) == 0:
+            return {}
+        small, big = self._split()
+        found = addresses(self.base, ids, big) if big else {}
+        wanted = ids.to_pylist() if small else []
+        for fragment in small:
+            offsets = self._tail_fragment(fragment).find(wanted)
+            if len(offsets):
+                found[fragment] = offsets
+        return found
+
+    def _tail_fragment(self, fragment: int) -> TailFragment:
+        return self._tail.get(self.base, fragment, identity(self._columns, self.fragments[fragment]))
+
+    def _split(self) -> tuple[list[int], list[int]]:
+        """Return the ids of the small fragments, which the tail cache holds, and of the others."""
+        small: list[int] = []
+        big: list[int] = []
+        for fragment, metadata in self.fragments.items():
+            (big if self._has_blobs or settled(_size(metadata)) else small).append(fragment)
+        return small, big
+
+    @cached_property
+    def _has_blobs(self) -> bool:
+        """Lance cannot read blob rows back for writing (lance-facts 11), so they are never folded."""
+        return any(b"lance-encoding:blob" in (field.metadata or {}) for field in self.schema) or any(
+            str(field.type).startswith("extension<lance.blob") for field in self.schema
+        )
+
+    def fold_set(self, rows: pa.Table, old: Addresses) -> frozenset[int]:
+        """Choose what to rewrite along: a full tier, and small fragments that lose rows anyway."""
+        if self._has_blobs:
+            return frozenset()
+        sizes = {
+            fragment: _size(metadata, less=len(old.get(fragment, ())))
+            for fragment, metadata in self.fragments.items()
+        }
+        touched = {fragment for fragment in old if sizes[fragment].weight <= REWRITE_BELOW}
+        others = {fragment: size for fragment, size in sizes.items() if fragment not in touched}
+        weight = FragmentSize(
+            rows.num_rows + sum(sizes[fragment].rows for fragment in touched),
+            rows.nbytes + sum(sizes[fragment].bytes for fragment in touched),
+        )
+        return plan_fold(others, weight) | touched
+
+    def with_folded(self, rows: pa.Table, folded: frozenset[int], old: Addresses) -> pa.Table:
+        """Return the folded fragments' surviving rows followed by the new ones."""
+        if not folded:
+            return rows
+        nothing = np.empty(0, np.int64)
+        kept = [
+            self._tail_fragment(fragment).without(old.get(fragment, nothing)).rows
+            for fragment in sorted(folded)
+        ]
+        return pa.concat_tables([*kept, rows])
+
+    def write(self, rows: pa.Table | CheckedStream) -> list[FragmentMetadata]:
+        """Write rows as new fragments; none when there are no rows."""
+        cost_stage()
+        data = rows if isinstance(rows, pa.Table) else rows.reader()
+        try:
+            with durable(Step.TABLE_DATA):
+                new = list(write_fragments(data, self.base, schema=self.schema, mode="append"))
+        except OSError as error:
+            if isinstance(rows, CheckedStream) and rows.problem is not None:
+                raise rows.problem from error
+            raise
+        for fragment in new:
+            for file in fragment.files:
+                self.files += [f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/"]
+        if isinstance(rows, pa.Table) and len(new) == 1 and not settled(_size(new[0])):
+            self._tail.put(identity(self._columns, new[0]), written(rows.combine_chunks()))
+        return new
+
+    def delete_rows(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
+        """Write deletion files; return the changed fragments and the ids of those left empty."""
+        updated: list[FragmentMetadata] = []
+        emptied: set[int] = set()
+        for fragment_id, offsets in sorted(old.items()):
+            with durable(Step.TABLE_DELETIONS):
+                metadata = self.base.get_fragment(fragment_id).delete_rows(offsets.tolist())
+            if metadata is None:
+                emptied.add(fragment_id)
+            else:
+                updated.append(metadata)
+                self.files.append(metadata.deletion_file.path(fragment_id))
+                if not self._has_blobs and not settled(_size(self.fragments[fragment_id])):
+                    left = self._tail_fragment(fragment_id).without(offsets)
+                    self._tail.put(identity(self._columns, metadata), left)
+        return updated, frozenset(emptied)
+
+    def commit(
+        self, operation: Any, *, inserted: int = 0, updated: int = 0, deleted: int = 0
+    ) -> tuple[Staged, Handle]:
+        """Make the detached version, and bring the key index up to it."""
+        done = self._detached(self.base, operation)
+        sizes = {f.fragment_id: _size(f.metadata) for f in done.get_fragments()}
+        with durable(Step.TABLE_INDEX):
+            change = index_change(done, sizes)
+        if change is not None:
+            self.files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]
+            done = self._detached(done, change)
+        staged = Staged(
+            base_version=self.base.version,
+            version=done.version,
+            rows=done.count_rows(),
+            inserted=inserted,
+            updated=updated,
+            deleted=deleted,
+            files=tuple(self.files),
+        )
+        return staged, done
+
+    def _detached(self, base: Handle, operation: Any) -> Handle:
+        cost_stage()
+        with durable(Step.TABLE_COMMIT):
+            done = LanceDataset.commit(
+                base, operation, read_version=base.version, detached=True, max_retries=COMMIT_RETRIES
+            )
+        self.files.append(f"_versions/d{done.version}.manifest")
+        return done
+
+    def unchanged(self) -> tuple[Staged, Handle]:
+        """Return the base: there is nothing to do."""
+        version = self.base.version
+        return Staged(base_version=version, version=version, rows=self.base.count_rows()), self.base
+
+
+def _size(metadata: FragmentMetadata, less: int = 0) -> FragmentSize:
+    """Return what is alive of a fragment, deletions taken off in proportion."""
+    alive = metadata.num_rows - less
+    stored = sum(file.file_size_bytes or 0 for file in metadata.files)
+    share = alive / metadata.physical_rows if metadata.physical_rows else 0
+    return FragmentSize(rows=alive, bytes=int(stored * share))

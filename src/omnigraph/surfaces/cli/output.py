@@ -1,0 +1,90 @@
+"""Output: what a command prints, and what a failure looks like.
+
+Room    surfaces.cli. Results go to stdout, everything else to stderr. With `--json` stdout is one JSON
+        document, for failures too, so that scripts never parse text.
+Exit    0 done; 1 failed, or a check found errors; 2 bad usage; 3 not allowed; 4 precondition lost;
+        5 conflict; 6 not found; 7 temporary.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from omnigraph.base.errors import GraphError, Kind
+from omnigraph.language.diagnostics import SourceError
+from omnigraph.surfaces.cli.settings import Settings
+
+EXIT_BY_KIND = {
+    Kind.INVALID: 2,
+    Kind.NOT_FOUND: 6,
+    Kind.CONFLICT: 5,
+    Kind.UNAVAILABLE: 7,
+    Kind.DENIED: 3,
+    Kind.CORRUPT: 1,
+}
+EXIT_BY_CODE = {"precondition_failed": 4, "schema_unsupported": 1, "constraint_violation": 1}
+
+
+class Output:
+    """Where a command's words go."""
+
+    def __init__(self, settings: Settings, *, color: bool | None = None) -> None:
+        self._settings = settings
+        plain = color is False
+        self._out = Console(highlight=False, no_color=plain, soft_wrap=True)
+        self._err = Console(stderr=True, highlight=False, no_color=plain, soft_wrap=True)
+
+    def result(self, document: dict[str, Any], *lines: str | Text) -> None:
+        """Print the result: the document with `--json`, the lines otherwise."""
+        if self._settings.json:
+            sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+            return
+        for line in lines:
+            self._out.print(line, markup=False)
+
+    def target(self, command: str, address: str) -> None:
+        """Say on stderr what a writing command works on."""
+        if not self._settings.quiet:
+            place = "remote" if "://" in address and not address.startswith("file://") else "local"
+            self._err.print(f"{command} → {address} (embedded, {place})", style="dim", markup=False)
+
+    def note(self, text: str) -> None:
+        """Say something on stderr."""
+        if not self._settings.quiet:
+            self._err.print(text, markup=False)
+
+    def failure(self, error: GraphError) -> int:
+        """Print an error and return the exit code."""
+        if self._settings.json:
+            sys.stdout.write(
+                json.dumps(error_document(error), ensure_ascii=False, indent=2, default=str) + "\n"
+            )
+        if isinstance(error, SourceError):
+            self._err.print(error.render(), markup=False)
+        else:
+            self._err.print(Text.assemble(("error", "bold red"), f" [{error.code}]: {error.message}"))
+            if error.remedy:
+                self._err.print(f"  {error.remedy}", markup=False)
+        return exit_code(error)
+
+
+def exit_code(error: GraphError) -> int:
+    """Return the exit code of an error."""
+    return EXIT_BY_CODE.get(error.code, EXIT_BY_KIND[error.kind])
+
+
+def error_document(error: GraphError) -> dict[str, Any]:
+    """Return an error as scripts read it."""
+    document: dict[str, Any] = {"error": str(error), "code": error.code, "kind": error.kind.value}
+    if isinstance(error, SourceError):
+        document["diagnostics"] = [diagnostic.to_json() for diagnostic in error.diagnostics]
+    elif error.fields:
+        document["details"] = error.fields
+    if error.code == "precondition_failed":
+        document["precondition_failure"] = {key: error.fields[key] for key in ("expected", "actual")}
+    return document

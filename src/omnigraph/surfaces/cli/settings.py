@@ -1,0 +1,103 @@
+"""Settings: the global flags, and the files that give them defaults.
+
+Room    surfaces.cli. Read once per call, passed to every command as one value.
+Order   flag, then operator config, then project file (`omnigraph.yaml` in the working directory).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from omnigraph.base.errors import InvalidRequest
+
+PROJECT_FILE = "omnigraph.yaml"
+WAYS = "a path, file://..., s3://bucket/prefix, or a name from omnigraph.yaml or the operator config"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the configuration files say; an absent file says nothing."""
+
+    operator: dict[str, Any] = field(default_factory=dict)
+    project: dict[str, Any] = field(default_factory=dict)
+    project_folder: Path = Path()
+
+    def find(self, file: str, *path: str) -> Any:
+        """Return a nested value of one file ("operator" or "project"), or None."""
+        found: Any = self.operator if file == "operator" else self.project
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The global flags of one call."""
+
+    actor: str | None = None
+    json: bool = False
+    quiet: bool = False
+    yes: bool = False
+    dry_run: bool = False
+    branch: str = "main"
+    trace: bool = False
+    profile: str | None = None
+    config: Config = field(default_factory=Config)
+
+    def address(self, *given: str | None) -> str:
+        """Return the graph to work on: exactly one explicit address, or the configured default."""
+        explicit = [one for one in given if one]
+        if len(explicit) > 1:
+            raise InvalidRequest(
+                f"two addresses given: {explicit[0]!r} and {explicit[1]!r}", remedy="Give one"
+            )
+        found = explicit[0] if explicit else self._default()
+        if found is None:
+            raise InvalidRequest("no graph was named", remedy=f"Give an address: {WAYS}")
+        return self._named(found)
+
+    def _default(self) -> str | None:
+        if self.profile is not None:
+            found = self.config.find("operator", "profiles", self.profile, "store")
+            if found is None:
+                raise InvalidRequest(f"the operator config has no profile {self.profile!r} with a store")
+            return str(found)
+        default = self.config.find("operator", "defaults", "store") or self.config.find(
+            "project", "cli", "graph"
+        )
+        return None if default is None else str(default)
+
+    def _named(self, address: str) -> str:
+        """Look a bare name up in the project file; anything else is an address as it stands."""
+        uri = self.config.find("project", "graphs", address, "uri")
+        if uri is None or Path(address).exists():
+            return address
+        return uri if "://" in uri else str(self.config.project_folder / uri)
+
+
+def read_config(environment: dict[str, str] | None = None, folder: Path | None = None) -> Config:
+    """Read the operator config and the project file."""
+    env = os.environ if environment is None else environment
+    here = folder or Path.cwd()
+    home = env.get("OG_HOME") or env.get("OMNIGRAPH_HOME")
+    operator = Path(home) if home else Path.home() / ".omnigraph"
+    return Config(_yaml(operator / "config.yaml"), _yaml(here / PROJECT_FILE), here)
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidRequest(f"cannot read {path}: {error}", remedy="Mend or remove the file") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise InvalidRequest(f"{path} is not a mapping", remedy="Mend or remove the file")
+    return found

@@ -1,0 +1,164 @@
+"""Where operations are killed: fresh copies of one base graph, on local disk or on the S3 API.
+
+Room    tests. Building the base takes many commits, so it is built once and copied for each case.
+Gives   copies, the whole content of a graph as a value, and for each operation the content before, the
+        content after, and the points it passes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from omnigraph.storage.store import GraphStore
+from tests.conftest import Place
+from tests.crash.operations import LOCAL_ONLY, Operation, make_base, trace
+from tests.support.s3 import S3Server
+
+BUCKET = "graphs"
+
+
+@dataclass(frozen=True)
+class BranchView:
+    """Everything one branch shows. Ids are random, so `head` differs between two runs of one operation."""
+
+    version: int
+    floor: int
+    schema: bytes
+    tables: tuple[tuple[str, int, str], ...]  # name, rows, digest of the rows
+    head: str = field(compare=False)
+    parent: str | None = field(compare=False)
+
+
+View = dict[str, BranchView]
+
+
+def look(place: Place) -> View:
+    """Read everything: every listed branch, every table, every row. No half-made thing may be listed."""
+    with GraphStore.open(place.address, **place.kwargs) as store:
+        names = ["main", *(ref.name for ref in store.branches.list())]
+        return {name: _look_at(store, name) for name in names}
+
+
+def _look_at(store: GraphStore, branch: str) -> BranchView:
+    snapshot = store.snapshot(branch)
+    state = snapshot.state
+    tables = []
+    for table_id, pin in state.pins.items():
+        columns = store.table(snapshot, table_id).to_table().to_pydict()
+        rows = sorted(zip(*columns.values(), strict=True))
+        assert len(rows) == pin.rows
+        tables.append((pin.name, len(rows), hashlib.sha256(repr(rows).encode()).hexdigest()))
+    schema = store.schemas.get(state.schema)
+    return BranchView(state.version, state.floor, schema, tuple(tables), state.head, state.commit.parent)
+
+
+class Copies(Protocol):
+    """Makes places."""
+
+    def empty(self) -> Place:
+        """Return a place where nothing is."""
+        ...
+
+    def copy(self, source: Place) -> Place:
+        """Return a place with the same content."""
+        ...
+
+
+@dataclass
+class LocalCopies:
+    """Places in one directory."""
+
+    root: Path
+    numbers: count[int] = field(default_factory=count)
+
+    def empty(self) -> Place:
+        """Return a path where nothing is."""
+        return Place(str(self.root / f"g{next(self.numbers)}"), {})
+
+    def copy(self, source: Place) -> Place:
+        """Copy the directory."""
+        target = self.empty()
+        shutil.copytree(source.address, target.address)
+        return target
+
+
+@dataclass
+class S3Copies:
+    """Places in one bucket."""
+
+    server: S3Server
+
+    def empty(self) -> Place:
+        """Return a prefix under which nothing is."""
+        return Place(f"s3://{BUCKET}/{uuid4().hex}/g", self.server.storage_options())
+
+    def copy(self, source: Place) -> Place:
+        """Copy every object, inside the store."""
+        target, client = self.empty(), self.server.client()
+        old, new = (place.address.removeprefix(f"s3://{BUCKET}/") for place in (source, target))
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{old}/"):
+            for entry in page.get("Contents", []):
+                key = new + entry["Key"].removeprefix(old)
+                client.copy_object(Bucket=BUCKET, Key=key, CopySource={"Bucket": BUCKET, "Key": entry["Key"]})
+        return target
+
+
+@dataclass
+class Ground:
+    """One kind of storage, with a base graph on it."""
+
+    copies: Copies
+    local: bool
+    _base: Place | None = None
+    _after: dict[str, View] = field(default_factory=dict)
+    _before: View | None = None
+    _traces: dict[str, list[str]] = field(default_factory=dict)
+
+    def fresh(self, operation: Operation) -> Place:
+        """Return a place where the operation can start."""
+        return self.copies.copy(self.base) if operation.needs_base else self.copies.empty()
+
+    @property
+    def base(self) -> Place:
+        """The base graph, which nobody changes."""
+        if self._base is None:
+            self._base = self.copies.empty()
+            make_base(self._base.address, self._base.options)
+        return self._base
+
+    @property
+    def before(self) -> View:
+        """What the base shows."""
+        if self._before is None:
+            self._before = look(self.base)
+        return self._before
+
+    def after(self, operation: Operation) -> View:
+        """What the base shows once the operation is done."""
+        self.trace(operation)
+        return self._after[operation.name]
+
+    def trace(self, operation: Operation) -> list[str]:
+        """The points that the operation passes, in order."""
+        if operation.name not in self._traces:
+            place = self.fresh(operation)
+            self._traces[operation.name] = trace(operation, place.address, place.options)
+            self._after[operation.name] = look(place)
+        return self._traces[operation.name]
+
+    def passes(self, operation: Operation) -> set[str]:
+        """The points that the operation says it passes here."""
+        steps = [step for step in operation.steps if self.local or step not in LOCAL_ONLY]
+        return {f"{step.value}.{side}" for step in steps for side in ("before", "after")}
+
+    def visible_at(self, operation: Operation, point: str, passage: int) -> bool:
+        """Say whether a process that dies at this passage of a point has already made its change visible."""
+        passed = self.trace(operation)
+        here = [at for at, name in enumerate(passed) if name == point][passage - 1]
+        return here >= passed.index(f"{operation.visible.value}.after")

@@ -1,0 +1,190 @@
+"""The operations that are killed half way, the graph they start from, and what they are expected to pass.
+
+Room    tests. Spawned children import this module by name; no pytest here.
+Base    made so that one write passes every step a write can pass: Person has one settled fragment, covered by
+        the key index, whose rows are deleted by a deletion file; and a tail so full that the next write folds
+        it into a fragment big enough to be indexed. `review` is a branch with a commit of its own.
+Path    each operation names the durable steps it passes, and the one that makes it visible: a process killed
+        before that step is over leaves the graph as it was, one killed later as it is to be.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.storage.failpoints import Step, armed, names
+from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.effects import Upsert
+from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
+from tests.support.graphs import KNOWS, PERSON, PERSON_SCHEMA, knows, make_graph, people, upsert_person, write
+
+Options = Mapping[str, str]
+SETTLED_ROWS = 5_000  # past the first tier
+TAIL, TAIL_ROWS = 6, 800  # as many small fragments as a tier holds, together past the first tier
+
+LOCAL_ONLY = frozenset({Step.STAGED_SYNC})  # object stores are durable by their own contract
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing a process does, and the durable steps on its way."""
+
+    name: str
+    run: Callable[[str, Options], None]
+    steps: tuple[Step, ...]
+    visible: Step
+    needs_base: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def make_base(address: str, options: Options) -> None:
+    """Make the graph that all operations start from."""
+    with make_graph(address, storage_options=options) as store:
+        edges = knows({f"e{n}": (f"big{n}", f"big{n + 1}") for n in range(SETTLED_ROWS)})
+        write(store, {PERSON: Upsert(people(f"big{n}" for n in range(SETTLED_ROWS))), KNOWS: Upsert(edges)})
+        for part in range(TAIL):
+            rows = people(f"tail{part}-{n}" for n in range(TAIL_ROWS))
+            write(store, {PERSON: Upsert(rows)})
+        store.branches.create("review", "main")
+        upsert_person(store, "reviewed", branch="review")
+
+
+# -- the operations --------------------------------------------------------------------------------
+
+
+def do_write(address: str, options: Options) -> None:
+    """Insert, update and delete in two tables: deletion files, a fold and an index segment, in one commit."""
+    persons = Upsert(people(["new", "big7", "tail3-5"], age=99), remove=pa.array(["big8", "tail2-2"]))
+    edges = Upsert(knows({"new": ("new", "big7"), "e7": ("big7", "new")}), remove=pa.array(["e8"]))
+    with GraphStore.open(address, storage_options=options) as store:
+        write(store, {PERSON: persons, KNOWS: edges})
+
+
+def do_branch_write(address: str, options: Options) -> None:
+    """Write one row to a branch."""
+    with GraphStore.open(address, storage_options=options) as store:
+        upsert_person(store, "second", branch="review")
+
+
+def do_add_table(address: str, options: Options) -> None:
+    """Accept a new schema, with one more table that has rows from the start."""
+    effects = {"t-city": Upsert(people(["delft"])), PERSON: Upsert(people(["big9"], age=50))}
+    create = {"t-city": NewTable("City", "node", PERSON_SCHEMA)}
+    plan = PublishPlan(CommitKind.SCHEMA, effects=effects, create=create, schema=b'{"schema": "second"}')
+    with GraphStore.open(address, storage_options=options) as store:
+        store.publish("main", PlannedWrite(plan))
+
+
+def do_create_branch(address: str, options: Options) -> None:
+    """Fork a branch from another one."""
+    with GraphStore.open(address, storage_options=options) as store:
+        store.branches.create("fresh", "review")
+
+
+def do_delete_branch(address: str, options: Options) -> None:
+    """Delete a branch."""
+    with GraphStore.open(address, storage_options=options) as store:
+        store.branches.delete("review")
+
+
+def do_raise_floor(address: str, options: Options) -> None:
+    """Let history before the fourth version go."""
+    with GraphStore.open(address, storage_options=options) as store:
+        store.raise_floor("main", 4)
+
+
+def do_init(address: str, options: Options) -> None:
+    """Make a graph."""
+    make_graph(address, storage_options=options).close()
+
+
+WRITE_STEPS = (
+    Step.TABLE_DATA,
+    Step.TABLE_DELETIONS,
+    Step.TABLE_COMMIT,
+    Step.TABLE_INDEX,
+    Step.STAGED_SYNC,
+    Step.PUBLISH,
+    Step.HEAD_SYNC,
+)
+OPERATIONS = (
+    Operation("write", do_write, WRITE_STEPS, Step.PUBLISH),
+    Operation(
+        "write-on-branch",
+        do_branch_write,
+        tuple(step for step in WRITE_STEPS if step is not Step.TABLE_DELETIONS),
+        Step.PUBLISH,
+    ),
+    Operation("add-table", do_add_table, (Step.TABLE_CREATE, Step.SCHEMA_PUT, *WRITE_STEPS), Step.PUBLISH),
+    Operation(
+        "create-branch",
+        do_create_branch,
+        (Step.BRANCH_CHAIN, Step.BRANCH_REGISTER, Step.HEAD_SYNC),
+        Step.BRANCH_REGISTER,
+    ),
+    Operation(
+        "delete-branch",
+        do_delete_branch,
+        (Step.BRANCH_MARK, Step.BRANCH_TOMBSTONE, Step.BRANCH_UNREGISTER, Step.HEAD_SYNC),
+        Step.BRANCH_TOMBSTONE,
+    ),
+    Operation("raise-floor", do_raise_floor, (Step.FLOOR, Step.HEAD_SYNC), Step.FLOOR),
+    Operation(
+        "init",
+        do_init,
+        (Step.TABLE_CREATE, Step.SCHEMA_PUT, Step.REFS_CREATE, Step.GENESIS, Step.HEAD_SYNC),
+        Step.GENESIS,
+        needs_base=False,
+    ),
+)
+BY_NAME = {operation.name: operation for operation in OPERATIONS}
+
+
+# -- what a child does -----------------------------------------------------------------------------
+
+
+def perform(name: str, address: str, options: Options) -> None:
+    """Run an operation; the environment may hold the order to die on the way."""
+    BY_NAME[name].run(address, options)
+
+
+def perform_until(name: str, address: str, options: Options, point: str, passage: int) -> None:
+    """Run an operation and die at the n-th passage of a point (a point may be passed more than once)."""
+    passed = 0
+
+    def count() -> None:
+        nonlocal passed
+        passed += 1
+        if passed == passage:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with armed({point: count}):
+        BY_NAME[name].run(address, options)
+
+
+def commit_for_ever(address: str, log: str) -> None:
+    """Commit row after row; note each acknowledged id, safe from any crash, before the next one begins."""
+    with GraphStore.open(address) as store, Path(log).open("a") as acknowledged:
+        while True:
+            commit_id = upsert_person(store, f"row {os.getpid()} {acknowledged.tell()}").commit_id
+            acknowledged.write(f"{commit_id}\n")
+            acknowledged.flush()
+            os.fsync(acknowledged.fileno())
+
+
+def trace(operation: Operation, address: str, options: Options) -> list[str]:
+    """Run an operation in this process and return the points it passed, in order."""
+    passed: list[str] = []
+    with armed({point: partial(passed.append, point) for point in names()}):
+        operation.run(address, options)
+    return passed

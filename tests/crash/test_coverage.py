@@ -1,0 +1,65 @@
+"""Every durable step is passed by some operation of this suite, and every operation passes what it says.
+
+The table of `operations.py` is what the killing tests go by; here it is compared with what really happens.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.storage.failpoints import names
+from omnigraph.storage.store import GraphStore
+from tests.crash.ground import Ground
+from tests.crash.operations import BY_NAME, OPERATIONS, TAIL, Operation
+from tests.support.graphs import PERSON
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_operation_passes_exactly_the_steps_it_names(ground: Ground, operation: Operation) -> None:
+    assert set(ground.trace(operation)) == ground.passes(operation)
+
+
+def test_every_failpoint_is_passed_by_some_operation(local_ground: Ground) -> None:
+    """A new durable step needs an operation that is killed there."""
+    matrix = {
+        point: [operation.name for operation in OPERATIONS if point in local_ground.trace(operation)]
+        for point in names()
+    }
+
+    assert [point for point, operations in matrix.items() if not operations] == []
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_no_step_begins_that_does_not_end(ground: Ground, operation: Operation) -> None:
+    passed = ground.trace(operation)
+    for step in operation.steps:
+        assert passed.count(f"{step.value}.before") == passed.count(f"{step.value}.after")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_operation_becomes_visible_in_one_step(ground: Ground, operation: Operation) -> None:
+    assert ground.trace(operation).count(f"{operation.visible.value}.after") == 1
+
+
+def test_the_write_really_folds_deletes_and_indexes(local_ground: Ground) -> None:
+    """Otherwise dying at those steps would prove less than it seems to."""
+    write = BY_NAME["write"]
+    place = local_ground.fresh(write)
+    with GraphStore.open(place.address) as store:
+        before = store.table(store.snapshot(), PERSON)
+        fragments = {part.fragment_id for part in before.get_fragments()}
+        write.run(place.address, place.options)
+        after = store.table(store.snapshot(), PERSON)
+
+    left = {part.fragment_id: part for part in after.get_fragments()}
+    assert len(fragments - left.keys()) == TAIL, "the tail was folded"
+    assert any(part.metadata.deletion_file is not None for part in left.values()), "rows were deleted"
+    segments = [segment for index in after.describe_indices() for segment in index.segments]
+    covered = {fragment for segment in segments for fragment in segment.fragment_ids}
+    assert (left.keys() - fragments) <= covered, "the folded fragment was indexed"
+
+
+@pytest.mark.parametrize("operation", [one for one in OPERATIONS if one.needs_base], ids=str)
+def test_operation_changes_something_that_is_looked_at(ground: Ground, operation: Operation) -> None:
+    """If before and after looked alike, a state between them could not be told from either."""
+    assert ground.before != ground.after(operation)
