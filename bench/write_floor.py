@@ -52,7 +52,7 @@ class Bare:
 
     def __init__(self, root: str, durability: Durability) -> None:
         self._root = root
-        self._syncer = Syncer(root, enabled=durability == "sync")
+        self._syncer = Syncer(enabled=durability == "sync")
         head = pa.schema([pa.field("unused", pa.int8())], metadata={"head": "0"})
         self._manifest = LanceDataset.commit(f"{root}/m", LanceOperation.Overwrite(head, []))
         self._table = LanceDataset.commit(f"{root}/t", LanceOperation.Overwrite(SCHEMA, []))

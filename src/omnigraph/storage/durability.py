@@ -15,14 +15,26 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from omnigraph.base.errors import StorageError
+
 Durability = Literal["sync", "os"]
 
 
-class Syncer:
-    """Syncs files, and the directory entries that lead to them, below one local root."""
+class NotDurable(StorageError):
+    """The disk refused to make files durable."""
 
-    def __init__(self, root: str, *, enabled: bool, fsync: Callable[[int], None] = os.fsync) -> None:
-        self._root = Path(root)
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"the disk failed to make files durable: {error}",
+            remedy="Check the disk; nothing is acknowledged that may be lost",
+            storage_kind="permanent",
+        )
+
+
+class Syncer:
+    """Syncs files, and the directory entries that lead to them, on the local disk."""
+
+    def __init__(self, *, enabled: bool, fsync: Callable[[int], None] = os.fsync) -> None:
         self._enabled = enabled
         self._fsync = fsync
         self._known: set[Path] = set()  # directories whose own entry is durable already
@@ -32,6 +44,12 @@ class Syncer:
         """Make files durable: content first, then each directory that names them."""
         if not self._enabled:
             return
+        try:
+            self._sync_all(paths)
+        except OSError as error:
+            raise NotDurable(error) from error
+
+    def _sync_all(self, paths: Iterable[str]) -> None:
         directories: dict[Path, None] = {}
         for path in _expanded(paths):
             self._sync(path)
@@ -41,17 +59,15 @@ class Syncer:
             self._ancestors(directory)
 
     def _ancestors(self, directory: Path) -> None:
-        """Sync the parents of a directory seen for the first time, up to and including the root's own."""
-        while directory not in self._known:
+        """Sync the parents of a directory seen for the first time: any of them may have been made with it."""
+        while directory not in self._known and directory != directory.parent:
             with self._lock:
                 self._known.add(directory)
-            if directory == directory.parent:
-                return
-            reached_root = directory == self._root
             directory = directory.parent
-            self._sync(directory)
-            if reached_root:
-                return
+            try:
+                self._sync(directory)
+            except PermissionError:
+                return  # above the graph, and not ours: it was there before
 
     def _sync(self, path: Path) -> None:
         handle = os.open(path, os.O_RDONLY)

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlparse
 
 import obstore
 from obstore import exceptions as store_errors
-from obstore.store import LocalStore, from_url
+from obstore.store import from_url
 
 from omnigraph.base.errors import InvalidRequest, StorageDenied, StorageError
+from omnigraph.base.ids import new_id
 from omnigraph.storage.cost import count_object_request
 
 OBJECT_SCHEMES = ("s3", "gs", "az", "abfss")
@@ -38,6 +41,7 @@ CLIENT_OPTIONS = frozenset(
         "user_agent",
     }
 )
+LANCE_ONLY = frozenset({"download_retry_count"})  # means nothing to the client for small objects
 
 
 def storage_failure(doing: str, error: BaseException) -> StorageError:
@@ -96,97 +100,161 @@ class Location:
     @cached_property
     def objects(self) -> Objects:
         """The client for small immutable objects below the root."""
-        return Objects(self)
+        return LocalObjects(self.uri) if self.is_local else RemoteObjects(self)
 
 
-class Objects:
+class Objects(Protocol):
     """Small immutable objects: create once, read, list, delete. Failures come out typed."""
 
-    def __init__(self, location: Location) -> None:
-        self._uri = location.uri
-        self._local = location.is_local
-        self._opened: Any = None if location.is_local else _remote(location)
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object that must not exist yet; say whether it was this call that made it."""
+        ...
 
-    def _store(self, *, make: bool = False) -> Any:
-        """Return the client; None for a local root that does not exist (and is not to be made)."""
-        if self._opened is None and (make or Path(self._uri).is_dir()):
-            self._opened = LocalStore(self._uri, mkdir=make)
-        return self._opened
+    def read(self, key: str) -> bytes | None:
+        """Return an object's bytes, or None when there is no such object."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; a missing one is fine."""
+        ...
+
+    def list(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """Yield (key, size) of every object below a prefix."""
+        ...
+
+
+class LocalObjects:
+    """Objects as files. Plain system calls: their errors say what is wrong, where the client's do not."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
 
     def create(self, key: str, data: bytes) -> bool:
         """Write an object that must not exist yet; say whether it was this call that made it."""
         count_object_request(written=len(data))
-        try:
-            obstore.put(self._store(make=True), key, data, mode="create")
-        except (store_errors.AlreadyExistsError, FileExistsError, store_errors.PreconditionError):
-            return False
-        except Exception as error:
-            raise self._typed(error, f"writing {key}") from error
+        path = self._root / key
+        part = path.with_name(f"{path.name}.{new_id()}.part")
+        with _typed(f"writing {key}", str(self._root)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(data)
+            try:
+                os.link(part, path)  # atomic, whole, and refused when the name is taken
+            except FileExistsError:
+                return False
+            finally:
+                part.unlink()
         return True
 
     def read(self, key: str) -> bytes | None:
         """Return an object's bytes, or None when there is no such object."""
-        if (store := self._store()) is None:
-            return None
-        try:
-            data = bytes(obstore.get(store, key).bytes())
-        except (store_errors.NotFoundError, FileNotFoundError):
-            count_object_request()
-            return None
-        except Exception as error:
-            raise self._typed(error, f"reading {key}") from error
+        with _typed(f"reading {key}", str(self._root)):
+            try:
+                data = (self._root / key).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
         count_object_request(read=len(data))
         return data
 
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
-        if (store := self._store()) is None:
-            return
         count_object_request()
-        try:
-            obstore.delete(store, key)
-        except (store_errors.NotFoundError, FileNotFoundError):
-            return
-        except Exception as error:
-            raise self._typed(error, f"deleting {key}") from error
+        with _typed(f"deleting {key}", str(self._root)):
+            (self._root / key).unlink(missing_ok=True)
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, int]]:
         """Yield (key, size) of every object below a prefix."""
-        if (store := self._store()) is None:
-            return
         count_object_request()
-        try:
-            for page in obstore.list(store, prefix or None):
-                for entry in page:
-                    yield entry["path"], entry["size"]
-        except (store_errors.NotFoundError, FileNotFoundError):
-            return
-        except Exception as error:
-            raise self._typed(error, f"listing {prefix or 'the root'}") from error
-
-    def _typed(self, error: Exception, doing: str) -> StorageError:
-        match error:
-            case (
-                store_errors.PermissionDeniedError() | store_errors.UnauthenticatedError() | PermissionError()
-            ):
-                return StorageDenied(
-                    f"storage refused access while {doing} at {self._uri}",
-                    remedy="Check the credentials in storage_options or the environment, and the permissions",
-                    storage_kind="configuration",
-                )
-            case store_errors.NotSupportedError():
-                return StorageError(
-                    f"storage cannot do this: {doing} at {self._uri}", storage_kind="permanent"
-                )
-            case _:
-                return StorageError(
-                    f"storage failed while {doing} at {self._uri}: {type(error).__name__}",
-                    remedy="Check the address, the network and the storage service, then try again",
-                    storage_kind="unknown",
-                )
+        with _typed(f"listing {prefix or 'the root'}", str(self._root)):
+            try:
+                for folder, _, names in os.walk(self._root / prefix, onerror=_raise):
+                    for name in sorted(names):
+                        path = Path(folder, name)
+                        yield path.relative_to(self._root).as_posix(), path.stat().st_size
+            except (FileNotFoundError, NotADirectoryError):
+                return
 
 
-def _remote(location: Location) -> Any:
-    client: Any = {k: v for k, v in location.options.items() if k in CLIENT_OPTIONS}
-    config: Any = {k: v for k, v in location.options.items() if k not in CLIENT_OPTIONS}
-    return from_url(location.uri, config=config or None, client_options=client or None)
+class RemoteObjects:
+    """Objects in an object store."""
+
+    def __init__(self, location: Location) -> None:
+        self._uri = location.uri
+        self._store = _client(location)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object that must not exist yet; say whether it was this call that made it."""
+        count_object_request(written=len(data))
+        with _typed(f"writing {key}", self._uri):
+            try:
+                obstore.put(self._store, key, data, mode="create")
+            except (store_errors.AlreadyExistsError, FileExistsError, store_errors.PreconditionError):
+                return False
+        return True
+
+    def read(self, key: str) -> bytes | None:
+        """Return an object's bytes, or None when there is no such object."""
+        with _typed(f"reading {key}", self._uri):
+            try:
+                data = bytes(obstore.get(self._store, key).bytes())
+            except (store_errors.NotFoundError, FileNotFoundError):
+                return None
+        count_object_request(read=len(data))
+        return data
+
+    def delete(self, key: str) -> None:
+        """Remove an object; a missing one is fine."""
+        count_object_request()
+        with _typed(f"deleting {key}", self._uri), suppress(store_errors.NotFoundError, FileNotFoundError):
+            obstore.delete(self._store, key)
+
+    def list(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """Yield (key, size) of every object below a prefix."""
+        count_object_request()
+        with _typed(f"listing {prefix or 'the root'}", self._uri):
+            try:
+                for page in obstore.list(self._store, prefix or None):
+                    for entry in page:
+                        yield entry["path"], entry["size"]
+            except store_errors.GenericError:
+                self.read(
+                    f"{prefix}/__probe"
+                )  # a refused listing looks like any failure; a refused read does not
+                raise
+
+
+@contextmanager
+def _typed(doing: str, uri: str) -> Iterator[None]:
+    """Turn the store's errors into ours."""
+    try:
+        yield
+    except (store_errors.PermissionDeniedError, store_errors.UnauthenticatedError, PermissionError) as error:
+        raise StorageDenied(
+            f"storage refused access while {doing} at {uri}",
+            remedy="Check the credentials in storage_options or the environment, and the permissions",
+            storage_kind="configuration",
+        ) from error
+    except (store_errors.BaseError, OSError) as error:
+        raise StorageError(
+            f"storage failed while {doing} at {uri}: {type(error).__name__}",
+            remedy="Check the address, the network and the storage service, then try again",
+            storage_kind="unknown",
+        ) from error
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _client(location: Location) -> Any:
+    """Make the object-store client from options in Lance's spelling."""
+    options = {key: value for key, value in location.options.items() if key not in LANCE_ONLY}
+    client: Any = {key: options.pop(key) for key in list(options) if key in CLIENT_OPTIONS}
+    retry: Any = {}
+    if "client_max_retries" in options:
+        retry["max_retries"] = int(options.pop("client_max_retries"))
+    if "client_retry_timeout" in options:
+        retry["retry_timeout"] = timedelta(seconds=float(options.pop("client_retry_timeout")))
+    config: Any = options
+    return from_url(
+        location.uri, config=config or None, client_options=client or None, retry_config=retry or None
+    )

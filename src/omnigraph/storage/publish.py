@@ -30,6 +30,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.storage.conflict import Decision, decide
 from omnigraph.storage.cost import measured
+from omnigraph.storage.durability import NotDurable
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.branches import Branches
@@ -186,6 +187,8 @@ class Publisher:
             now.chain.commit(*advance(base, record, now.staged.pins(record.id, record.kind)), Step.PUBLISH)
         except (HeadMoved, CommitInDoubt) as error:
             return error
+        except NotDurable as error:  # visible, but a power cut may still take it back
+            raise OutcomeUnknown(record.id, branch=record.branch) from error
         stalled = self._clock.monotonic() - before > self._policy.confirm_after_s
         if stalled and not self._landed(now.chain, now.chain.latest(), now, record.id):
             # It recreated a version that retention had removed meanwhile: no reader will ever see it.

@@ -19,6 +19,7 @@ from omnigraph.base.errors import (
     CommitNotFound,
     HistoryReclaimed,
     InvalidRequest,
+    StorageError,
     StoreUnsupported,
 )
 from omnigraph.base.frozen import FrozenMap
@@ -28,7 +29,7 @@ from omnigraph.storage.cost import measured
 from omnigraph.storage.durability import Durability, Syncer
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.location import Location
-from omnigraph.storage.manifest.branches import Branches
+from omnigraph.storage.manifest.branches import Branches, Patience
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved, chain_path, main_line
 from omnigraph.storage.manifest.metadata import AlreadyThere, MetadataDataset
 from omnigraph.storage.manifest.records import (
@@ -41,7 +42,7 @@ from omnigraph.storage.manifest.records import (
     control,
 )
 from omnigraph.storage.manifest.refs import REFS, Refs
-from omnigraph.storage.opener import Handle, Opener, OpenFailed
+from omnigraph.storage.opener import Handle, Opener
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.snapshot import PinnedSnapshot
@@ -50,7 +51,6 @@ from omnigraph.storage.tables.create import create_table
 from omnigraph.storage.transaction import NewTable, Receipt, Write
 
 THREADS = 8
-FLOOR_ATTEMPTS = 64
 
 
 class GraphStore:
@@ -68,7 +68,7 @@ class GraphStore:
             raise InvalidRequest(f"unknown durability {durability!r}", remedy="Use 'sync' or 'os'")
         self.location = location
         self.clock = clock or SystemClock()
-        self.syncer = Syncer(location.uri, enabled=location.is_local and durability == "sync")
+        self.syncer = Syncer(enabled=location.is_local and durability == "sync")
         self.opener = Opener(location)
         self.schemas = SchemaObjects(location, self.syncer)
         self._refs = Refs(self._dataset(REFS))
@@ -133,8 +133,8 @@ class GraphStore:
         with measured():
             try:
                 store._chain(MAIN).latest()
-            except OpenFailed as error:
-                raise diagnose.why_not_open(store.location) from error
+            except StorageError as error:
+                raise diagnose.why_not_open(store.location, error) from error
         return store
 
     def close(self) -> None:
@@ -187,7 +187,8 @@ class GraphStore:
         ran since it staged them, and stages again.
         """
         with measured():
-            for _ in range(FLOOR_ATTEMPTS):
+            patience = Patience("raising the floor")
+            while True:
                 chain, head = self.branches.head(branch)
                 if head.floor >= version:
                     return head.floor
@@ -195,9 +196,8 @@ class GraphStore:
                     raise InvalidRequest(f"the floor cannot pass the head, version {head.version}")
                 try:
                     return chain.commit(*control(head, floor=version), Step.FLOOR).floor
-                except (HeadMoved, CommitInDoubt):
-                    continue
-        raise InvalidRequest(f"branch {branch!r} moves too fast to raise its floor; try again")
+                except (HeadMoved, CommitInDoubt) as error:
+                    patience.lose(error)
 
     # -- parts -------------------------------------------------------------------------------------
 

@@ -27,11 +27,28 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step
+from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
 from omnigraph.storage.manifest.records import MAIN, Line, ManifestState, control
 from omnigraph.storage.manifest.refs import BranchRef, Refs, RefsState, check_free_name, check_name
 
 ATTEMPTS = 64  # each lost attempt means that somebody else's change landed
+FAILURES = 3  # attempts that the store itself refused
+
+
+class Patience:
+    """How long a control write goes on trying: others may come first often, the store may refuse rarely."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._lost = self._failed = 0
+
+    def lose(self, error: HeadMoved | CommitInDoubt) -> None:
+        """Note a lost attempt; raise when there have been too many."""
+        self._lost += 1
+        self._failed += isinstance(error, CommitInDoubt)
+        if self._failed >= FAILURES or self._lost >= ATTEMPTS:
+            raise storage_failure(self._doing, error.__cause__ or error) from error
 
 
 class Branches:
@@ -143,49 +160,54 @@ class Branches:
     def _change(self, name: str, decide: Callable[[RefsState], BranchRef | None], step: Step) -> RefsState:
         """Decide on the registry and publish the decision; None means that there is nothing to do."""
         refs = self._refs.known()
-        for _ in range(ATTEMPTS):
+        patience = Patience(f"changing branch {name!r}")
+        while True:
             wanted = decide(refs)
             if wanted is None:
                 return refs
             try:
                 return self._refs.change(refs, name, wanted, step)
-            except HeadMoved:
-                refs = self._refs.latest()
-            except CommitInDoubt as error:
+            except (HeadMoved, CommitInDoubt) as error:
                 refs = self._read_back(wanted.incarnation, error)
-            if refs.get(name) == wanted:
-                return refs  # it had landed after all
-        raise OutcomeUnknown("(branch registry)", branch=name)
+                if refs.get(name) == wanted:
+                    return refs  # it had landed after all
+                patience.lose(error)
 
     def _tombstone(self, chain: Chain, mine: str) -> bool:
         """Mark a chain as deleted; say whether it was this call that did it."""
         state = chain.known or chain.latest()
-        for _ in range(ATTEMPTS):
+        patience = Patience("deleting a branch")
+        while True:
             if state.tombstone is not None:
                 return state.tombstone == mine  # ours, when the reply was lost but the mark landed
             try:
                 chain.commit(*control(state, tombstone=mine), Step.BRANCH_TOMBSTONE)
                 return True
-            except (HeadMoved, CommitInDoubt):
+            except (HeadMoved, CommitInDoubt) as error:
                 state = chain.latest()
-        raise OutcomeUnknown("(branch tombstone)", branch=chain.incarnation)
+                if state.tombstone is None:
+                    patience.lose(error)
 
     def _unregister(self, name: str, incarnation: str) -> None:
         refs = self._refs.known()
-        for _ in range(ATTEMPTS):
+        patience = Patience(f"removing the name {name!r}")
+        while True:
             found = refs.get(name)
             if found is None or found.incarnation != incarnation:
                 return
             try:
                 self._refs.change(refs, name, None, Step.BRANCH_UNREGISTER)
                 return
-            except (HeadMoved, CommitInDoubt):
+            except (HeadMoved, CommitInDoubt) as error:
                 refs = self._refs.latest()
+                patience.lose(error)
 
-    def _read_back(self, incarnation: str, error: CommitInDoubt) -> RefsState:
+    def _read_back(self, incarnation: str, error: HeadMoved | CommitInDoubt) -> RefsState:
         try:
             return self._refs.latest()
         except GraphError as unreadable:
+            if isinstance(error, HeadMoved):
+                raise
             raise OutcomeUnknown(incarnation, branch="(branch registry)") from (error.__cause__ or unreadable)
 
     def _descendants(self, refs: RefsState, incarnation: str) -> tuple[str, ...]:

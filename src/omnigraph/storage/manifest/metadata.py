@@ -22,7 +22,8 @@ from omnigraph.storage.cost import stage
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
-from omnigraph.storage.opener import Handle, Opener, manifest_file
+from omnigraph.storage.manifest.damage import find_damage
+from omnigraph.storage.opener import Handle, Opener, OpenFailed, manifest_file
 
 _NO_COLUMNS = pa.field("unused", pa.int8())  # Lance needs a column; no row ever has a value for it
 
@@ -77,11 +78,19 @@ class MetadataDataset:
         """Return the newest version and its map (the freshness probe); no map if the version is known."""
         stage()
         newest = self._handle
-        handle = self._opener.latest(self.path) if newest is None else self._opener.refresh(newest)
+        try:
+            handle = self._opener.latest(self.path) if newest is None else self._opener.refresh(newest)
+        except OpenFailed as error:
+            raise find_damage(self._location, self.path) or error from error
         with self._lock:
             if self._handle is None or handle.version >= self._handle.version:
                 self._handle = handle  # never go back: a slower thread may hold an older answer
-        return handle.version, None if handle.version == known_version else _content(handle)
+        if handle.version == known_version:
+            return handle.version, None
+        content = _content(handle)
+        if not content and (damage := find_damage(self._location, self.path)) is not None:
+            raise damage  # Lance takes a manifest full of zeros for one that says nothing
+        return handle.version, content
 
     def at(self, version: int) -> dict[str, str]:
         """Return the map as it was at one version."""
@@ -103,10 +112,10 @@ class MetadataDataset:
             raise HeadMoved(self.path) from error
         except OSError as error:
             raise CommitInDoubt(self.path) from error
-        self._synced(done.version)
         with self._lock:
             if self._handle is None or done.version >= self._handle.version:
                 self._handle = done
+        self._synced(done.version)
         return int(done.version)
 
     def _synced(self, version: int) -> None:

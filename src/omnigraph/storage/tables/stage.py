@@ -52,7 +52,7 @@ def stage(base: Handle, effect: Effect, pool: Executor, tail: TailCache) -> Resu
         return _stage_several(base, effect, pool, tail)
     try:
         return _run(Workbench(base, pool, tail), effect)
-    except OSError as error:  # Lance reports every storage failure so
+    except (OSError, pa.ArrowInvalid) as error:  # what Lance raises when files cannot be read or written
         raise storage_failure("staging rows", error) from error
 
 
@@ -115,7 +115,7 @@ def _append(bench: Workbench, rows: Rows) -> Result:
         return bench.unchanged()
     folded = bench.fold_set(rows, {})
     new = bench.write(bench.with_folded(rows, folded, {}))
-    return bench.commit(
+    return bench.finish(
         LanceOperation.Update(
             removed_fragment_ids=sorted(folded), new_fragments=new, update_mode="rewrite_rows"
         ),
@@ -128,7 +128,7 @@ def _append_stream(bench: Workbench, rows: Any) -> Result:
     count = sum(fragment.num_rows for fragment in new)
     if count == 0:
         return bench.unchanged()
-    return bench.commit(LanceOperation.Append(new), inserted=count)
+    return bench.finish(LanceOperation.Append(new), inserted=count)
 
 
 def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
@@ -146,10 +146,10 @@ def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
         return _delete(bench, old)
     folded = bench.fold_set(rows, old)
     left = {fragment: offsets for fragment, offsets in old.items() if fragment not in folded}
-    deletions = bench.pool.submit(bench.delete_rows, left) if left else None
+    deletions = bench.pool.submit(bench.remove, left) if left else None
     new = bench.write(bench.with_folded(rows, folded, old))
     updated, emptied = deletions.result() if deletions is not None else ([], frozenset())
-    return bench.commit(
+    return bench.finish(
         LanceOperation.Update(
             removed_fragment_ids=sorted(folded | emptied),
             updated_fragments=updated,
@@ -166,8 +166,8 @@ def _delete(bench: Workbench, old: Addresses) -> Result:
     if not old:
         return bench.unchanged()
     cost_stage()
-    updated, emptied = bench.delete_rows(old)
-    return bench.commit(
+    updated, emptied = bench.remove(old)
+    return bench.finish(
         LanceOperation.Update(
             removed_fragment_ids=sorted(emptied), updated_fragments=updated, update_mode="rewrite_rows"
         ),
@@ -185,7 +185,7 @@ def _overwrite(bench: Workbench, rows: Rows) -> Result:
     if count == 0 and gone == 0:
         return bench.unchanged()
     # Not Op.Overwrite: this keeps field ids and index definitions.
-    return bench.commit(
+    return bench.finish(
         LanceOperation.Update(
             removed_fragment_ids=sorted(bench.fragments), new_fragments=new, update_mode="rewrite_rows"
         ),
@@ -209,7 +209,7 @@ def _add_column(bench: Workbench, column: pa.Field, fill: pa.Scalar | None, copy
         )
     if empty or not bench.fragments:
         schema = columns.with_column(bench.base, column)
-        return bench.commit(LanceOperation.Merge(list(bench.fragments.values()), schema))
+        return bench.finish(LanceOperation.Merge(list(bench.fragments.values()), schema))
 
     def values(batch: pa.RecordBatch) -> pa.RecordBatch:
         made = pa.repeat(fill, batch.num_rows) if copy_from is None else batch[copy_from]
@@ -222,7 +222,7 @@ def _add_column(bench: Workbench, column: pa.Field, fill: pa.Scalar | None, copy
             metadata, schema = fragment.merge_columns(values, columns=[copy_from or ID])
         bench.files += [f"data/{file.path}" for file in metadata.files]
         merged.append(metadata)
-    return bench.commit(LanceOperation.Merge(merged, schema))
+    return bench.finish(LanceOperation.Merge(merged, schema))
 
 
 def _fill_nulls(bench: Workbench, name: str, value: pa.Scalar) -> Result:
@@ -238,7 +238,7 @@ def _fill_nulls(bench: Workbench, name: str, value: pa.Scalar) -> Result:
 
 
 def _project(bench: Workbench, schema: Any) -> Result:
-    return bench.commit(LanceOperation.Project(schema))
+    return bench.finish(LanceOperation.Project(schema))
 
 
 def _known(bench: Workbench, name: str) -> None:

@@ -139,7 +139,7 @@ class Workbench:
             self._tail.put(identity(self._columns, new[0]), written(rows.combine_chunks()))
         return new
 
-    def delete_rows(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
+    def remove(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
         """Write deletion files; return the changed fragments and the ids of those left empty."""
         updated: list[FragmentMetadata] = []
         emptied: set[int] = set()
@@ -156,7 +156,7 @@ class Workbench:
                     self._tail.put(identity(self._columns, metadata), left)
         return updated, frozenset(emptied)
 
-    def commit(
+    def finish(
         self, operation: Any, *, inserted: int = 0, updated: int = 0, deleted: int = 0
     ) -> tuple[Staged, Handle]:
         """Make the detached version, and bring the key index up to it."""

@@ -1,0 +1,149 @@
+"""SIGKILL at every durable step of an apply: the old or the new schema, whole, and nothing needs repair (A-09).
+
+The plan adds a type, fills a column, widens and fills another, renames and drops, on two tables. Locally the
+process dies at each passage of each point; on the S3 API the default run takes the steps that decide.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.storage.failpoints import Step
+from tests.conftest import Place
+from tests.crash.cases import DECIDING, SIDES
+from tests.crash.ground import Copies, LocalCopies, S3Copies
+from tests.engine import workers
+from tests.engine.support import BranchState, check_whole, insert, state
+from tests.support.processes import run_processes
+from tests.support.s3 import S3Server
+
+KILLED = -signal.SIGKILL
+BEFORE = """
+node Person { slug: String @key  age: I32?  score: I32?  nick: String? }
+node Gone { name: String @key }
+edge Knows: Person -> Person { since: Date? }
+"""
+AFTER = """
+node Human @rename_from("Person") {
+    slug: String @key
+    years: I32? @rename_from("age")
+    score: I64 @default(7)
+    city: String @default("delft")
+}
+node City { name: String @key }
+edge Knows: Human -> Human { since: DateTime? }
+"""
+STEPS = (
+    Step.TABLE_CREATE,
+    Step.SCHEMA_PUT,
+    Step.TABLE_DATA,
+    Step.TABLE_INDEX,
+    Step.TABLE_COMMIT,
+    Step.STAGED_SYNC,
+    Step.PUBLISH,
+    Step.HEAD_SYNC,
+)
+LOCAL = [f"{step.value}.{side}" for step in STEPS for side in SIDES]
+ON_S3 = [
+    pytest.param(
+        f"{step.value}.{side}", marks=[] if step in DECIDING | {Step.SCHEMA_PUT} else [pytest.mark.full]
+    )
+    for step in STEPS
+    if step is not Step.STAGED_SYNC
+    for side in SIDES
+]
+
+
+class Scene:
+    """A graph to be changed, how it is before and after, and what an apply passes on the way."""
+
+    def __init__(self, copies: Copies) -> None:
+        self.copies = copies
+        self.base = copies.empty()
+        with og.init(self.base.address, BEFORE, durability="os", **self.base.kwargs) as graph:
+            people = [{"slug": f"p{n}", "age": n, "score": None if n % 2 else n} for n in range(40)]
+            edges = [{"id": f"e{n}", "src": f"p{n}", "dst": f"p{n + 1}"} for n in range(39)]
+            insert(graph, {"Person": people, "Knows": edges, "Gone": [{"name": "x"}]})
+            self.before = state(graph)
+        done = copies.copy(self.base)
+        self.trace = workers.trace_apply(done.address, done.options, AFTER)
+        with og.connect(done.address, **done.kwargs) as graph:
+            self.after = state(graph)
+
+    def visible_at(self, point: str, passage: int) -> bool:
+        """Say whether a process that dies at this passage has already made its change visible."""
+        here = [at for at, name in enumerate(self.trace) if name == point][passage - 1]
+        return here >= self.trace.index("publish.after")
+
+
+@pytest.fixture(scope="module")
+def local_scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """Local disk."""
+    return Scene(LocalCopies(Path(tmp_path_factory.mktemp("apply-crash"))))
+
+
+@pytest.fixture(scope="module")
+def s3_scene(s3_server: S3Server) -> Iterator[Scene]:
+    """The S3 API."""
+    yield Scene(S3Copies(s3_server))
+
+
+def kill(scene: Scene, point: str) -> list[tuple[Place, int]]:
+    """Let processes die, one at each passage of a point; return where, with the number of the passage."""
+    passages = range(1, scene.trace.count(point) + 1)
+    places = [scene.copies.copy(scene.base) for _ in passages]
+    jobs = [
+        (place.address, place.options, AFTER, point, passage)
+        for place, passage in zip(places, passages, strict=True)
+    ]
+    outcomes = run_processes(workers.apply_and_die, jobs)
+    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
+    return list(zip(places, passages, strict=True))
+
+
+def same(found: BranchState, expected: BranchState) -> bool:
+    """Compare all but the id of the head, which is new in every run."""
+    return (found.version, found.source, found.rows) == (expected.version, expected.source, expected.rows)
+
+
+def check(scene: Scene, point: str) -> None:
+    """Kill an apply at a point, hold what is left against what must be left, and apply again."""
+    for place, passage in kill(scene, point):
+        with og.connect(place.address, durability="os", **place.kwargs) as graph:
+            check_whole(graph)
+            if scene.visible_at(point, passage):
+                assert same(state(graph), scene.after)
+                assert graph.schema.apply(AFTER).applied is False
+            else:
+                assert state(graph) == scene.before
+                assert graph.schema.apply(AFTER).applied
+                assert same(state(graph), scene.after), "no version drift"
+            check_whole(graph)
+            insert(graph, {"City": [{"name": "rome"}], "Human": [{"slug": "next", "score": 1}]})
+            assert len(graph.nodes("City")) == 1
+
+
+@pytest.mark.parametrize("point", LOCAL)
+def test_death_during_an_apply_leaves_the_old_or_the_new_schema_whole(local_scene: Scene, point: str) -> None:
+    check(local_scene, point)
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("point", ON_S3)
+def test_death_during_an_apply_on_s3_leaves_the_old_or_the_new_schema_whole(
+    s3_scene: Scene, point: str
+) -> None:
+    check(s3_scene, point)
+
+
+def test_an_apply_passes_exactly_the_steps_it_is_killed_at(local_scene: Scene) -> None:
+    assert set(local_scene.trace) == set(LOCAL)
+
+
+def test_an_apply_becomes_visible_in_one_step(local_scene: Scene) -> None:
+    assert local_scene.trace.count("publish.after") == 1
