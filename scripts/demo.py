@@ -16,7 +16,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as Grid
 
-from omnigraph import GraphError, __version__
+from omnigraph import GraphError, __version__, init
+from omnigraph.language.diagnostics import SourceError
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -194,10 +195,47 @@ def reader(
     return read
 
 
+OLD = """
+node Person {
+    name: String @key
+    age: I32?
+}
+node Company { name: String @key }
+edge WorksAt: Person -> Company @card(0..1)
+"""
+NEW = """
+node Human @rename_from("Person") {
+    name: String @key
+    years: I64? @rename_from("age")
+    city: String @default("Oslo")
+    @range(years, 0..120)
+}
+node Company { name: String @key }
+edge WorksAt: Human -> Company @card(0..2)
+"""
+
+
+def schema(folder: Path) -> None:
+    """Show the schema language."""
+    part("0. A schema: its picture, the plan of a change, the change")
+    with init(folder / "companies.og", OLD) as graph:
+        console.print(graph.schema.diagram())
+        console.print("plan:")
+        for step in graph.schema.plan(NEW).steps:
+            console.print(f"  {step.kind}: {step.to_json()}", soft_wrap=True)
+        receipt = graph.schema.apply(NEW, actor="demo")
+        console.print(f"applied: {receipt.applied}, cost: {receipt.cost}")
+        try:
+            graph.schema.apply(NEW.replace("city: String", "city: Strng"))
+        except SourceError as error:
+            console.print(error.render(), markup=False)
+
+
 def main() -> None:
     """Run all parts."""
     console.print(f"OmniGraph for Python {__version__}")
     with tempfile.TemporaryDirectory() as folder:
+        schema(Path(folder))
         root = Path(folder) / "people.og"
         with make(root) as store:
             branch(store)
