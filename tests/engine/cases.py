@@ -120,7 +120,9 @@ NEW_EDGE = "edge Lives: Person -> City @card(0..1) { since: Date? @unique(src, d
 TYPES = [
     on_type("add-node-type", person("p: I32?", "node City { name: String @key }"), "add_type"),
     on_type(
-        "add-edge-type", person("p: I32?", f"node City {{ name: String @key }}\n{NEW_EDGE}"), "add_type add_type"
+        "add-edge-type",
+        person("p: I32?", f"node City {{ name: String @key }}\n{NEW_EDGE}"),
+        "add_type add_type",
     ),
     on_type("add-interface", person("p: I32?", "interface Named { name: String }"), "add_type"),
     on_type(
@@ -222,9 +224,7 @@ PROPERTIES = [
         ([0.5, 1.0], None), [{"a": None, "b": None, "p": None}] * 2,
         {"a": "t", "b": None, "p": [0.5, 0.5]}, late_found={"a": "t", "b": None, "p": None},
     ),
-    kept(
-        "property-metadata", "p: I32?", 'p: I32? @description("a number")', "update_property_metadata", (1, 2), 9
-    ),
+    kept("property-metadata", "p: I32?", 'p: I32? @description("n")', "update_property_metadata", (1, 2), 9),
     kept("default-changed", "p: I32?", "p: I32? @default(3)", "update_property_metadata", (1, None), 9),
 ]  # fmt: skip
 

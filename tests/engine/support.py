@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,8 +22,10 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, Effect
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan, Receipt, WriteTxn
-from tests.conftest import Place
-from tests.support.s3 import S3Server
+
+if TYPE_CHECKING:  # a spawned process has no use for pytest
+    from tests.conftest import Place
+    from tests.support.s3 import S3Server
 
 Record = Mapping[str, Any]
 Rows = Mapping[str, Sequence[Record]]  # by type name, then by property name

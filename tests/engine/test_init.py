@@ -77,7 +77,9 @@ def test_a_second_init_is_refused_and_leaves_the_first_alone(
         assert objects_at(place, server) == objects
 
 
-@pytest.mark.parametrize("schema", ["node", "node A { p: Strin }", "edge E: A -> B", b"\xff".decode("latin-1")])
+@pytest.mark.parametrize(
+    "schema", ["node", "node A { p: Strin }", "edge E: A -> B", b"\xff".decode("latin-1")]
+)
 def test_a_bad_schema_writes_nothing(place: Place, request: pytest.FixtureRequest, schema: str) -> None:
     server: S3Server | None = request.getfixturevalue("s3_server") if place.options else None
     with pytest.raises(SchemaError):
@@ -122,5 +124,8 @@ def test_members_of_a_first_key_are_in_the_order_of_their_names(local_place: Pla
 
 
 def test_a_file_address_and_a_path_are_one_graph(local_place: Place) -> None:
-    with og.init(f"file://{local_place.address}", "node A {}") as graph, og.connect(local_place.address) as same:
+    with (
+        og.init(f"file://{local_place.address}", "node A {}") as graph,
+        og.connect(local_place.address) as same,
+    ):
         assert same.store.snapshot().commit_id == graph.store.snapshot().commit_id

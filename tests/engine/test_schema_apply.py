@@ -1,4 +1,4 @@
-"""Every kind of migration step: on a table with rows, on a branch, and with a concurrent data writer (A-07)."""
+"""Every kind of migration step: on a table with rows, on a branch, and beside a data writer (A-07)."""
 
 from __future__ import annotations
 
@@ -200,7 +200,10 @@ def test_a_write_to_another_table_never_stops_an_apply(local_place: Place, case:
 
 def test_a_retried_apply_creates_its_table_once(local_place: Place) -> None:
     """A lost race prepares the plan again; the table that the first attempt made is taken, not made twice."""
-    with og.init(local_place.address, person("p: I32?"), durability="os") as graph, og.connect(local_place.address, durability="os") as other:
+    with (
+        og.init(local_place.address, person("p: I32?"), durability="os") as graph,
+        og.connect(local_place.address, durability="os") as other,
+    ):
         insert(graph, {"Person": [{"slug": "a", "p": 1}]})
         late = once(lambda: insert(other, {"Person": [{"slug": "b", "p": 2}]}))
         with armed({"publish.before": late}):

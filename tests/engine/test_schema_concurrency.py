@@ -1,4 +1,4 @@
-"""Applies that meet other applies, branch creations and data writes, in processes of their own (A-06 to A-10)."""
+"""Applies that meet other applies, branch creations and data writes of other processes (A-06 to A-10)."""
 
 from __future__ import annotations
 

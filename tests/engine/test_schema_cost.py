@@ -145,7 +145,7 @@ def test_a_change_of_metadata_passes_no_step_of_a_table(local_place: Place) -> N
         insert(graph, {"Person": [{"slug": "a", "p": 1}]})
         table_steps = ("table_create", "table_data", "table_index", "table_commit", "table_deletions")
         with armed({f"{step}.before": "raise" for step in table_steps}):
-            assert graph.schema.apply(person("p: I32? @index @description(\"n\")")).applied
+            assert graph.schema.apply(person('p: I32? @index @description("n")')).applied
 
 
 def test_the_receipt_counts_what_the_store_was_asked(s3_server: S3Server, proxy: S3Proxy) -> None:

@@ -28,7 +28,12 @@ VIOLATIONS = [
     pytest.param("p: I32?", "p: I32? @unique", [1, 1, 2], "unique", 1, id="unique"),
     pytest.param("p: F64?", "p: F64? @unique", [0.0, -0.0], "unique", 1, id="unique-zeros"),
     pytest.param(
-        "p: I32? q: I32? @default(1)", "p: I32? q: I32? @default(1) @unique(p, q)", [], "", 0, id="unique-none"
+        "p: I32? q: I32? @default(1)",
+        "p: I32? q: I32? @default(1) @unique(p, q)",
+        [],
+        "",
+        0,
+        id="unique-none",
     ),
     pytest.param("p: I32?", "p: I32? @range(p, 0..9)", [-1, 0, 9, 10, None], "range", 2, id="range"),
     pytest.param("p: F64?", "p: F64? @range(p, ..9)", [1.0, float("nan")], "range", 1, id="range-nan"),

@@ -18,6 +18,8 @@ from tests.engine.cases import person
 from tests.engine.support import change, check_whole, insert, read, stored_rows
 
 MANY = 5_000  # past the first tier: a settled fragment with an index, deleted from by deletion files
+ANY_SCALAR = ["String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "enum(a, b)"]
+ANY_LIST = [f"[{scalar}]" for scalar in ANY_SCALAR[:-1]]
 
 
 class FixedClock(SystemClock):
@@ -38,11 +40,7 @@ def two(graph: Graph, *values: Any) -> None:
     insert(graph, {"Person": [{"slug": f"s{n}", "p": value} for n, value in enumerate(values)]})
 
 
-@pytest.mark.parametrize(
-    "declared",
-    ["String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "Blob", "enum(a, b)"]
-    + ["[String]", "[I32]", "[Bool]", "[F64]", "[Date]", "[DateTime]", "Vector(3)"],
-)
+@pytest.mark.parametrize("declared", [*ANY_SCALAR, *ANY_LIST, "Blob", "Vector(3)"])
 def test_a_nullable_property_of_any_type_reads_null_for_existing_rows(
     local_place: Place, declared: str
 ) -> None:
@@ -204,7 +202,11 @@ def test_past_commits_show_the_properties_that_are_still_named(place: Place) -> 
         graph.schema.apply(person("q: String? r: I32 @default(5)"))
 
         assert read(graph, "Person", at=commit) == [{"id": "a", "slug": "a", "q": "x", "r": None}]
-        assert [p.name for p in graph.schema.catalog(at=commit).node("Person").properties] == ["p", "q", "slug"]
+        assert [p.name for p in graph.schema.catalog(at=commit).node("Person").properties] == [
+            "p",
+            "q",
+            "slug",
+        ]
         assert graph.schema.show(at=commit) == person("p: I32? q: String?")
 
 

@@ -81,7 +81,10 @@ def _meeting(directory: str, me: str) -> AbstractContextManager[None]:
 
 def _applied(graph: Graph, schema: str) -> Answer:
     receipt = graph.schema.apply(schema)
-    return ("applied" if receipt.applied else "nothing to do", "" if receipt.commit is None else receipt.commit.id)
+    return (
+        "applied" if receipt.applied else "nothing to do",
+        "" if receipt.commit is None else receipt.commit.id,
+    )
 
 
 def _answer(act: Callable[[], Answer]) -> Answer:

@@ -31,8 +31,10 @@ from omnigraph.storage.tables.effects import (
     DeleteWhere,
     DropColumn,
     Effect,
+    FillNulls,
     Overwrite,
     RenameColumn,
+    Several,
     Upsert,
 )
 from omnigraph.storage.tables.predicate import IsNull
@@ -242,9 +244,14 @@ ROWS_OF = people(["a"])
         (DeleteIds(pa.array(["a"])), True),
         (DeleteWhere(IsNull("age")), True),
         (Overwrite(ROWS_OF), True),
-        (AddColumn(pa.field("x", pa.int8())), True),
-        (DropColumn("age"), True),
-        (RenameColumn("age", "years"), True),
+        (AddColumn(pa.field("x", pa.int8())), False),
+        (AddColumn(pa.field("x", pa.int8()), fill=pa.scalar(1, pa.int8())), True),
+        (AddColumn(pa.field("x", pa.int64()), copy_from="age"), True),
+        (FillNulls("age", pa.scalar(1, pa.int32())), True),
+        (DropColumn("age"), False),
+        (RenameColumn("age", "years"), False),
+        (Several((RenameColumn("age", "years"), DropColumn("name"))), False),
+        (Several((RenameColumn("age", "years"), DeleteIds(pa.array(["a"])))), True),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, bool) else "",
 )

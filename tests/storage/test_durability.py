@@ -19,7 +19,16 @@ from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import AddColumn, Append, DeleteIds, Effect, Overwrite, Upsert
+from omnigraph.storage.tables.effects import (
+    AddColumn,
+    Append,
+    DeleteIds,
+    DropColumn,
+    Effect,
+    Overwrite,
+    Several,
+    Upsert,
+)
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
 from tests.conftest import Place
 from tests.support.graphs import KNOWS, PERSON, PERSON_SCHEMA, knows, make_graph, people, persons, write
@@ -97,6 +106,7 @@ def publish(events: Events, graph: GraphStore, plan: PublishPlan) -> tuple[set[s
 
 
 ONE = people(["p00001", "new"])
+NAMED = people(["n1"]).drop_columns(["age"])
 EFFECTS: dict[str, dict[str, Effect]] = {
     "append": {PERSON: Append(people(["n1", "n2"]))},
     "append to two tables": {PERSON: Append(people(["n1"])), KNOWS: Append(knows({"f": ("a", "b")}))},
@@ -106,6 +116,8 @@ EFFECTS: dict[str, dict[str, Effect]] = {
     "overwrite": {PERSON: Overwrite(people(["n1"]))},
     "filled column": {PERSON: AddColumn(pa.field("score", pa.float64()), pa.scalar(0.5))},
     "empty column": {PERSON: AddColumn(pa.field("score", pa.float64()))},
+    "copied column": {PERSON: AddColumn(pa.field("score", pa.int64()), copy_from="age")},
+    "several": {PERSON: Several((DropColumn("age"), DeleteIds(pa.array(["p00001"])), Append(NAMED)))},
 }
 PLANS: dict[str, PublishPlan] = {
     **{name: PublishPlan(CommitKind.MUTATION, effects=effects) for name, effects in EFFECTS.items()},

@@ -21,6 +21,7 @@ from lance import LanceDataset, LanceOperation
 from lance.query import MatchQuery
 from lance.schema import LanceSchema
 
+from omnigraph.storage.failpoints import armed
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables import columns, predicate
@@ -28,6 +29,7 @@ from omnigraph.storage.tables.effects import AddColumn, Append, DeleteIds, Renam
 from tests.conftest import Place
 from tests.storage.bare import ROWS, add_segment, append, detached, fragment_ids, new_table, rows, uncovered
 from tests.storage.docs import DOC, doc, ids, make_docs, table
+from tests.storage.shared import Once
 from tests.support.graphs import PERSON, make_graph, people, persons, upsert_person, write
 from tests.support.processes import run_processes
 from tests.support.proxy import S3Proxy
@@ -119,17 +121,16 @@ def test_b3_a_transaction_staged_on_one_version_commits_on_another_and_duplicate
     assert merged.to_table()["id"].to_pylist() == ["a", "z", "z"]
 
 
-def test_b3_racing_upserts_of_one_key_never_duplicate_it(place: Place, store: GraphStore) -> None:
+def test_b3_racing_upserts_of_one_new_key_never_duplicate_it(store: GraphStore, rival: GraphStore) -> None:
     """What we stage is committed on the version it was staged from; the publisher is the fence."""
-    rival = GraphStore.open(place.address, durability="os", **place.kwargs)
-    base = store.snapshot()
     for number in range(3):
-        upsert_person(rival, "new", age=number)
-        upsert_person(store, "new", age=10 + number)
+        race = Once(lambda n=number: upsert_person(rival, f"new{n}", age=n))  # type: ignore[misc]
+        with armed({"publish.before": race}):
+            upsert_person(store, f"new{number}", age=10 + number)
 
-    found = store.table(store.snapshot(), PERSON).to_table()["id"].to_pylist()
-    assert sorted(found) == ["a", "b", "new"]
-    assert store.table(base, PERSON).count_rows() == 2
+    found = store.table(store.snapshot(), PERSON).to_table()
+    assert sorted(found["id"].to_pylist()) == ["a", "b", "new0", "new1", "new2"]
+    assert sorted(found["age"].to_pylist()) == [1, 1, 10, 11, 12]
 
 
 # -- B4, B5: patched columns and stable row ids make index segments lie

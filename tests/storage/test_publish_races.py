@@ -26,6 +26,7 @@ from omnigraph.storage.tables.effects import (
     Effect,
     Overwrite,
     RenameColumn,
+    Several,
     Upsert,
 )
 from omnigraph.storage.tables.predicate import Compare
@@ -185,11 +186,11 @@ def test_a_table_of_the_plan_that_nobody_moved_keeps_what_was_staged_for_it(
         DeleteIds(pa.array(["a"])),
         DeleteWhere(Compare("age", "=", pa.scalar(1, pa.int32()))),
         Overwrite(people(["x"])),
-        AddColumn(pa.field("score", pa.float64())),
-        DropColumn("age"),
-        RenameColumn("age", "years"),
+        AddColumn(pa.field("score", pa.float64()), fill=pa.scalar(0.5)),
+        AddColumn(pa.field("score", pa.int64()), copy_from="age"),
+        Several((RenameColumn("name", "title"), DeleteIds(pa.array(["a"])))),
     ],
-    ids=lambda effect: type(effect).__name__,
+    ids=["by ids", "by predicate", "overwrite", "filled column", "copied column", "several"],
 )
 def test_a_write_that_depends_on_rows_is_told_when_they_moved(
     store: GraphStore, rival: GraphStore, effect: Effect
@@ -208,6 +209,29 @@ def test_a_write_that_depends_on_rows_is_told_when_they_moved(
     assert len(mine.bases) == 1, "never prepared again"
     assert persons(store) == {"a": 1, "b": 1, "d": 5}
     assert store.snapshot().commit_id == theirs[0].commit_id
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        AddColumn(pa.field("score", pa.float64())),
+        DropColumn("name"),
+        RenameColumn("name", "title"),
+        Several((RenameColumn("name", "title"), AddColumn(pa.field("score", pa.float64())))),
+    ],
+    ids=["empty column", "drop", "rename", "several"],
+)
+def test_a_change_of_columns_that_rewrites_no_row_lands_beside_a_racing_write(
+    store: GraphStore, rival: GraphStore, effect: Effect
+) -> None:
+    """A-07: only a table that it rewrites would be a conflict."""
+    mine = Scripted({PERSON: effect})
+    with armed({"publish.before": Once(lambda: upsert_person(rival, "d", age=5))}):
+        receipt = store.publish("main", mine)
+
+    assert receipt.attempts == 2
+    assert persons(store) == {"a": 1, "b": 1, "d": 5}
+    assert store.table(store.snapshot(), PERSON).schema.names != PERSON_SCHEMA.names
 
 
 def test_a_write_that_depends_on_rows_goes_on_when_only_maintenance_moved_them(

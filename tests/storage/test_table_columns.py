@@ -21,8 +21,10 @@ from omnigraph.storage.tables.effects import (
     DeleteIds,
     DropColumn,
     Effect,
+    FillNulls,
     Overwrite,
     RenameColumn,
+    Several,
     Upsert,
 )
 from tests.conftest import Place
@@ -119,6 +121,67 @@ def test_a_column_can_be_added_to_an_empty_table(place: Place) -> None:
         upsert(store, {**doc("a"), "n": 1, "m": 2})
 
         assert rows(store) == [{**doc("a"), "n": 1, "m": 2}]
+
+
+@pytest.mark.parametrize("data_type", [pa.int64(), pa.int32(), pa.float64(), pa.string()], ids=str)
+def test_a_column_can_be_added_as_a_copy_of_another_in_a_new_type(
+    docs: GraphStore, writer: Callable[[], GraphStore], data_type: pa.DataType
+) -> None:
+    write(docs, {DOC: AddColumn(pa.field("n", data_type), copy_from="size")})
+    expected = {
+        row["id"]: None if row["size"] is None else pa.scalar(row["size"]).cast(data_type).as_py()
+        for row in START
+    }
+    store = writer()
+    assert {row["id"]: row["n"] for row in rows(store)} == expected
+
+    fold_everything(store)
+
+    assert {row["id"]: row["n"] for row in rows(store)} == expected
+    assert {row["id"]: row["size"] for row in rows(store)} == {row["id"]: row["size"] for row in START}
+
+
+@pytest.mark.parametrize("count", [3, 12_000], ids=["small", "large"])
+def test_nulls_are_filled_and_other_values_stay(local_place: Place, count: int) -> None:
+    with make_docs(local_place.address) as store:
+        found = [doc(f"k{n:05d}", None if n % 3 == 0 else n) for n in range(count)]
+        write(store, {DOC: Append(table(found))})
+
+        receipt = write(store, {DOC: FillNulls("size", pa.scalar(-1, pa.int64()))})
+
+        assert rows(store) == [{**row, "size": -1 if row["size"] is None else row["size"]} for row in found]
+        assert receipt.tables[0].updated == sum(row["size"] is None for row in found)
+        assert store.snapshot().pin(DOC).rows == count
+        assert write(store, {DOC: FillNulls("size", pa.scalar(-2, pa.int64()))}).commit is None
+
+
+def test_several_effects_on_one_table_are_one_commit(docs: GraphStore) -> None:
+    before = docs.snapshot().state.version
+
+    receipt = write(
+        docs,
+        {
+            DOC: Several(
+                (
+                    AddColumn(pa.field("length", pa.int64()), copy_from="size"),
+                    DropColumn("size"),
+                    FillNulls("length", pa.scalar(0, pa.int64())),
+                    DeleteIds(ids("b")),
+                )
+            )
+        },
+    )
+
+    assert docs.snapshot().state.version == before + 1
+    assert {row["id"]: row["length"] for row in rows(docs)} == {"a": 1, "c": 0}
+    assert (receipt.tables[0].updated, receipt.tables[0].deleted) == (1, 1)
+    assert rows(docs, at=before) == START
+
+
+def test_several_effects_that_come_to_nothing_make_no_commit(docs: GraphStore) -> None:
+    receipt = write(docs, {DOC: Several((DeleteIds(ids("unknown")), Upsert(table([]))))})
+
+    assert receipt.commit is None
 
 
 # -- drop

@@ -26,6 +26,7 @@ from omnigraph.storage.tables.effects import (
     DeleteWhere,
     DropColumn,
     Effect,
+    FillNulls,
     Overwrite,
     RenameColumn,
     Upsert,
@@ -60,6 +61,8 @@ kinds = st.one_of(
     st.tuples(st.just("delete null")),
     st.tuples(st.just("overwrite"), small),
     st.tuples(st.just("add"), st.sampled_from(["c1", "c2"]), values),
+    st.tuples(st.just("copy"), st.sampled_from(["c1", "c2"])),
+    st.tuples(st.just("fill nulls"), st.integers(-3, 3)),
     st.tuples(st.just("drop"), st.sampled_from(["c1", "c2", "tags"])),
     st.tuples(st.just("rename"), st.sampled_from(["c1", "c2"]), st.sampled_from(["c1", "c2", "c3"])),
 )
@@ -117,6 +120,16 @@ class Model:
                 self.rows = {k: {**row, name: n} for k, row in self.rows.items()}
                 fill = None if n is None else pa.scalar(n, COUNT)
                 return AddColumn(pa.field(name, COUNT), fill), (0, 0, 0)
+            case ("copy", name) if name not in self.types:
+                self.types[name] = COUNT
+                self.rows = {k: {**row, name: row["n"]} for k, row in self.rows.items()}
+                return AddColumn(pa.field(name, COUNT), copy_from="n"), (0, 0, 0)
+            case ("fill nulls", n):
+                filled = sum(row["n"] is None for row in self.rows.values())
+                self.rows = {
+                    k: {**row, "n": n if row["n"] is None else row["n"]} for k, row in self.rows.items()
+                }
+                return FillNulls("n", pa.scalar(n, COUNT)), (0, filled, 0)
             case ("drop", name) if name in self.types:
                 del self.types[name]
                 self.rows = {k: {c: v for c, v in row.items() if c != name} for k, row in self.rows.items()}
@@ -194,7 +207,8 @@ def test_any_history_of_effects_leaves_what_a_dictionary_would_hold(
 
 
 @pytest.mark.full
-@settings(max_examples=400, **COMMON)
+@pytest.mark.timeout(1800)
+@settings(max_examples=150, **COMMON)
 @given(st.lists(st.tuples(st.integers(0, 1), kinds), min_size=20, max_size=60))
 def test_any_long_history_of_effects_leaves_what_a_dictionary_would_hold(
     history: list[tuple[int, tuple[Any, ...]]],

@@ -22,8 +22,10 @@ from omnigraph.storage.tables.effects import (
     DeleteWhere,
     DropColumn,
     Effect,
+    FillNulls,
     Overwrite,
     RenameColumn,
+    Several,
     Upsert,
 )
 from omnigraph.storage.tables.predicate import Compare
@@ -212,6 +214,8 @@ def every_kind_of_effect() -> list[Effect]:
         DeleteWhere(Compare("size", "=", pa.scalar(3, pa.int64()))),
         AddColumn(pa.field("note", pa.string())),
         AddColumn(pa.field("rank", pa.int32()), fill=pa.scalar(1)),
+        FillNulls("size", pa.scalar(0, pa.int64())),
+        Several((AddColumn(pa.field("copy", pa.int64()), copy_from="size"), DropColumn("copy"))),
         DropColumn("tags"),
         RenameColumn("note", "remark"),
         Overwrite(
@@ -250,7 +254,7 @@ def test_earlier_versions_read_as_they_were_after_every_kind_of_effect(docs: Gra
         write(docs, {DOC: effect})
         seen[docs.snapshot().state.version] = rows(docs)
 
-    assert len(seen) == 11
+    assert len(seen) == 13
     for version, then in seen.items():
         assert rows(docs, at=version) == then
 

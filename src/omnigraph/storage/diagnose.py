@@ -45,8 +45,8 @@ def why_not_open(location: Location, error: GraphError) -> GraphError:
     )
 
 
-def check_free(location: Location, *, force: bool) -> None:
-    """Refuse to make a graph over another one; with `force`, clear what a failed init left."""
+def check_free(location: Location, *, force: bool) -> list[str]:
+    """Refuse to make a graph over another one, or over leftovers unless `force`; return the leftovers."""
     if versions(location, MANIFEST):
         raise AlreadyInitialized(
             f"there is a graph at {location.uri} already",
@@ -54,15 +54,18 @@ def check_free(location: Location, *, force: bool) -> None:
             uri=location.uri,
         )
     leftovers = [part for part in PARTS if _any(location, part)]
-    if not leftovers:
-        return
-    if not force:
+    if leftovers and not force:
         raise InvalidRequest(
             f"{location.uri} holds parts of a graph ({', '.join(leftovers)}) but no manifest: "
             "another init is running or did not finish, or a graph was partly deleted",
             remedy="If nothing there is needed and no init is running, init with force to clear it",
             uri=location.uri,
         )
+    return leftovers
+
+
+def clear(location: Location, leftovers: list[str]) -> None:
+    """Remove what a failed init left."""
     for part in leftovers:
         for key, _ in list(location.objects.list(part)):
             location.objects.delete(key)

@@ -165,7 +165,7 @@ class Publisher:
             base,
             now,
             staged_at=lost.staged.staged_at,
-            writes=lost.plan.writes,
+            writes=lost.plan.writes | lost.plan.assumed,
             decided_by=lost.plan.decisive,
             consulted=lost.plan.consulted,
             schema_decides=lost.plan.schema is not None,

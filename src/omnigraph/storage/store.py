@@ -97,7 +97,7 @@ class GraphStore:
         """Make a new graph. Nothing counts until the manifest exists, and that is written last."""
         store = cls(Location.parse(address, storage_options), durability=durability, clock=clock, retry=retry)
         with measured():
-            diagnose.check_free(store.location, force=force)
+            diagnose.clear(store.location, diagnose.check_free(store.location, force=force))
             store._probe_create_if_absent()
             futures = [
                 store._tables.submit(create_table, table_id, new.schema, store.location, store.syncer)

@@ -56,6 +56,7 @@ class PublishPlan:
     drop: frozenset[str] = frozenset()
     schema: bytes | None = None  # a new schema to accept
     decided_by: frozenset[str] = frozenset()  # tables whose rows decided what is written
+    assumed: frozenset[str] = frozenset()  # tables whose state shaped the plan: if one moves, plan again
     consulted: frozenset[str] = frozenset()  # tables read only to check constraints
     merged_parent: str | None = None
     replans: bool = False  # a lost race makes it plan again instead of conflicting (merge, maintenance)

@@ -64,7 +64,7 @@ def lower(
         rename=rename,
         drop=frozenset(drop),
         schema=desired.to_json(),
-        decided_by=frozenset(relied_on_empty) - drop,
+        assumed=frozenset(relied_on_empty) - drop,
         consulted=frozenset(step.type_id for step in plan.steps if needs_rows(step)),
     )
 
@@ -126,7 +126,7 @@ def _sources(declared: TableType, plan: MigrationPlan, now_ms: int) -> dict[str,
 
 
 def relied_on_empty(plan: MigrationPlan, empty: Collection[str]) -> frozenset[str]:
-    """Return the types whose emptiness the plan rests on: rows that arrive meanwhile must stop it."""
+    """Return the types whose emptiness the plan rests on: if rows arrive meanwhile, plan again."""
     return frozenset(
         step.type_id
         for step in plan.steps

@@ -6,17 +6,19 @@ Room    surfaces.cli. Assembles the groups, reads the global flags, and turns ev
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from omnigraph import __version__
-from omnigraph.base.errors import GraphError
+from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.surfaces.cli import init, schema
 from omnigraph.surfaces.cli.frame import Call, GlobalFlags, call_of
-from omnigraph.surfaces.cli.output import Output
+from omnigraph.surfaces.cli.output import Output, error_document, print_document
 from omnigraph.surfaces.cli.settings import Settings, read_config
 
 app = typer.Typer(
@@ -31,6 +33,15 @@ app = typer.Typer(
 )
 app.command("init", rich_help_panel="Start here")(init.init)
 app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
+
+
+class LogLevel(StrEnum):
+    """How much to log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def _show_version(wanted: bool) -> None:
@@ -51,7 +62,9 @@ def root(
     profile: Annotated[
         str | None, typer.Option("--profile", help="A profile of the operator config.")
     ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="Log on stderr from this level.")] = "warning",
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="Log on stderr from this level.")
+    ] = LogLevel.WARNING,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain output.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the Python traceback on failure.")] = False,
     version: Annotated[
@@ -62,7 +75,7 @@ def root(
     ] = False,
 ) -> None:
     """Read the global flags."""
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr)
+    logging.basicConfig(level=log_level.value.upper(), stream=sys.stderr)
     config = read_config()
     settings = Settings(
         actor=actor or config.find("operator", "operator", "actor") or config.find("project", "cli", "actor"),
@@ -72,7 +85,7 @@ def root(
         dry_run=dry_run,
         branch=branch or config.find("project", "cli", "branch") or "main",
         trace=trace,
-        profile=profile,
+        profile=profile or os.environ.get("OG_PROFILE") or os.environ.get("OMNIGRAPH_PROFILE"),
         config=config,
     )
     ctx.obj = Call(settings, Output(settings, color=False if no_color else None))
@@ -101,11 +114,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except Exception as error:  # the last resort: a person gets a line, not a traceback
         shower = getattr(error, "show", None)
+        if "--trace" in given and shower is None:
+            raise
+        if "--json" in given:
+            usage = InvalidRequest(str(getattr(error, "message", error)))
+            print_document(error_document(usage if shower is not None else GraphError(f"{error!r}")))
         if shower is not None:  # a usage error knows how to show itself
             shower()
             return int(getattr(error, "exit_code", 2))
-        if "--trace" in given:
-            raise
         sys.stderr.write(
             f"error: unexpected {type(error).__name__}: {error}\n  Run again with --trace to see where\n"
         )

@@ -9,6 +9,8 @@ import typer
 
 from omnigraph.engine.graph import init as make
 from omnigraph.engine.schema.door import load_schema
+from omnigraph.storage.diagnose import check_free
+from omnigraph.storage.location import Location
 from omnigraph.surfaces.cli.frame import Address, GraphUri, call_of
 
 
@@ -24,6 +26,7 @@ def init(
     where = call.settings.address(address, graph_uri)
     if call.settings.dry_run:
         load_schema(schema)
+        check_free(Location.parse(where), force=force)
         call.output.result(
             {"uri": where, "dry_run": True}, f"the schema is fine; nothing was made at {where}"
         )

@@ -42,7 +42,7 @@ class Output:
     def result(self, document: dict[str, Any], *lines: str | Text) -> None:
         """Print the result: the document with `--json`, the lines otherwise."""
         if self._settings.json:
-            sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+            print_document(document)
             return
         for line in lines:
             self._out.print(line, markup=False)
@@ -61,9 +61,7 @@ class Output:
     def failure(self, error: GraphError) -> int:
         """Print an error and return the exit code."""
         if self._settings.json:
-            sys.stdout.write(
-                json.dumps(error_document(error), ensure_ascii=False, indent=2, default=str) + "\n"
-            )
+            print_document(error_document(error))
         if isinstance(error, SourceError):
             self._err.print(error.render(), markup=False)
         else:
@@ -71,6 +69,11 @@ class Output:
             if error.remedy:
                 self._err.print(f"  {error.remedy}", markup=False)
         return exit_code(error)
+
+
+def print_document(document: dict[str, Any]) -> None:
+    """Print one JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n")
 
 
 def exit_code(error: GraphError) -> int:

@@ -128,7 +128,8 @@ def lint(
     else:
         found = lint_text(text, file=file)
     errors = sum(d.severity is Severity.ERROR for d in found)
-    counts = {level.value: sum(d.severity is level for d in found) for level in Severity}
+    names = {Severity.ERROR: "errors", Severity.WARN: "warnings", Severity.INFO: "infos"}
+    counts = {name: sum(d.severity is level for d in found) for level, name in names.items()}
     source = Source(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, file)
     lines = [render(source, found)] if found else []
     totals = ", ".join(f"{number} {name}" for name, number in counts.items())
