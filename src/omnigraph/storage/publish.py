@@ -126,7 +126,7 @@ class Publisher:
                     return Receipt(now.txn.snapshot.branch, record, record.tables, attempts)
                 self._give_up(branch, attempts, started)
                 attempts += 1
-                if txn.snapshot.state.version != now.txn.snapshot.state.version:
+                if (chain, txn.snapshot.state.version) != (now.chain, now.txn.snapshot.state.version):
                     failures = 0
                     now = self._go_on(now, chain, txn, write, intent)
                     continue

@@ -146,7 +146,9 @@ class Staging:
         made = reuse.plan.create if reuse is not None else {}
         cost_stage()
         futures = [
-            self._tables.submit(create_table, table_id, new.schema, self._location, self._syncer)
+            self._tables.submit(
+                create_table, table_id, new.schema, self._location, self._syncer, may_exist=True
+            )
             for table_id, new in plan.create.items()
             if made.get(table_id) is not new
         ]

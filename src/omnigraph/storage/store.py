@@ -187,7 +187,7 @@ class GraphStore:
         ran since it staged them, and stages again.
         """
         with measured():
-            patience = Patience("raising the floor")
+            patience = Patience("raising the floor", branch, self.clock)
             while True:
                 chain, head = self.branches.head(branch)
                 if head.floor >= version:

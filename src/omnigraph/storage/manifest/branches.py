@@ -24,6 +24,7 @@ from omnigraph.base.errors import (
     CommitNotFound,
     GraphError,
     OutcomeUnknown,
+    PublishContention,
 )
 from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step
@@ -39,16 +40,22 @@ FAILURES = 3  # attempts that the store itself refused
 class Patience:
     """How long a control write goes on trying: others may come first often, the store may refuse rarely."""
 
-    def __init__(self, doing: str) -> None:
+    def __init__(self, doing: str, branch: str, clock: Clock) -> None:
         self._doing = doing
+        self._branch = branch
+        self._clock = clock
+        self._started = clock.monotonic()
         self._lost = self._failed = 0
 
     def lose(self, error: HeadMoved | CommitInDoubt) -> None:
         """Note a lost attempt; raise when there have been too many."""
         self._lost += 1
         self._failed += isinstance(error, CommitInDoubt)
-        if self._failed >= FAILURES or self._lost >= ATTEMPTS:
+        if self._failed >= FAILURES:
             raise storage_failure(self._doing, error.__cause__ or error) from error
+        if self._lost >= ATTEMPTS:
+            elapsed = self._clock.monotonic() - self._started
+            raise PublishContention(self._branch, attempts=self._lost, elapsed_ms=int(elapsed * 1000))
 
 
 class Branches:
@@ -105,8 +112,7 @@ class Branches:
     def create(self, name: str, source: str, state: ManifestState | None = None) -> BranchRef:
         """Fork a branch from another one's head, or from an older version of it."""
         clean = check_free_name(name)
-        known = self._refs.known()
-        if self._taken(known, clean) and self._taken(self._refs.latest(), clean):
+        if self._taken(self._refs.known(), clean) and self._taken(self._refs.latest(), clean):
             raise _exists(clean)
         source_chain, head = self.head(source)
         origin = state or head
@@ -144,13 +150,11 @@ class Branches:
                 )
             return None if found.deleting else replace(found, deleting=True)
 
-        if self._refs.known().get(clean) is None:
-            self._refs.latest()
         marked = self._change(clean, mark, Step.BRANCH_MARK)
         doomed = marked.get(clean)
         if doomed is None:
             raise _missing(clean)
-        was_ours = self._tombstone(self.chain(doomed.incarnation), new_id())
+        was_ours = self._tombstone(clean, self.chain(doomed.incarnation), new_id())
         self._unregister(clean, doomed.incarnation)
         if not was_ours:
             raise _missing(clean)  # another delete got there first; this one only finished its work
@@ -159,24 +163,32 @@ class Branches:
 
     def _change(self, name: str, decide: Callable[[RefsState], BranchRef | None], step: Step) -> RefsState:
         """Decide on the registry and publish the decision; None means that there is nothing to do."""
-        refs = self._refs.known()
-        patience = Patience(f"changing branch {name!r}")
+        refs, fresh = self._refs.known(), False
+        patience = Patience(f"changing branch {name!r}", name, self._clock)
         while True:
-            wanted = decide(refs)
+            try:
+                wanted = decide(refs)
+            except GraphError:
+                if fresh:
+                    raise
+                wanted = None
+            if wanted is None and not fresh:
+                refs, fresh = self._refs.latest(), True  # only a change may rest on an old list
+                continue
             if wanted is None:
                 return refs
             try:
                 return self._refs.change(refs, name, wanted, step)
             except (HeadMoved, CommitInDoubt) as error:
-                refs = self._read_back(wanted.incarnation, error)
+                refs, fresh = self._read_back(wanted.incarnation, error), True
                 if refs.get(name) == wanted:
                     return refs  # it had landed after all
                 patience.lose(error)
 
-    def _tombstone(self, chain: Chain, mine: str) -> bool:
+    def _tombstone(self, name: str, chain: Chain, mine: str) -> bool:
         """Mark a chain as deleted; say whether it was this call that did it."""
         state = chain.known or chain.latest()
-        patience = Patience("deleting a branch")
+        patience = Patience("deleting a branch", name, self._clock)
         while True:
             if state.tombstone is not None:
                 return state.tombstone == mine  # ours, when the reply was lost but the mark landed
@@ -190,7 +202,7 @@ class Branches:
 
     def _unregister(self, name: str, incarnation: str) -> None:
         refs = self._refs.known()
-        patience = Patience(f"removing the name {name!r}")
+        patience = Patience(f"removing the name {name!r}", name, self._clock)
         while True:
             found = refs.get(name)
             if found is None or found.incarnation != incarnation:

@@ -16,8 +16,13 @@ from omnigraph.storage.tables.effects import ID
 CREATED = 1
 
 
-def create_table(table_id: str, schema: pa.Schema, location: Location, syncer: Syncer) -> int:
-    """Create the dataset of one table and return the version to pin."""
+def create_table(
+    table_id: str, schema: pa.Schema, location: Location, syncer: Syncer, *, may_exist: bool = False
+) -> int:
+    """Create the dataset of one table and return the version to pin.
+
+    A retry of a write may find the table that its first attempt made: ids are never used twice.
+    """
     if ID not in schema.names or schema.field(ID).type != pa.string():
         raise InvalidRequest(f"table {table_id!r} needs a string column {ID!r}", table=table_id)
     stage()
@@ -30,8 +35,7 @@ def create_table(table_id: str, schema: pa.Schema, location: Location, syncer: S
                 storage_options=location.lance_options,
             )
     except OSError as error:
-        # A retry may find the table that its first attempt made: ids are never used twice.
-        made = location.objects.list(f"tables/{table_id}/_versions")
+        made = location.objects.list(f"tables/{table_id}/_versions") if may_exist else ()
         if not any(key.endswith(manifest_file(CREATED)) for key, _ in made):
             raise storage_failure(f"creating table {table_id!r}", error) from error
     syncer.files([location.join("tables", table_id, "_versions", manifest_file(CREATED))])
