@@ -99,19 +99,14 @@ class GraphStore:
         with measured():
             diagnose.clear(store.location, diagnose.check_free(store.location, force=force))
             store._probe_create_if_absent()
-            futures = [
-                store._tables.submit(create_table, table_id, new.schema, store.location, store.syncer)
-                for table_id, new in tables.items()
-            ]
-            for future in futures:
-                future.result()
-            digest = store.schemas.put(schema)
             try:
-                store._refs.create()
-                store._chain(MAIN).create(store._genesis(digest, tables, actor), Step.GENESIS)
+                store._refs.create()  # first: whoever makes the registry has the address to itself
+                store._create_tables(tables)
+                genesis = store._genesis(store.schemas.put(schema), tables, actor)
+                store._chain(MAIN).create(genesis, Step.GENESIS)
             except AlreadyThere as error:
                 raise AlreadyInitialized(
-                    f"another process made a graph at {store.location.uri} first",
+                    f"another process is making, or has made, a graph at {store.location.uri}",
                     remedy="Open it, or choose another address",
                     uri=store.location.uri,
                 ) from error
@@ -200,6 +195,14 @@ class GraphStore:
                     patience.lose(error)
 
     # -- parts -------------------------------------------------------------------------------------
+
+    def _create_tables(self, tables: Mapping[str, NewTable]) -> None:
+        futures = [
+            self._tables.submit(create_table, table_id, new.schema, self.location, self.syncer)
+            for table_id, new in tables.items()
+        ]
+        for future in futures:
+            future.result()
 
     def _dataset(self, path: str) -> MetadataDataset:
         return MetadataDataset(path, location=self.location, opener=self.opener, syncer=self.syncer)
