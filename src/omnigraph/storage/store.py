@@ -179,14 +179,12 @@ class GraphStore:
 
         Retention lists what it will delete, calls this, and only then deletes. It is a manifest commit
         of its own, so every writer that may have files on that list loses its swap, sees that retention
-        ran since it staged them, and stages again.
+        ran since it staged them, and stages again. It is written even if the floor stays where it is.
         """
         with measured():
             patience = Patience("raising the floor", branch, self.clock)
             while True:
                 chain, head = self.branches.head(branch)
-                if head.floor >= version:
-                    return head.floor
                 if version > head.version:
                     raise InvalidRequest(f"the floor cannot pass the head, version {head.version}")
                 try:
