@@ -29,7 +29,7 @@ from tests.support.graphs import (
 )
 from tests.support.processes import run_processes
 
-PROCESSES = 6
+PROCESSES = 4
 
 
 def maintain(store: GraphStore) -> str:
@@ -66,7 +66,7 @@ def test_racing_deletes_remove_each_row_once(place: Place) -> None:
     with make_graph(place.address, **place.kwargs) as store:
         write(store, {PERSON: Upsert(people([*ids, "stays"]))})
 
-        jobs = [(place.address, place.options, ids)] * 4
+        jobs = [(place.address, place.options, ids)] * 3
         outcomes = run_processes(workers.delete_people, jobs)
 
         assert [outcome.error_text for outcome in outcomes if not outcome.ok] == []
@@ -97,7 +97,10 @@ def test_strict_update_and_maintenance_of_one_table_both_land(place: Place) -> N
 
 def test_racing_upserts_of_one_id_all_commit_and_the_last_on_the_chain_is_what_is_read(place: Place) -> None:
     with make_graph(place.address, **place.kwargs) as store:
-        jobs = [(place.address, place.options, "ada", list(range(4 * number, 4 * number + 4))) for number in range(4)]
+        jobs = [
+            (place.address, place.options, "ada", list(range(4 * number, 4 * number + 4)))
+            for number in range(4)
+        ]
 
         outcomes = run_processes(workers.upsert_same, jobs)
 

@@ -144,8 +144,10 @@ def test_writers_of_different_tables_did_race(own_tables: Race) -> None:
 
 
 @pytest.mark.slow
-def test_threads_of_several_processes_all_commit(place: Place) -> None:
+@pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.full])])
+def test_threads_of_several_processes_all_commit(new_place: NewPlace, kind: str) -> None:
     processes, threads, commits = 4, 6, 3
+    place = new_place(kind)
     with make_graph(place.address, **place.kwargs) as store:
         jobs = [(place.address, place.options, f"p{number}", threads, commits) for number in range(processes)]
 

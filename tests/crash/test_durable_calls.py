@@ -40,7 +40,7 @@ ALLOWED = {
     ("store.py", "_probe_create_if_absent"): "a scratch object that nothing ever refers to",
     (
         "diagnose.py",
-        "check_free",
+        "clear",
     ): "clears what a dead init left, when told to; repeating it finishes the job",
 }
 

@@ -30,10 +30,23 @@ def stop_delete(store: GraphStore, at: str) -> None:
         store.branches.delete("dev")
 
 
-@pytest.fixture(params=["the same process", "another process"])
-def after(request: pytest.FixtureRequest, place: Place, store: GraphStore) -> GraphStore:
-    """Who comes after the interruption: the process it happened in, or one that knows nothing of it."""
-    return store if request.param == "the same process" else again(place)
+@pytest.fixture(
+    params=["local, same process", "local, another", pytest.param("s3, another", marks=pytest.mark.s3)]
+)
+def where(request: pytest.FixtureRequest) -> str:
+    """On which store, and who comes after the interruption: the process it happened in, or a new one."""
+    return str(request.param)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, where: str) -> Place:
+    found: Place = request.getfixturevalue("s3_place" if where.startswith("s3") else "local_place")
+    return found
+
+
+@pytest.fixture
+def after(place: Place, store: GraphStore, where: str) -> GraphStore:
+    return again(place) if where.endswith("another") else store
 
 
 # -- create

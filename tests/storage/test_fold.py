@@ -46,7 +46,7 @@ class Tail:
 def test_thousands_of_equal_writes_keep_every_tier_short(row_bytes: int) -> None:
     tail = Tail()
 
-    for _ in range(4_000):
+    for _ in range(2_000):
         tail.write(FragmentSize(1, row_bytes))
 
         floor = 0
@@ -56,8 +56,8 @@ def test_thousands_of_equal_writes_keep_every_tier_short(row_bytes: int) -> None
             floor = ceiling
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(sizes, min_size=100, max_size=400))
+@settings(max_examples=15, deadline=None)
+@given(st.lists(sizes, min_size=100, max_size=300))
 def test_writes_of_any_size_keep_the_small_fragments_few(writes: list[FragmentSize]) -> None:
     tail = Tail()
 
@@ -70,7 +70,7 @@ def test_writes_of_any_size_keep_the_small_fragments_few(writes: list[FragmentSi
 def test_a_byte_is_rewritten_a_bounded_number_of_times(row_bytes: int) -> None:
     """A tier that fills with PER_TIER writes rewrites its oldest byte that often: quadratic only below it."""
     amplification = []
-    for writes in (2_000, 8_000):
+    for writes in (1_000, 4_000):
         tail = Tail()
         for _ in range(writes):
             tail.write(FragmentSize(1, row_bytes))
@@ -81,7 +81,7 @@ def test_a_byte_is_rewritten_a_bounded_number_of_times(row_bytes: int) -> None:
     assert amplification[1] <= amplification[0] * 1.5, "the cost per byte must not grow with the history"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.integers(0, 500), sizes, max_size=200), sizes)
 def test_one_write_takes_up_a_bounded_number_of_fragments(
     fragments: dict[int, FragmentSize], incoming: FragmentSize
@@ -89,7 +89,7 @@ def test_one_write_takes_up_a_bounded_number_of_fragments(
     assert len(plan_fold(fragments, incoming)) <= FOLD_AT_ONCE
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.integers(0, 500), sizes, max_size=100), sizes)
 def test_fragments_past_the_last_tier_are_never_taken_up(
     fragments: dict[int, FragmentSize], incoming: FragmentSize
@@ -111,7 +111,7 @@ def test_a_tier_that_is_not_full_is_left_alone(
     assert plan_fold(fragments, incoming) == frozenset()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(small, min_size=20, max_size=300))
 def test_a_tail_left_long_by_others_is_worked_off_by_ordinary_writes(found: list[FragmentSize]) -> None:
     """A stream append or a mass delete may leave many small ones at once; each write takes up its share."""

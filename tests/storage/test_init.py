@@ -102,17 +102,17 @@ def test_other_files_beside_a_graph_are_left_alone(place: Place) -> None:
 @pytest.mark.parametrize("step", INIT_STEPS)
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_an_init_that_stopped_is_no_graph_until_its_manifest_exists(
-    place: Place, step: str, side: str
+    local_place: Place, step: str, side: str
 ) -> None:
     with armed({f"{step}.{side}": "raise"}), pytest.raises(FailpointHit):
-        make_graph(place.address, **place.kwargs)
+        make_graph(local_place.address)
 
     if (step, side) == ("genesis", "after"):
-        assert upsert_person(again(place), "a").attempts == 1
+        assert upsert_person(again(local_place), "a").attempts == 1
         return
-    with nothing_written(place), pytest.raises((GraphNotFound, IntegrityError)):
-        again(place)
-    with make_graph(place.address, force=True, **place.kwargs) as store:
+    with nothing_written(local_place), pytest.raises((GraphNotFound, IntegrityError)):
+        again(local_place)
+    with make_graph(local_place.address, force=True) as store:
         assert upsert_person(store, "a").attempts == 1
 
 

@@ -6,7 +6,7 @@ fragments written after it; so each test goes on writing until that has happened
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -51,10 +51,18 @@ def fold_everything(store: GraphStore, **values: Any) -> None:
     write(store, {DOC: DeleteIds(ids(*extra))})
 
 
+@pytest.fixture
+def docs(local_place: Place) -> Iterator[GraphStore]:
+    """Three documents, on local disk: each test makes many commits."""
+    with make_docs(local_place.address) as made:
+        write(made, {DOC: Append(table(START))})
+        yield made
+
+
 @pytest.fixture(params=["the same process", "another process"])
-def writer(request: pytest.FixtureRequest, place: Place, docs: GraphStore) -> Callable[[], GraphStore]:
+def writer(request: pytest.FixtureRequest, local_place: Place, docs: GraphStore) -> Callable[[], GraphStore]:
     """Who goes on after the schema change: the one that made it, or one that has cached nothing."""
-    return lambda: docs if request.param == "the same process" else again(place)
+    return lambda: docs if request.param == "the same process" else again(local_place)
 
 
 def change_columns(store: GraphStore, *effects: Effect) -> GraphStore:
@@ -113,8 +121,8 @@ def test_a_column_added_with_a_value_has_it_in_every_old_row(
     assert rows(docs) == expected
 
 
-def test_a_column_can_be_added_to_an_empty_table(place: Place) -> None:
-    with make_docs(place.address, **place.kwargs) as store:
+def test_a_column_can_be_added_to_an_empty_table(local_place: Place) -> None:
+    with make_docs(local_place.address) as store:
         write(store, {DOC: AddColumn(pa.field("n", pa.int8(), nullable=False))})
         write(store, {DOC: AddColumn(pa.field("m", pa.int8()), pa.scalar(1, pa.int8()))})
 
@@ -232,6 +240,7 @@ def test_renaming_a_column_keeps_its_values(docs: GraphStore, writer: Callable[[
 
 
 def test_two_columns_that_exchange_their_names_exchange_their_values(place: Place) -> None:
+    """On every store: this one stands for the others."""
     schema = pa.schema([pa.field("id", pa.string(), nullable=False), ("x", pa.int64()), ("y", pa.int64())])
     with make_docs(place.address, schema, **place.kwargs) as store:
         for number in range(4):

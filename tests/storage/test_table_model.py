@@ -197,7 +197,7 @@ COMMON: dict[str, Any] = {
 }
 
 
-@settings(max_examples=20, **COMMON)
+@settings(max_examples=15, **COMMON)
 @given(histories)
 def test_any_history_of_effects_leaves_what_a_dictionary_would_hold(
     history: list[tuple[int, tuple[Any, ...]]],
