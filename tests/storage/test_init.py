@@ -160,14 +160,16 @@ def test_an_init_overtaken_by_another_is_told_and_the_winner_is_whole(place: Pla
     assert set(persons(again(place))) == {"winner"}
 
 
-def test_a_table_needs_a_text_column_called_id(place: Place) -> None:
-    for schema in (pa.schema([("name", pa.string())]), pa.schema([("id", pa.int64())])):
-        with pytest.raises(InvalidRequest, match="'t'"):
-            GraphStore.create(
-                place.address, schema=b"x", tables={"t": NewTable("T", "node", schema)}, **place.kwargs
-            )
-    with pytest.raises(GraphNotFound):
-        again(place)
+@pytest.mark.parametrize(
+    "schema", [pa.schema([("name", pa.string())]), pa.schema([("id", pa.int64())])], ids=["none", "a number"]
+)
+def test_a_table_without_a_text_column_called_id_is_refused_before_anything_is_written(
+    place: Place, schema: pa.Schema
+) -> None:
+    tables = {"t-good": NewTable("Good", "node", PERSON_SCHEMA), "t-bad": NewTable("Bad", "node", schema)}
+
+    with nothing_written(place), pytest.raises(InvalidRequest, match="'t-bad'"):
+        GraphStore.create(place.address, schema=b"x", tables=tables, **place.kwargs)
 
 
 # -- stores that cannot refuse

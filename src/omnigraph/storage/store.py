@@ -183,14 +183,18 @@ class GraphStore:
         """
         with measured():
             patience = Patience("raising the floor", branch, self.clock)
-            while True:
-                chain, head = self.branches.head(branch)
+            chain, head = self.branches.head(branch)
+            called_at = head.version
+            while head.floor < version or head.swept <= called_at:
                 if version > head.version:
                     raise InvalidRequest(f"the floor cannot pass the head, version {head.version}")
                 try:
-                    return chain.commit(*control(head, floor=version), Step.FLOOR).floor
+                    head = chain.commit(*control(head, floor=version), Step.FLOOR)
                 except (HeadMoved, CommitInDoubt) as error:
-                    patience.lose(error)
+                    chain, head = self.branches.head(branch)
+                    if head.floor < version or head.swept <= called_at:
+                        patience.lose(error)
+            return head.floor
 
     # -- parts -------------------------------------------------------------------------------------
 

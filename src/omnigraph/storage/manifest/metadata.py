@@ -64,15 +64,18 @@ class MetadataDataset:
                     storage_options=self._location.lance_options,
                 )
         except OSError as error:
-            if self.exists():
-                raise AlreadyThere(self.path) from error
-            raise storage_failure(f"creating {self.path}", error) from error
+            handle = self._landed_after_all(content, error)
         self._synced(handle.version)
         self._handle = handle
 
-    def exists(self) -> bool:
-        """Say whether any version of the dataset is stored."""
-        return any(self._location.objects.list(f"{self.path}/_versions"))
+    def _landed_after_all(self, content: Mapping[str, str], error: OSError) -> Handle:
+        """Find our own dataset behind a lost reply; else say whether somebody else's is there."""
+        if not any(self._location.objects.list(f"{self.path}/_versions")):
+            raise storage_failure(f"creating {self.path}", error) from error
+        handle = self._opener.latest(self.path)
+        if _content(handle) != dict(content):
+            raise AlreadyThere(self.path) from error
+        return handle
 
     def latest(self, known_version: int | None = None) -> tuple[int, dict[str, str] | None]:
         """Return the newest version and its map (the freshness probe); no map if the version is known."""

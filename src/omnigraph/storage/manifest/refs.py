@@ -13,6 +13,7 @@ import unicodedata
 from dataclasses import asdict, dataclass
 
 from omnigraph.base.errors import BadBranchName, ReservedBranch
+from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.manifest.metadata import MetadataDataset
 from omnigraph.storage.manifest.records import FORMAT, FORMAT_KEY, MAIN, check_format
@@ -55,7 +56,7 @@ class Refs:
 
     def create(self) -> None:
         """Make an empty registry."""
-        self._dataset.create({FORMAT_KEY: str(FORMAT)}, Step.REFS_CREATE)
+        self._dataset.create({FORMAT_KEY: str(FORMAT), "made_by": new_id()}, Step.REFS_CREATE)
 
     def latest(self) -> RefsState:
         """Read the registry: one request when unchanged, else two."""
