@@ -7,7 +7,7 @@ Room    storage. Between the plan (a value) and the publisher (the swap). Staged
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass, replace
 
 from omnigraph.storage.cost import stage as cost_stage
@@ -131,7 +131,10 @@ class Staging:
         futures = {
             table: self._tables.submit(self._stage_one, txn, plan, table, effect) for table, effect in rest
         }
-        fresh = {} if first[0] is None else {first[0]: self._stage_one(txn, plan, *first)}
+        try:
+            fresh = {} if first[0] is None else {first[0]: self._stage_one(txn, plan, *first)}
+        finally:
+            wait(futures.values())  # no straggler goes on writing after an error was told
         return {**fresh, **{table: future.result() for table, future in futures.items()}}
 
     def _stage_one(self, txn: WriteTxn, plan: PublishPlan, table_id: str, effect: Effect) -> Staged:
@@ -152,6 +155,7 @@ class Staging:
             for table_id, new in plan.create.items()
             if made.get(table_id) is not new
         ]
+        wait(futures)
         for future in futures:
             future.result()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import TracebackType
 
 from omnigraph.base.clock import Clock, SystemClock
@@ -47,7 +47,7 @@ from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.staging import Staging
-from omnigraph.storage.tables.create import create_table
+from omnigraph.storage.tables.create import check_schema, create_table
 from omnigraph.storage.transaction import NewTable, Receipt, Write
 
 THREADS = 8
@@ -96,6 +96,8 @@ class GraphStore:
     ) -> GraphStore:
         """Make a new graph. Nothing counts until the manifest exists, and that is written last."""
         store = cls(Location.parse(address, storage_options), durability=durability, clock=clock, retry=retry)
+        for table_id, new in tables.items():
+            check_schema(table_id, new.schema)
         with measured():
             diagnose.clear(store.location, diagnose.check_free(store.location, force=force))
             store._probe_create_if_absent()
@@ -203,6 +205,7 @@ class GraphStore:
             self._tables.submit(create_table, table_id, new.schema, self.location, self.syncer)
             for table_id, new in tables.items()
         ]
+        wait(futures)  # a straggler must not go on writing after the error was told
         for future in futures:
             future.result()
 

@@ -23,6 +23,7 @@ from omnigraph.base.errors import (
     BranchNotFound,
     CommitNotFound,
     GraphError,
+    HistoryReclaimed,
     OutcomeUnknown,
     PublishContention,
 )
@@ -116,6 +117,13 @@ class Branches:
             raise _exists(clean)
         source_chain, head = self.head(source)
         origin = state or head
+        if origin.version < head.floor:
+            raise HistoryReclaimed(
+                f"version {origin.version} of {source!r} is below the retention floor, {head.floor}",
+                remedy="Fork from a newer commit",
+                branch=source,
+                floor=head.floor,
+            )
         now = self._clock.now_us()
         ref = BranchRef(clean, new_id(), source_chain.incarnation, origin.version, now)
         line = Line(ref.incarnation, ref.parent, ref.fork_version, now)

@@ -23,8 +23,7 @@ def create_table(
 
     A retry of a write may find the table that its first attempt made: ids are never used twice.
     """
-    if ID not in schema.names or schema.field(ID).type != pa.string():
-        raise InvalidRequest(f"table {table_id!r} needs a string column {ID!r}", table=table_id)
+    check_schema(table_id, schema)
     stage()
     try:
         with durable(Step.TABLE_CREATE):
@@ -40,3 +39,9 @@ def create_table(
             raise storage_failure(f"creating table {table_id!r}", error) from error
     syncer.files([location.join("tables", table_id, "_versions", manifest_file(CREATED))])
     return CREATED
+
+
+def check_schema(table_id: str, schema: pa.Schema) -> None:
+    """Refuse a table that could not hold entities."""
+    if ID not in schema.names or schema.field(ID).type != pa.string():
+        raise InvalidRequest(f"table {table_id!r} needs a string column {ID!r}", table=table_id)

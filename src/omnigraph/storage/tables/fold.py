@@ -4,7 +4,8 @@ Room    storage.tables. Pure. Every small commit adds a fragment, and each fragm
         to whoever looks for a key or scans; so a writer that finds too many small ones rewrites
         them with its own rows in the same commit (tiers, as in an LSM tree).
 Bound   at most PER_TIER fragments in each tier; fragments past the last tier are settled and only
-        maintenance rewrites them. A row is rewritten at most about PER_TIER times per tier.
+        maintenance rewrites them. Tiny rows are rewritten once for every few writes while the first tier
+        fills (26 times a byte for rows of 900 bytes, measured); it does not grow with history.
 """
 
 from __future__ import annotations
