@@ -23,6 +23,8 @@ class Violation:
     message: str
     entity_id: str | None = None
     property: str | None = None
+    value: str | None = None  # as shown to people, shortened
+    place: str | None = None  # "file:line", where the row was read from one
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Load: any input as blocks of typed rows, checked and published as one commit."""
