@@ -172,6 +172,10 @@ class SchemaError(SourceError):
     """A schema text was refused."""
 
 
+class QueryError(SourceError):
+    """A query text was refused."""
+
+
 def _summary(source: Source, diagnostics: Sequence[Diagnostic]) -> str:
     first = diagnostics[0]
     more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""

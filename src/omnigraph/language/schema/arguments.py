@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from lark import Token, Tree
 
-from omnigraph.language.diagnostics import Reporter, Span
+from omnigraph.language.diagnostics import Reporter, Rule, Span
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.tree import Ident, Keyword, Literal, LiteralKind
 
@@ -143,7 +143,7 @@ class Arguments:
         return self._reporter.source.span(self._offset + meta.start_pos, self._offset + meta.end_pos)
 
 
-def unquote(text: str, span: Span, reporter: Reporter) -> str:
+def unquote(text: str, span: Span, reporter: Reporter, rule: Rule = rules.BAD_ESCAPE) -> str:
     """Decode a string literal; an unknown escape is reported at its own place and read as its letter."""
 
     def decode(match: re.Match[str]) -> str:
@@ -151,7 +151,7 @@ def unquote(text: str, span: Span, reporter: Reporter) -> str:
         if letter not in _ESCAPES:
             start = span.start + 1 + match.start()
             reporter.report(
-                rules.BAD_ESCAPE,
+                rule,
                 f"unsupported escape sequence: \\{letter}",
                 reporter.source.span(start, start + 2),
                 'the escapes are \\" \\\\ \\n \\r \\t',

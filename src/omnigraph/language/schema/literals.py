@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 from omnigraph.language.schema.tree import (
@@ -54,6 +54,8 @@ LONGEST_INTEGER = 20  # digits of 2**64; longer texts are refused before they ar
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATETIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DAY = 86_400_000  # in milliseconds
 
 
 class Misfit(ValueError):
@@ -104,15 +106,24 @@ def _float(argument: Literal | Ident, name: str) -> float:
     wanted = f"a number within the range of {name}"
     if not isinstance(argument, Literal) or argument.kind not in (LiteralKind.INTEGER, LiteralKind.FLOAT):
         raise Misfit(wanted)
-    value = float(argument.text)
+    value = stored_float(float(argument.text), name)
+    if value is None:
+        raise Misfit(wanted)
+    return value
+
+
+def stored_float(value: float, name: str) -> float | None:
+    """Return a number as F32 or F64 stores it, or None when it would not be finite.
+
+    >>> stored_float(0.1, "F32"), stored_float(1e39, "F32")
+    (0.10000000149011612, None)
+    """
     if name == "F32":
         try:
             value = float(struct.unpack("<f", struct.pack("<f", value))[0])
         except OverflowError:
-            raise Misfit(wanted) from None
-    if not math.isfinite(value):
-        raise Misfit(wanted)
-    return value
+            return None
+    return value if math.isfinite(value) else None
 
 
 def _time(argument: Literal | Ident, name: str) -> int | Now:
@@ -122,14 +133,32 @@ def _time(argument: Literal | Ident, name: str) -> int | Now:
     if name == "DateTime":
         wanted = 'now or a time such as "2026-01-31T09:00:00Z"'
     text = _of_kind(argument, LiteralKind.STRING, wanted)
+    value = milliseconds(text) if name == "DateTime" else days(text) if _DATE.fullmatch(text) else None
+    if value is None:
+        raise Misfit(wanted)
+    return value
+
+
+def days(text: str) -> int | None:
+    """Return the day number that a text denotes, or None; a full timestamp is cut to its UTC day.
+
+    >>> days("1970-01-02"), days("1970-01-02T23:30:00-01:00"), days("soon")
+    (1, 2, None)
+    """
+    moment = milliseconds(text)
+    return None if moment is None else moment // _DAY
+
+
+def milliseconds(text: str) -> int | None:
+    """Return the milliseconds since 1970 that a text denotes, or None; no offset means UTC.
+
+    >>> milliseconds("1970-01-01 00:00:01.5"), milliseconds("1970-01-02"), milliseconds("soon")
+    (1500, 86400000, None)
+    """
+    if not _DATETIME.fullmatch(text):
+        return None
     try:
-        if name == "Date" and _DATE.fullmatch(text):
-            return date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal()
-        if name == "DateTime" and _DATETIME.fullmatch(text):
-            moment = datetime.fromisoformat(text)
-            return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(
-                milliseconds=1
-            )
+        moment = datetime.fromisoformat(text)
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError):
-        pass
-    raise Misfit(wanted)
+        return None

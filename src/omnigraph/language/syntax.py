@@ -1,0 +1,102 @@
+"""Syntax: what the parsers of both languages do alike: decode a text, and say what does not match a grammar.
+
+Room    language. Knows no grammar: each language brings its rules, its names for terminals and its advice.
+Given   the text of a file; the error that lark raised for a piece of it.
+Gives   a `Reporter` over the decoded text; findings that say what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from omnigraph.language.diagnostics import Reporter, Rule, Source, Span
+
+MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # some editors put one in front of a UTF-8 text
+
+Advice: TypeAlias = Callable[[Source, Span, set[str]], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How one language speaks of its grammar errors."""
+
+    unexpected: Rule
+    unterminated: Rule
+    display: Mapping[str, str]  # terminal -> what a reader calls it, in the order of listing
+    end: str  # what stands at the end of a piece
+    advice: Advice  # source, what was found, expected terminals -> what to write instead
+
+
+def decoded(text: str | bytes, file: str, encoding: Rule) -> Reporter:
+    """Return a reporter over the text; one that is not UTF-8 has its finding already."""
+    problem: tuple[int, int] | None = None
+    if isinstance(text, bytes):
+        try:
+            plain = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            plain = text.decode("utf-8", errors="replace")
+            start = len(text[: error.start].decode("utf-8"))
+            problem = start, start + 1
+    else:
+        plain = text
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            plain = text.encode("utf-8", errors="replace").decode("utf-8")
+            problem = error.start, error.end
+    # The mark becomes a space, so that offsets still count from the start of the text.
+    reporter = Reporter(Source(" " + plain[1:] if plain.startswith(MARK) else plain, file))
+    if problem is not None:
+        span = reporter.source.span(*problem)
+        reporter.report(encoding, "the text is not valid UTF-8", span, "save the file as UTF-8")
+    return reporter
+
+
+def report_syntax(
+    error: UnexpectedInput, piece: tuple[int, int], reporter: Reporter, wording: Wording
+) -> None:
+    """Report a grammar error of a piece, given as its `[start, end)`."""
+    source = reporter.source
+    position: int | None = error.pos_in_stream
+    at = piece[0] + (position or 0)
+    match error:
+        case UnexpectedToken() if error.token.type == "$END":
+            span = source.span(piece[1], piece[1])
+            found, expected = wording.end, error.accepts or error.expected
+        case UnexpectedToken():
+            span = source.span(at, at + len(error.token))
+            found, expected = repr(str(error.token)), error.accepts or error.expected
+        case UnexpectedCharacters():
+            opened = _unterminated(source.text, at)
+            if opened is not None:
+                reporter.report(wording.unterminated, opened[0], source.span(at, at + 1), opened[1])
+                return
+            span = source.span(at, at + 1)
+            found, expected = repr(source.text[at : at + 1]), error.allowed or set()
+        case _:
+            span, found, expected = source.span(at, at + 1), "this", set()
+    message = f"unexpected {_short(found)}, expected {_listed(expected, wording.display)}"
+    reporter.report(wording.unexpected, message, span, wording.advice(source, span, expected))
+
+
+def _unterminated(text: str, at: int) -> tuple[str, str] | None:
+    if text.startswith('"', at):
+        return "the string is never closed", "write '\"' at its end; a '\"' inside a string is written \\\""
+    if text.startswith("/*", at):
+        return "the comment is never closed", "write '*/' at its end"
+    return None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}...'"
+
+
+def _listed(expected: set[str], display: Mapping[str, str]) -> str:
+    known = list(dict.fromkeys(text for terminal, text in display.items() if terminal in expected))
+    if len(known) <= 1:
+        return known[0] if known else "something else"
+    return f"{', '.join(known[:-1])} or {known[-1]}"
