@@ -41,6 +41,8 @@ class Step(Enum):
     BRANCH_TOMBSTONE = "branch_tombstone"
     BRANCH_UNREGISTER = "branch_unregister"
     FLOOR = "floor"
+    RECLAIM_FENCE = "reclaim_fence"
+    RECLAIM_FILE = "reclaim_file"
 
 
 class FailpointHit(RuntimeError):
@@ -52,12 +54,21 @@ def names() -> tuple[str, ...]:
     return tuple(f"{step.value}.{side}" for step in Step for side in ("before", "after"))
 
 
-@contextmanager
-def durable(step: Step) -> Iterator[None]:
-    """Mark one durable step."""
-    hit(f"{step.value}.before")
-    yield
-    hit(f"{step.value}.after")
+class durable:
+    """Mark one durable step. A class, not a generator: it stands around every step of every write."""
+
+    __slots__ = ("_step",)
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def __enter__(self) -> None:
+        if _armed:
+            hit(f"{self._step.value}.before")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if _armed and kind is None:
+            hit(f"{self._step.value}.after")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from omnigraph.storage.opener import Opener
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.tables.create import create_table
 from omnigraph.storage.tables.effects import Effect
+from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.stage import stage
 from omnigraph.storage.tables.tail import TailCache
 from omnigraph.storage.tables.workbench import Staged
@@ -104,6 +105,7 @@ class Staging:
         self._schemas = schemas
         self._syncer = syncer
         self._tail = TailCache()
+        self._layouts = Layouts()
         self._tables = tables  # one task per table ...
         self._files = files  # ... which waits for tasks of its own: a second pool, or they would deadlock
 
@@ -139,7 +141,7 @@ class Staging:
 
     def _stage_one(self, txn: WriteTxn, plan: PublishPlan, table_id: str, effect: Effect) -> Staged:
         base = self._opener.table(table_id, 1) if table_id in plan.create else txn.table(table_id)
-        staged, handle = stage(base, effect, self._files, self._tail)
+        staged, handle = stage(base, effect, self._files, self._tail, self._layouts)
         self._opener.adopt(table_id, handle)
         return staged
 

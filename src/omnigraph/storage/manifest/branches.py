@@ -27,10 +27,12 @@ from omnigraph.base.errors import (
     OutcomeUnknown,
     PublishContention,
 )
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
+from omnigraph.storage.manifest.reclaimed import check_whole
 from omnigraph.storage.manifest.records import MAIN, Line, ManifestState, control
 from omnigraph.storage.manifest.refs import BranchRef, Refs, RefsState, check_free_name, check_name
 
@@ -72,7 +74,10 @@ class Branches:
     def chain(self, incarnation: str) -> Chain:
         """Return the chain with this id; one object for each, so that its cache is shared."""
         with self._lock:
-            return self._chains.setdefault(incarnation, self._make_chain(incarnation))
+            found = self._chains.get(incarnation)
+            if found is None:
+                found = self._chains[incarnation] = self._make_chain(incarnation)
+            return found
 
     def head(self, name: str) -> tuple[Chain, ManifestState]:
         """Return a live branch's chain and newest state: one probe when the name is known already."""
@@ -93,12 +98,15 @@ class Branches:
 
     def list(self) -> tuple[BranchRef, ...]:
         """Return the live branches other than main, by name."""
-        return tuple(ref for ref in self._refs.latest().branches if not self._gone(ref))
+        return self.live(self._refs.latest())
+
+    def live(self, refs: RefsState) -> tuple[BranchRef, ...]:
+        """Return the live branches of one version of the registry."""
+        return tuple(ref for ref in refs.branches if not self._gone(ref))
 
     def find_commit(self, commit_id: str, first: str = MAIN) -> tuple[str, ManifestState]:
         """Return the branch and version that hold a commit, whichever live branch that is."""
-        refs = [ref for ref in self._refs.latest().branches if not self._gone(ref)]
-        names = {MAIN: MAIN, **{ref.name: ref.incarnation for ref in refs}}
+        names = {MAIN: MAIN, **{ref.name: ref.incarnation for ref in self.list()}}
         for name in sorted(names, key=lambda n: (n != first, n != MAIN, n)):
             chain = self.chain(names[name])
             found = chain.find(commit_id, chain.latest())
@@ -115,29 +123,33 @@ class Branches:
         clean = check_free_name(name)
         if self._taken(self._refs.known(), clean) and self._taken(self._refs.latest(), clean):
             raise _exists(clean)
+        seen = self._refs.known().version  # before the source: a sweep that comes later moves the registry
         source_chain, head = self.head(source)
         origin = state or head
-        if origin.version < head.floor:
-            raise HistoryReclaimed(
-                f"version {origin.version} of {source!r} is below the retention floor, {head.floor}",
-                remedy="Fork from a newer commit",
-                branch=source,
-                floor=head.floor,
-            )
+        _check_origin(source, source_chain, origin, head)
         now = self._clock.now_us()
         ref = BranchRef(clean, new_id(), source_chain.incarnation, origin.version, now)
         line = Line(ref.incarnation, ref.parent, ref.fork_version, now)
         chain = self.chain(ref.incarnation)
-        first = replace(origin, version=1, line=line, recent=(), floor=0, swept=0)
+        first = replace(
+            origin, version=1, line=line, recent=(), floor=0, swept=0, reclaimed=FrozenMap[str, int]()
+        )
         chain.create(first, Step.BRANCH_CHAIN)
 
         def decide(refs: RefsState) -> BranchRef:
             if self._taken(refs, clean):
                 raise _exists(clean)
             self._check_source(refs, source, source_chain.incarnation)
+            if refs.version != seen:
+                _check_origin(source, source_chain, origin, source_chain.latest())
             return ref
 
-        self._change(clean, decide, Step.BRANCH_REGISTER)
+        try:
+            self._change(clean, decide, Step.BRANCH_REGISTER)
+        except HistoryReclaimed:
+            if state is not None:
+                raise
+            return self.create(name, source)  # the head that it was to be forked from is no longer whole
         return ref
 
     def delete(self, name: str) -> None:
@@ -258,6 +270,18 @@ class Branches:
                 remedy="If that delete was interrupted, delete the branch again to finish it",
                 branch=name,
             )
+
+
+def _check_origin(source: str, chain: Chain, origin: ManifestState, head: ManifestState) -> None:
+    """Refuse to fork from a version that is no longer stored whole."""
+    if origin.version < head.floor:
+        raise HistoryReclaimed(
+            f"version {origin.version} of {source!r} is below the retention floor, {head.floor}",
+            remedy="Fork from a newer commit",
+            branch=source,
+            floor=head.floor,
+        )
+    check_whole(chain, origin)
 
 
 def _exists(name: str) -> BranchExists:

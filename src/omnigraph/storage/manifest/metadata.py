@@ -11,6 +11,7 @@ Why     docs/decisions/0002-metadata-only-manifest.md
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 
-from omnigraph.storage.cost import stage
+from omnigraph.storage.cost import count_object_request, stage
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
@@ -81,6 +82,8 @@ class MetadataDataset:
         """Return the newest version and its map (the freshness probe); no map if the version is known."""
         stage()
         newest = self._handle
+        if newest is not None and newest.version == known_version and self._still_newest(newest.version):
+            return newest.version, None
         try:
             handle = self._opener.latest(self.path) if newest is None else self._opener.refresh(newest)
         except OpenFailed as error:
@@ -94,6 +97,20 @@ class MetadataDataset:
         if not content and (damage := find_damage(self._location, self.path)) is not None:
             raise damage  # Lance takes a manifest full of zeros for one that says nothing
         return handle.version, content
+
+    def _still_newest(self, version: int) -> bool:
+        """Answer the probe on local disk without listing every version there is, which Lance does.
+
+        Versions have no gaps, and retention removes them oldest first: while this one is there and the
+        next is not, no later one exists. Anything else is for Lance to find out.
+        """
+        if not self._location.is_local:
+            return False
+        count_object_request()
+        return not self._is_file(version + 1) and self._is_file(version)
+
+    def _is_file(self, version: int) -> bool:
+        return os.path.exists(self._location.join(self.path, "_versions", manifest_file(version)))
 
     def at(self, version: int) -> dict[str, str]:
         """Return the map as it was at one version."""

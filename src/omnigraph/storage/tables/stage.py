@@ -40,27 +40,30 @@ from omnigraph.storage.tables.effects import (
     Upsert,
 )
 from omnigraph.storage.tables.keys import Addresses, by_fragment
+from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.tail import TailCache
 from omnigraph.storage.tables.workbench import Staged, Workbench
 
 Result = tuple[Staged, Handle]
 
 
-def stage(base: Handle, effect: Effect, pool: Executor, tail: TailCache) -> Result:
+def stage(base: Handle, effect: Effect, pool: Executor, tail: TailCache, layouts: Layouts) -> Result:
     """Stage one effect; the base handle itself comes back when there is nothing to do."""
     if isinstance(effect, Several):
-        return _stage_several(base, effect, pool, tail)
+        return _stage_several(base, effect, pool, tail, layouts)
     try:
-        return _run(Workbench(base, pool, tail), effect)
+        return _run(Workbench(base, pool, tail, layouts), effect)
     except (OSError, pa.ArrowInvalid) as error:  # what Lance raises when files cannot be read or written
         raise storage_failure("staging rows", error) from error
 
 
-def _stage_several(base: Handle, effect: Several, pool: Executor, tail: TailCache) -> Result:
+def _stage_several(
+    base: Handle, effect: Several, pool: Executor, tail: TailCache, layouts: Layouts
+) -> Result:
     """Stage effects on top of each other; the versions in between are named by nothing."""
     handle, parts = base, []
     for one in effect.effects:
-        staged, handle = stage(handle, one, pool, tail)
+        staged, handle = stage(handle, one, pool, tail, layouts)
         parts.append(staged)
     whole = Staged(
         base_version=base.version,
@@ -176,7 +179,7 @@ def _delete(bench: Workbench, old: Addresses) -> Result:
 
 
 def _overwrite(bench: Workbench, rows: Rows) -> Result:
-    gone = bench.base.count_rows()
+    gone = bench.layout.rows
     if isinstance(rows, pa.Table):
         new = bench.write(conform(rows, bench.schema))
     else:
@@ -187,7 +190,7 @@ def _overwrite(bench: Workbench, rows: Rows) -> Result:
     # Not Op.Overwrite: this keeps field ids and index definitions.
     return bench.finish(
         LanceOperation.Update(
-            removed_fragment_ids=sorted(bench.fragments), new_fragments=new, update_mode="rewrite_rows"
+            removed_fragment_ids=sorted(bench.layout.parts), new_fragments=new, update_mode="rewrite_rows"
         ),
         inserted=count,
         deleted=gone,
@@ -201,15 +204,17 @@ def _add_column(bench: Workbench, column: pa.Field, fill: pa.Scalar | None, copy
     if column.name in bench.schema.names:
         raise InvalidRequest(f"there is already a column {column.name!r}", column=column.name)
     empty = fill is None and copy_from is None
-    if empty and not column.nullable and bench.base.count_rows():
+    if empty and not column.nullable and bench.layout.rows:
         raise InvalidRequest(
             f"column {column.name!r} is required and the table has rows",
             remedy="Give a value to fill them with",
             column=column.name,
         )
-    if empty or not bench.fragments:
+    if empty or not bench.layout.parts:
         schema = columns.with_column(bench.base, column)
-        return bench.finish(LanceOperation.Merge(list(bench.fragments.values()), schema))
+        return bench.finish(
+            LanceOperation.Merge([part.metadata for part in bench.layout.parts.values()], schema)
+        )
 
     def values(batch: pa.RecordBatch) -> pa.RecordBatch:
         made = pa.repeat(fill, batch.num_rows) if copy_from is None else batch[copy_from]

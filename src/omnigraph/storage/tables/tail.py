@@ -17,16 +17,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lance.fragment import FragmentMetadata
 
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
+from omnigraph.storage.tables.layout import FragmentKey
 from omnigraph.storage.tables.predicate import ADDRESS
 
 CACHE_BYTES = 64 << 20
 OFFSET_MASK = 0xFFFFFFFF
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
-FragmentKey = tuple[bytes, str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,13 +87,6 @@ class TailCache:
             while self._bytes > self._limit and self._entries:
                 _, oldest = self._entries.popitem(last=False)
                 self._bytes -= oldest.rows.nbytes
-
-
-def identity(columns: bytes, metadata: FragmentMetadata) -> FragmentKey:
-    """Name a fragment's exact content: the columns as read, its files and its deletions."""
-    deletions = metadata.deletion_file
-    files = ",".join(file.path for file in metadata.files)
-    return columns, files, "" if deletions is None else f"{deletions.read_version}-{deletions.id}"
 
 
 def written(rows: pa.Table) -> TailFragment:

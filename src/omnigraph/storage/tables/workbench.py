@@ -8,7 +8,6 @@ Rule    a detached commit checks no conflicts, so it is made only on the version
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,17 +15,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lance import LanceDataset
+from lance import LanceDataset, LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.columns import fingerprint
 from omnigraph.storage.tables.conform import CheckedStream
-from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold, settled
+from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold
 from omnigraph.storage.tables.keys import Addresses, addresses, index_change
-from omnigraph.storage.tables.tail import TailCache, TailFragment, identity, written
+from omnigraph.storage.tables.layout import Layout, Layouts, Part, identity, size_of
+from omnigraph.storage.tables.tail import TailCache, TailFragment, written
 
 COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
 
@@ -52,16 +51,15 @@ class Staged:
 class Workbench:
     """The base of one staging, and what has been written on top of it."""
 
-    def __init__(self, base: Handle, pool: Executor, tail: TailCache) -> None:
+    def __init__(self, base: Handle, pool: Executor, tail: TailCache, layouts: Layouts) -> None:
         self.base = base
-        self.schema = base.schema  # converted anew by Lance on every access
+        self.layout = layouts.get(base)
+        self.schema = self.layout.schema
         self.files: list[str] = []
-        self.fragments: Mapping[int, FragmentMetadata] = {
-            f.fragment_id: f.metadata for f in base.get_fragments()
-        }
         self.pool = pool
         self._tail = tail
-        self._columns = fingerprint(base)
+        self._layouts = layouts
+        self._changed: frozenset[int] = frozenset()
 
     def find(self, ids: pa.Array) -> Addresses:
         """Return where rows with these ids are: the tail from memory, the rest by index or scan."""
@@ -77,14 +75,14 @@ class Workbench:
         return found
 
     def _tail_fragment(self, fragment: int) -> TailFragment:
-        return self._tail.get(self.base, fragment, identity(self._columns, self.fragments[fragment]))
+        return self._tail.get(self.base, fragment, self.layout.parts[fragment].key)
 
     def _split(self) -> tuple[list[int], list[int]]:
         """Return the ids of the small fragments, which the tail cache holds, and of the others."""
         small: list[int] = []
         big: list[int] = []
-        for fragment, metadata in self.fragments.items():
-            (big if self._has_blobs or settled(_size(metadata)) else small).append(fragment)
+        for fragment, part in self.layout.parts.items():
+            (big if self._has_blobs or part.settled else small).append(fragment)
         return small, big
 
     @cached_property
@@ -99,8 +97,8 @@ class Workbench:
         if self._has_blobs:
             return frozenset()
         sizes = {
-            fragment: _size(metadata, less=len(old.get(fragment, ())))
-            for fragment, metadata in self.fragments.items()
+            fragment: size_of(part.metadata, less=len(old[fragment])) if fragment in old else part.size
+            for fragment, part in self.layout.parts.items()
         }
         touched = {fragment for fragment in old if sizes[fragment].weight <= REWRITE_BELOW}
         others = {fragment: size for fragment, size in sizes.items() if fragment not in touched}
@@ -133,10 +131,12 @@ class Workbench:
                 raise rows.problem from error
             raise
         for fragment in new:
-            for file in fragment.files:
-                self.files += [f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/"]
-        if isinstance(rows, pa.Table) and len(new) == 1 and not settled(_size(new[0])):
-            self._tail.put(identity(self._columns, new[0]), written(rows.combine_chunks()))
+            for path in (str(file.path) for file in fragment.files):
+                self.files += [f"data/{path}", f"data/{path.removesuffix('.lance')}/"]
+        if isinstance(rows, pa.Table) and len(new) == 1:
+            part = Part.of(new[0], self.layout.columns)
+            if not part.settled:
+                self._tail.put(part.key, written(rows.combine_chunks()))
         return new
 
     def remove(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
@@ -151,9 +151,10 @@ class Workbench:
             else:
                 updated.append(metadata)
                 self.files.append(metadata.deletion_file.path(fragment_id))
-                if not self._has_blobs and not settled(_size(self.fragments[fragment_id])):
+                if not self._has_blobs and not self.layout.parts[fragment_id].settled:
                     left = self._tail_fragment(fragment_id).without(offsets)
-                    self._tail.put(identity(self._columns, metadata), left)
+                    self._tail.put(identity(self.layout.columns, metadata), left)
+        self._changed = frozenset(old)
         return updated, frozenset(emptied)
 
     def finish(
@@ -161,16 +162,20 @@ class Workbench:
     ) -> tuple[Staged, Handle]:
         """Make the detached version, and bring the key index up to it."""
         done = self._detached(self.base, operation)
-        sizes = {f.fragment_id: _size(f.metadata) for f in done.get_fragments()}
+        if isinstance(operation, LanceOperation.Project | LanceOperation.Merge):  # other columns
+            layout = Layout.of(done)
+        else:
+            layout = self.layout.after(done, self._changed)
         with durable(Step.TABLE_INDEX):
-            change = index_change(done, sizes)
+            change = index_change(done, {fragment: part.size for fragment, part in layout.parts.items()})
         if change is not None:
             self.files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]
             done = self._detached(done, change)
+        self._layouts.put(done, layout)
         staged = Staged(
             base_version=self.base.version,
             version=done.version,
-            rows=done.count_rows(),
+            rows=layout.rows,
             inserted=inserted,
             updated=updated,
             deleted=deleted,
@@ -190,12 +195,4 @@ class Workbench:
     def unchanged(self) -> tuple[Staged, Handle]:
         """Return the base: there is nothing to do."""
         version = self.base.version
-        return Staged(base_version=version, version=version, rows=self.base.count_rows()), self.base
-
-
-def _size(metadata: FragmentMetadata, less: int = 0) -> FragmentSize:
-    """Return what is alive of a fragment, deletions taken off in proportion."""
-    alive = metadata.num_rows - less
-    stored = sum(file.file_size_bytes or 0 for file in metadata.files)
-    share = alive / metadata.physical_rows if metadata.physical_rows else 0
-    return FragmentSize(rows=alive, bytes=int(stored * share))
+        return Staged(base_version=version, version=version, rows=self.layout.rows), self.base

@@ -1,0 +1,113 @@
+"""Layout: what a version of a table is made of, worked out once.
+
+Room    storage.tables. Asking Lance for fragments and schema converts them anew each time, which costs more
+        than the rest of a small write; a version never changes, and the version that a write makes is its
+        base with a few fragments changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from lance.fragment import FragmentMetadata
+
+from omnigraph.storage.opener import Handle
+from omnigraph.storage.tables.columns import fingerprint
+from omnigraph.storage.tables.fold import FragmentSize, settled
+
+KEPT = 512
+FragmentKey = tuple[bytes, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One fragment."""
+
+    metadata: FragmentMetadata
+    size: FragmentSize
+    key: FragmentKey
+    settled: bool
+
+    @classmethod
+    def of(cls, metadata: FragmentMetadata, columns: bytes) -> Part:
+        """Describe a fragment as it is read with these columns."""
+        size = size_of(metadata)
+        return cls(metadata, size, identity(columns, metadata), settled(size))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One version: its columns and its fragments by id."""
+
+    schema: pa.Schema
+    columns: bytes
+    parts: Mapping[int, Part]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(part.size.rows for part in self.parts.values())
+
+    @classmethod
+    def of(cls, handle: Handle) -> Layout:
+        """Read the layout of a version."""
+        columns = fingerprint(handle)
+        parts = {f.fragment_id: Part.of(f.metadata, columns) for f in handle.get_fragments()}
+        return cls(handle.schema, columns, parts)
+
+    def after(self, done: Handle, changed: frozenset[int]) -> Layout:
+        """Return the layout of a version made from this one with its columns kept, looking only at
+        fragments that are new or changed.
+        """
+        parts = {}
+        for fragment in done.get_fragments():
+            number = fragment.fragment_id
+            kept = None if number in changed else self.parts.get(number)
+            parts[number] = kept or Part.of(fragment.metadata, self.columns)
+        return Layout(self.schema, self.columns, parts)
+
+
+class Layouts:
+    """The layouts of the versions used last, for all tables of a store."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, int], Layout] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, handle: Handle) -> Layout:
+        """Return the layout of a version."""
+        key = (handle.uri, handle.version)
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found
+        layout = Layout.of(handle)
+        self.put(handle, layout)
+        return layout
+
+    def put(self, handle: Handle, layout: Layout) -> None:
+        """Remember the layout of a version that was just made."""
+        with self._lock:
+            self._known[(handle.uri, handle.version)] = layout
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+
+
+def identity(columns: bytes, metadata: FragmentMetadata) -> FragmentKey:
+    """Name a fragment's exact content: the columns as read, its files and its deletions."""
+    deletions = metadata.deletion_file
+    files = ",".join(file.path for file in metadata.files)
+    return columns, files, "" if deletions is None else f"{deletions.read_version}-{deletions.id}"
+
+
+def size_of(metadata: FragmentMetadata, less: int = 0) -> FragmentSize:
+    """Return what is alive of a fragment, deletions taken off in proportion."""
+    alive = metadata.num_rows - less
+    stored = sum(file.file_size_bytes or 0 for file in metadata.files)
+    share = alive / metadata.physical_rows if metadata.physical_rows else 0
+    return FragmentSize(rows=alive, bytes=int(stored * share))
