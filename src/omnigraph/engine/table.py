@@ -49,7 +49,10 @@ class TableView:
         fixed = (ID, *ENDPOINTS) if isinstance(self.current, EdgeType) else (ID,)
         columns = {p.id: p.column for p in then.properties}
         stored = [columns[p.id] for p in self.current.properties if p.id in columns]
-        rows = handle.scanner(columns=[*fixed, *stored]).to_table().sort_by(ID)
+        try:
+            rows = handle.scanner(columns=[*fixed, *stored]).to_table().sort_by(ID)
+        except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
+            raise self._store.why_unreadable(self.snapshot, self.current.table_id, error) from error
         found = {name: rows[name] for name in fixed}
         for declared in self.current.properties:
             if declared.id in columns:

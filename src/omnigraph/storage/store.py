@@ -9,7 +9,7 @@ Gives   snapshots, branches, schema objects, and `publish`: the only way to chan
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from types import TracebackType
 
@@ -17,7 +17,9 @@ from omnigraph.base.clock import Clock, SystemClock
 from omnigraph.base.errors import (
     AlreadyInitialized,
     CommitNotFound,
+    GraphError,
     HistoryReclaimed,
+    IntegrityError,
     InvalidRequest,
     StorageError,
     StoreUnsupported,
@@ -28,10 +30,11 @@ from omnigraph.storage import diagnose
 from omnigraph.storage.cost import measured
 from omnigraph.storage.durability import Durability, Syncer
 from omnigraph.storage.failpoints import Step
-from omnigraph.storage.location import Location
+from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches, Patience
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved, chain_path, main_line
 from omnigraph.storage.manifest.metadata import AlreadyThere, MetadataDataset
+from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import (
     MAIN,
     CommitKind,
@@ -44,6 +47,7 @@ from omnigraph.storage.manifest.records import (
 from omnigraph.storage.manifest.refs import REFS, Refs
 from omnigraph.storage.opener import Handle, Opener
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
+from omnigraph.storage.reclaim import Reclaimed, Reclaimer
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.staging import Staging
@@ -77,6 +81,15 @@ class GraphStore:
         self._files = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-file")
         staging = Staging(location, self.opener, self.schemas, self.syncer, self._tables, self._files)
         self._publisher = Publisher(self.branches, self.opener, staging, self.clock, retry)
+        self._reclaimer = Reclaimer(
+            location,
+            self.opener,
+            self.branches,
+            self._refs,
+            lambda branch, tables: self._announce(branch, 0, tables),
+            self._files,
+            self.clock,
+        )
 
     # -- making and opening ------------------------------------------------------------------------
 
@@ -167,8 +180,23 @@ class GraphStore:
             return PinnedSnapshot(branch, chain.at(at))
 
     def table(self, snapshot: PinnedSnapshot, table_id: str) -> Handle:
-        """Return a table as a snapshot pins it."""
-        return self.opener.table(table_id, snapshot.pin(table_id).version)
+        """Return a table as a snapshot pins it, or say that its history was reclaimed."""
+        pin, state = snapshot.pin(table_id), snapshot.state
+        check_kept(self._chain(state.line.incarnation), state, table_id)
+        try:
+            return self.opener.table(table_id, pin.version)
+        except IntegrityError as missing:
+            raise self.why_unreadable(snapshot, table_id, missing) from missing
+
+    def why_unreadable(self, snapshot: PinnedSnapshot, table_id: str, error: Exception) -> GraphError:
+        """Say why a table could not be read: perhaps another process reclaimed its history meanwhile."""
+        chain = self._chain(snapshot.state.line.incarnation)
+        try:
+            chain.latest()
+            check_kept(chain, snapshot.state, table_id)
+        except GraphError as found:
+            return found
+        return error if isinstance(error, GraphError) else storage_failure("reading a table", error)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -183,20 +211,34 @@ class GraphStore:
         of its own, so every writer that may have files on that list loses its swap, sees that retention
         ran since it staged them, and stages again. It is written even if the floor stays where it is.
         """
+        return self._announce(branch, version, ()).floor
+
+    def reclaim(self, tables: Iterable[str]) -> tuple[Reclaimed, ...]:
+        """Delete everything of these tables that no live branch's head needs, whatever history says."""
         with measured():
-            patience = Patience("raising the floor", branch, self.clock)
+            return self._reclaimer.run(tables)
+
+    def _announce(self, branch: str, version: int, tables: Collection[str]) -> ManifestState:
+        """Announce a sweep on one branch, of versions below a floor or of the history of tables."""
+        with measured():
+            patience = Patience("announcing a sweep", branch, self.clock)
             chain, head = self.branches.head(branch)
             called_at = head.version
-            while head.floor < version or head.swept <= called_at:
+
+            def is_announced(state: ManifestState) -> bool:
+                marked = all(state.reclaimed.get(table, 0) > called_at for table in tables)
+                return state.floor >= version and state.swept > called_at and marked
+
+            while not is_announced(head):
                 if version > head.version:
                     raise InvalidRequest(f"the floor cannot pass the head, version {head.version}")
                 try:
-                    head = chain.commit(*control(head, floor=version), Step.FLOOR)
+                    head = chain.commit(*control(head, floor=version, reclaimed=tables), Step.FLOOR)
                 except (HeadMoved, CommitInDoubt) as error:
                     chain, head = self.branches.head(branch)
-                    if head.floor < version or head.swept <= called_at:
+                    if not is_announced(head):
                         patience.lose(error)
-            return head.floor
+            return head
 
     # -- parts -------------------------------------------------------------------------------------
 

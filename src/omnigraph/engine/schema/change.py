@@ -15,6 +15,7 @@ from omnigraph.catalog.plan import MigrationPlan, plan
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.schema.existing import judge
+from omnigraph.engine.schema.hard import as_executed
 from omnigraph.engine.schema.lower import images, lower, relied_on_empty
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema
@@ -45,7 +46,8 @@ def propose(
     resolution = resolve(checked, accepted, IdMinter(change_id))
     rows = {table_id: pin.rows for table_id, pin in state.pins.items()}
     empty = [table_id for table_id, count in rows.items() if count == 0]
-    steps = plan(accepted, resolution.catalog, allow_data_loss=allow_data_loss, empty_types=empty)
+    found = plan(accepted, resolution.catalog, allow_data_loss=allow_data_loss, empty_types=empty)
+    steps = MigrationPlan(tuple(as_executed(step, rows) for step in found.steps))
     return Proposal(resolution.catalog, steps, resolution.notes, rows)
 
 
@@ -72,7 +74,7 @@ class SchemaChange:
         if not proposal.plan.steps:
             return PublishPlan(CommitKind.SCHEMA)
         rests_on = relied_on_empty(proposal.plan, proposal.empty)
-        return lower(proposal.plan, proposal.desired, now_ms=self._now_ms, relied_on_empty=rests_on)
+        return lower(proposal.plan, proposal.desired, txn, now_ms=self._now_ms, relied_on_empty=rests_on)
 
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
         """Judge the existing rows by what the change newly asks of them."""

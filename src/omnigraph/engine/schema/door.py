@@ -5,6 +5,7 @@ Room    engine.schema. Turns text into proposals and receipts; the work is in ch
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,16 @@ from omnigraph.catalog.lint import lint
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.schema.change import Proposal, SchemaChange, propose
+from omnigraph.engine.schema.hard import ReclaimedType, Reclamation, is_hard, reclaim
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
-from omnigraph.storage.cost import Cost
+from omnigraph.storage.cost import Cost, measured
 from omnigraph.storage.manifest.records import CommitRecord
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 
 SchemaText = str | os.PathLike[str]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,32 @@ class SchemaPlan:
         """Rows of the type that a step concerns."""
         return self.proposal.rows.get(getattr(step, "type_id", ""), 0)
 
+    def takes_history(self, step: Step) -> bool:
+        """Say whether the history of the step's table goes with it: earlier commits lose the whole type."""
+        return is_hard(step)
+
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
-        steps = [{**step.to_json(), "rows": self.rows(step)} for step in self.steps]
+        steps = [self._step(step) for step in self.steps]
         return {"supported": self.supported, "step_count": len(steps), "steps": steps}
+
+    def _step(self, step: Step) -> dict[str, Any]:
+        shown = {**step.to_json(), "rows": self.rows(step)}
+        return {**shown, "history": "reclaimed"} if self.takes_history(step) else shown
 
 
 @dataclass(frozen=True)
 class SchemaReceipt:
-    """What an apply did; `commit` is None when the schema was the accepted one already."""
+    """What an apply did; `commit` is None when the schema was the accepted one already.
+
+    `reclaimed` says what hard drops took away of each type's history.
+    """
 
     plan: SchemaPlan
     commit: CommitRecord | None
     cost: Cost
+    reclaimed: tuple[ReclaimedType, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def applied(self) -> bool:
@@ -80,6 +96,8 @@ class SchemaReceipt:
             "applied": self.applied,
             "commit": None if commit is None else commit.id,
             "graph_manifest_version": None if commit is None else commit.manifest_version,
+            "reclaimed": [one.to_json() for one in self.reclaimed],
+            "warnings": list(self.warnings),
         }
 
 
@@ -114,7 +132,11 @@ class SchemaDoor:
         message: str | None = None,
         if_commit: str | None = None,
     ) -> SchemaReceipt:
-        """Change the schema of a branch: one commit with all its table changes, or none."""
+        """Change the schema of a branch: one commit with all its table changes, or none.
+
+        With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
+        deleted, down to what the heads of live branches need.
+        """
         checked = load_schema(schema)
         change = SchemaChange(
             checked,
@@ -122,9 +144,14 @@ class SchemaDoor:
             allow_data_loss=allow_data_loss,
             now_ms=self._store.clock.now_us() // 1000,
         )
-        receipt = self._store.publish(branch, change, Intent(actor, message, if_commit))
-        assert change.proposal is not None
-        return SchemaReceipt(SchemaPlan(change.proposal), receipt.commit, receipt.cost)
+        with measured() as meter:
+            receipt = self._store.publish(branch, change, Intent(actor, message, if_commit))
+            assert change.proposal is not None
+            plan = SchemaPlan(change.proposal)
+            taken = Reclamation() if receipt.commit is None else reclaim(self._store, branch, plan.steps)
+        if receipt.commit is not None:
+            log.info("schema of %s changed by commit %s", branch, receipt.commit.id)
+        return SchemaReceipt(plan, receipt.commit, meter.cost, taken.types, taken.warnings)
 
     def lint(self, schema: SchemaText, *, branch: str = "main") -> tuple[Diagnostic, ...]:
         """Say everything there is to say about a schema text, migration included; raises nothing."""

@@ -3,7 +3,8 @@
     text -> catalog -> migration plan -> **publish plan**
 
 Room    engine.schema. Knows which step touches which table, and how little: a rename touches none, a
-        dropped or empty new column only the table's metadata, a filled one adds a file per fragment.
+        dropped or empty new column only the table's metadata, a filled one adds a file per fragment; only a
+        hard drop writes the table anew.
 Rule    the plan carries the new schema object, the table effects and the pins together; one commit or none.
 """
 
@@ -27,6 +28,7 @@ from omnigraph.catalog.steps import (
     RenameType,
 )
 from omnigraph.engine.schema.existing import needs_rows
+from omnigraph.engine.schema.hard import is_hard, rewrites
 from omnigraph.engine.schema.image import ColumnSource, Image
 from omnigraph.language.schema.literals import DefaultValue, Now
 from omnigraph.storage.manifest.records import CommitKind
@@ -37,10 +39,10 @@ DAY_MS = 86_400_000
 
 
 def lower(
-    plan: MigrationPlan, desired: Catalog, *, now_ms: int, relied_on_empty: Iterable[str]
+    plan: MigrationPlan, desired: Catalog, txn: WriteTxn, *, now_ms: int, relied_on_empty: Iterable[str]
 ) -> PublishPlan:
     """Return what to publish."""
-    effects: dict[str, list[Effect]] = {}
+    effects = rewrites(plan.steps, txn)
     create: dict[str, NewTable] = {}
     rename: dict[str, str] = {}
     drop: set[str] = set()
@@ -53,6 +55,8 @@ def lower(
                 rename[step.type_id] = step.type_name
             case DropType(type_kind=kind) if kind is not TypeKind.INTERFACE:
                 drop.add(step.type_id)
+            case DropProperty() if is_hard(step):
+                pass  # done first, for all columns of a table at once
             case AddProperty() | AlterProperty() | ChangeEmbed() | DropProperty():
                 effects.setdefault(step.type_id, []).extend(_column_effects(step, desired, now_ms))
             case _:
@@ -130,5 +134,7 @@ def relied_on_empty(plan: MigrationPlan, empty: Collection[str]) -> frozenset[st
     return frozenset(
         step.type_id
         for step in plan.steps
-        if isinstance(step, AddProperty | AlterProperty | AddConstraint) and step.type_id in empty
+        if isinstance(step, AddProperty | AlterProperty | AddConstraint | DropProperty)
+        and step.type_id in empty
+        and (is_hard(step) or not isinstance(step, DropProperty))
     )

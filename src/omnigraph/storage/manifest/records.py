@@ -11,13 +11,13 @@ Layout  key in the manifest's map -> value
           heads              ids that name this content: the last content commit and any maintenance since
           recent             the newest commits as [version, id]: a writer finds its own by reading the head
           newest_id          greatest commit id on the chain so far: makes search by id a binary search
-          control            retention floor and tombstone
+          control            retention floor, tables with reclaimed pins, tombstone
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -109,7 +109,9 @@ class ManifestState:
     recent: tuple[tuple[int, str], ...]
     newest_id: str
     floor: int = 0  # versions below it are reclaimed
-    swept: int = 0  # the version that last raised the floor: files staged before it may be gone
+    swept: int = 0  # the version that last announced a sweep: files staged before it may be gone
+    # Table id -> the version that announced its reclaim: of older pins, only the one in force then is left.
+    reclaimed: FrozenMap[str, int] = field(default_factory=FrozenMap)
     tombstone: str | None = None  # the delete that ended this chain
 
     @property
@@ -157,15 +159,21 @@ def advance(
 
 
 def control(
-    base: ManifestState, *, floor: int | None = None, tombstone: str | None = None
+    base: ManifestState,
+    *,
+    floor: int | None = None,
+    reclaimed: Iterable[str] = (),
+    tombstone: str | None = None,
 ) -> tuple[ManifestState, dict[str, str | None]]:
     """Return the state after a control write. It repeats the head, so every stale writer conflicts."""
-    version = base.version + 1
+    version, risen = base.version + 1, max(base.floor, floor or 0)
+    marks = {**base.reclaimed, **dict.fromkeys(sorted(reclaimed), version)}
     state = replace(
         base,
         version=version,
-        floor=max(base.floor, floor or 0),
+        floor=risen,
         swept=base.swept if floor is None else version,
+        reclaimed=FrozenMap({table: since for table, since in marks.items() if since > risen}),
         tombstone=base.tombstone or tombstone,
     )
     return state, {"graph_head": state.head, "control": _control(state)}
@@ -203,6 +211,7 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
             newest_id=content["newest_id"],
             floor=int(marks["floor"]),
             swept=int(marks["swept"]),
+            reclaimed=FrozenMap({t: int(since) for t, since in dict(marks.get("reclaimed", {})).items()}),
             tombstone=marks["tombstone"],
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -252,7 +261,14 @@ def _head_keys(state: ManifestState) -> dict[str, str]:
 
 
 def _control(state: ManifestState) -> str:
-    return json.dumps({"floor": state.floor, "swept": state.swept, "tombstone": state.tombstone})
+    return json.dumps(
+        {
+            "floor": state.floor,
+            "swept": state.swept,
+            "reclaimed": dict(state.reclaimed),
+            "tombstone": state.tombstone,
+        }
+    )
 
 
 # Versions exceed int64 (detached ones are random u64), which many JSON readers cannot hold: write text.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from omnigraph.base.errors import BadBranchName, ReservedBranch
 from omnigraph.base.ids import new_id
@@ -20,6 +20,7 @@ from omnigraph.storage.manifest.records import FORMAT, FORMAT_KEY, MAIN, check_f
 
 REFS = "__refs"
 PREFIX = "branch/"
+FENCE = "fence"
 NAME_BYTES = 200
 
 
@@ -78,6 +79,12 @@ class Refs:
         others = tuple(one for one in base.branches if one.name != name)
         changed = others if ref is None else tuple(sorted((*others, ref), key=lambda one: one.name))
         self._state = RefsState(version, changed)
+        return self._state
+
+    def fence(self, base: RefsState, step: Step) -> RefsState:
+        """Move the registry and change no name: whoever decided on an older version must decide again."""
+        version = self._dataset.commit(base.version, {FENCE: new_id()}, step)
+        self._state = replace(base, version=version)
         return self._state
 
 

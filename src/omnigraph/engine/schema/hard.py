@@ -1,0 +1,141 @@
+"""Hard: drops that leave nothing behind.
+
+Room    engine.schema. A soft drop retires a column or a pin and touches no data. A hard one rewrites the
+        table without the column in the same commit, and has its history reclaimed right after it.
+Gives   the steps with their real cost, the effects that carry them out; and, once published, what was taken
+        away and which branches still hold some of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.base.errors import GraphError
+from omnigraph.catalog.model import TypeKind
+from omnigraph.catalog.steps import DropProperty, DropType, Effect, Mode, Step
+from omnigraph.storage.reclaim import Reclaimed, carries
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.effects import DropColumn, Overwrite
+from omnigraph.storage.tables.effects import Effect as TableEffect
+from omnigraph.storage.transaction import WriteTxn
+
+log = logging.getLogger(__name__)
+
+
+def is_hard(step: Step) -> bool:
+    """Say whether a step takes the history of a table with it; an interface has no table."""
+    if not isinstance(step, DropProperty | DropType):
+        return False
+    return step.mode is Mode.HARD and step.type_kind is not TypeKind.INTERFACE
+
+
+def as_executed(step: Step, rows: Mapping[str, int]) -> Step:
+    """Return a step with its real cost: taking a column out of the files rewrites every row there is."""
+    if isinstance(step, DropProperty) and is_hard(step) and rows.get(step.type_id):
+        return replace(step, effect=Effect.REWRITE)
+    return step
+
+
+@dataclass(frozen=True)
+class RowsWithout:
+    """The rows of a table less some columns, read anew for each staging."""
+
+    handle: Any
+    columns: frozenset[str]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that stay."""
+        return pa.schema([field for field in self.handle.schema if field.name not in self.columns])
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Start reading from the beginning."""
+        return self.handle.scanner(columns=self.schema.names).to_reader()
+
+
+def rewrites(steps: Iterable[Step], txn: WriteTxn) -> dict[str, list[TableEffect]]:
+    """Return what takes columns out of tables for good: they go, and the rows are written without them."""
+    dropped: dict[str, list[DropProperty]] = {}
+    for step in steps:
+        if isinstance(step, DropProperty) and is_hard(step):
+            dropped.setdefault(step.type_id, []).append(step)
+    effects: dict[str, list[TableEffect]] = {}
+    for table_id, drops in dropped.items():
+        columns = [step.column for step in drops if step.column is not None]
+        effects[table_id] = [DropColumn(column) for column in columns]
+        if any(step.effect is Effect.REWRITE for step in drops):
+            effects[table_id].append(Overwrite(RowsWithout(txn.table(table_id), frozenset(columns))))
+    return effects
+
+
+@dataclass(frozen=True)
+class ReclaimedType:
+    """What a hard drop took away of one type's table; `error` says why it could not."""
+
+    type_name: str
+    files: int = 0
+    bytes: int = 0
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        found = {"type_name": self.type_name, "files_removed": self.files, "bytes_removed": self.bytes}
+        return found if self.error is None else {**found, "error": self.error}
+
+
+@dataclass(frozen=True)
+class Reclamation:
+    """What the hard drops of one apply took away, and what they could not."""
+
+    types: tuple[ReclaimedType, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def reclaim(store: GraphStore, branch: str, steps: Iterable[Step]) -> Reclamation:
+    """Reclaim the history of every table that hard drops concern. The apply stands, whatever happens here."""
+    hard = [step for step in steps if isinstance(step, DropProperty | DropType) and is_hard(step)]
+    names = {step.type_id: step.type_name for step in hard}
+    if not names:
+        return Reclamation()
+    try:
+        found = store.reclaim(names)
+        warnings = tuple(_still_held(store, branch, hard, found))
+    except GraphError as error:
+        log.warning("history of %s was not reclaimed: %s", ", ".join(names.values()), error)
+        failed = (ReclaimedType(name, error=str(error)) for name in names.values())
+        text = f"the schema was changed, but dropped data is still stored: {error}"
+        return Reclamation(tuple(failed), (text,))
+    types = tuple(ReclaimedType(names[one.table_id], one.files, one.bytes) for one in found)
+    for one in types:
+        log.info("reclaimed %d files, %d bytes of %s", one.files, one.bytes, one.type_name)
+    return Reclamation(tuple(sorted(types, key=lambda one: one.type_name)), warnings)
+
+
+def _still_held(
+    store: GraphStore, branch: str, hard: Iterable[DropProperty | DropType], found: Iterable[Reclaimed]
+) -> Iterator[str]:
+    """Name the branches whose heads hold what was dropped here."""
+    pinned = {one.table_id: one.pinned_by for one in found}
+    for step in hard:
+        holders = [
+            repr(name)
+            for name, version in pinned[step.type_id].items()
+            if name != branch and _holds(store, step, version)
+        ]
+        if holders:
+            what = step.type_name if isinstance(step, DropType) else f"{step.type_name}.{step.property_name}"
+            yield (
+                f"the data of {what} is still held by {'branch' if len(holders) == 1 else 'branches'} "
+                f"{', '.join(holders)}: drop it there too, or delete the branch"
+            )
+
+
+def _holds(store: GraphStore, step: DropProperty | DropType, version: int) -> bool:
+    if isinstance(step, DropType) or step.column is None:
+        return True
+    return carries(store.opener.table(step.type_id, version), step.column)

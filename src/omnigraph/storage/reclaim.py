@@ -1,0 +1,194 @@
+"""Reclaim: take away what no live branch's head needs of some tables.
+
+Room    storage. Lance's own cleanup must never run on our datasets: it deletes files that only detached
+        versions name. So files are listed through the object client, what a version needs is traced through
+        Lance's own metadata, and the rest is deleted.
+Order   list, announce, trace, delete. What is written after the listing is not on the list. The announcement
+        moves every live branch and then the registry, so a writer that staged a listed file stages again,
+        and a fork that was under way looks at its source again; both before the first deletion.
+Rule    if any head cannot be traced, nothing is deleted. A crash at any point leaves whole heads, history
+        that says it was reclaimed, and at worst files that nothing names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, wait
+from dataclasses import dataclass
+
+from omnigraph.base.clock import Clock
+from omnigraph.base.errors import BranchNotFound
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.location import Location
+from omnigraph.storage.manifest.branches import Branches, Patience
+from omnigraph.storage.manifest.chain import CommitInDoubt, HeadMoved
+from omnigraph.storage.manifest.reclaimed import kept_pin
+from omnigraph.storage.manifest.records import MAIN, ManifestState
+from omnigraph.storage.manifest.refs import Refs
+from omnigraph.storage.opener import Handle, Opener, manifest_file
+from omnigraph.storage.tables.create import CREATED
+
+TABLES = "tables"
+VERSIONS = "_versions/"
+HINT = f"{VERSIONS}latest_version_hint.json"  # Lance's own note on local disk
+Announce = Callable[[str, Collection[str]], ManifestState]
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """What was taken away of one table, and which branches' heads still pin it, at which version."""
+
+    table_id: str
+    files: int
+    bytes: int
+    versions: int  # of the files, how many were versions of the table
+    pinned_by: FrozenMap[str, int]
+
+
+class Reclaimer:
+    """Sweeps tables of one graph."""
+
+    def __init__(
+        self,
+        location: Location,
+        opener: Opener,
+        branches: Branches,
+        refs: Refs,
+        announce: Announce,
+        pool: Executor,
+        clock: Clock,
+    ) -> None:
+        self._location = location
+        self._opener = opener
+        self._branches = branches
+        self._refs = refs
+        self._announce = announce
+        self._pool = pool
+        self._clock = clock
+
+    def run(self, tables: Iterable[str]) -> tuple[Reclaimed, ...]:
+        """Sweep tables, down to what the heads of the live branches pin."""
+        listed = {table_id: stored_files(self._location, table_id) for table_id in sorted(set(tables))}
+        heads = self.announce(listed.keys())
+        pinned = {table_id: self._pinned(table_id, heads) for table_id in listed}
+        needed = {table_id: self._needed(table_id, pinned[table_id].values()) for table_id in listed}
+        return tuple(
+            self._sweep(table_id, files, needed[table_id], pinned[table_id])
+            for table_id, files in listed.items()
+        )
+
+    def announce(self, tables: Collection[str]) -> dict[str, ManifestState]:
+        """Announce a sweep of tables on every live branch; return the heads that say so, by branch name.
+
+        The registry is moved last: when that succeeds, no branch can come up that was not told, and a
+        create that has not registered its branch yet must look at its source again.
+        """
+        told: dict[str, ManifestState] = {}
+        patience = Patience("announcing a sweep", MAIN, self._clock)
+        while True:
+            refs = self._refs.latest()
+            live = {MAIN: MAIN, **{ref.name: ref.incarnation for ref in self._branches.live(refs)}}
+            told = {name: state for name, state in told.items() if live.get(name) == state.line.incarnation}
+            for name in sorted(live.keys() - told.keys()):
+                try:
+                    told[name] = self._announce(name, tables)
+                except BranchNotFound:
+                    continue  # deleted just now: the registry has moved, or will
+            try:
+                self._refs.fence(refs, Step.RECLAIM_FENCE)
+            except (HeadMoved, CommitInDoubt) as error:
+                patience.lose(error)
+                continue
+            return told
+
+    # -- one table ---------------------------------------------------------------------------------
+
+    def _pinned(self, table_id: str, heads: Mapping[str, ManifestState]) -> FrozenMap[str, int]:
+        """Return the version of a table that each branch keeps. What is published later rests on it."""
+        found: dict[str, int] = {}
+        for name, head in sorted(heads.items()):
+            pin = kept_pin(self._branches.chain(head.line.incarnation), head, table_id)
+            if pin is not None:
+                found[name] = pin.version
+        return FrozenMap(found)
+
+    def _needed(self, table_id: str, versions: Iterable[int]) -> frozenset[str]:
+        needed: set[str] = set()
+        for version in sorted(set(versions)):
+            needed |= referenced(self._opener.table(table_id, version))
+        return frozenset(needed)
+
+    def _sweep(
+        self, table_id: str, files: Mapping[str, int], needed: frozenset[str], pinned: FrozenMap[str, int]
+    ) -> Reclaimed:
+        doomed = sorted(file for file in files if not _is_needed(file, needed))
+        versions = [file for file in doomed if file.startswith(VERSIONS)]
+        self._delete(table_id, versions)  # first: a version that is still stored is whole
+        self._delete(table_id, [file for file in doomed if not file.startswith(VERSIONS)])
+        return Reclaimed(
+            table_id, len(doomed), sum(files[file] for file in doomed), len(versions), pinned_by=pinned
+        )
+
+    def _delete(self, table_id: str, files: Iterable[str]) -> None:
+        futures = [self._pool.submit(self._delete_one, f"{TABLES}/{table_id}/{file}") for file in files]
+        wait(futures)  # no straggler goes on deleting after an error was told
+        for future in futures:
+            future.result()
+
+    def _delete_one(self, key: str) -> None:
+        with durable(Step.RECLAIM_FILE):
+            self._location.objects.delete(key)
+
+
+def stored_files(location: Location, table_id: str) -> dict[str, int]:
+    """Return every file of a table with its size, by path inside the table."""
+    prefix = f"{TABLES}/{table_id}/"
+    found = location.objects.list(prefix.rstrip("/"))
+    return {key.removeprefix(prefix): size for key, size in found if key.startswith(prefix)}
+
+
+def referenced(handle: Handle) -> frozenset[str]:
+    """Return what one version of a table needs, by path inside the table; "/" at the end: all below."""
+    return frozenset(_referenced(handle))
+
+
+def _referenced(handle: Handle) -> Iterator[str]:
+    yield f"{VERSIONS}{manifest_file(handle.version)}"
+    yield from (f"{VERSIONS}{manifest_file(CREATED)}", HINT)  # what Lance goes by when it is told no version
+    transaction = handle.read_transaction(handle.version)
+    if transaction is not None:
+        yield f"_transactions/{transaction.read_version}-{transaction.uuid}.txn"
+    for fragment in handle.get_fragments():
+        metadata = fragment.metadata
+        for file in metadata.files:
+            yield from (f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/")  # blobs beside it
+        if metadata.deletion_file is not None:
+            yield str(metadata.deletion_file.path(fragment.fragment_id))
+    for segment in handle.list_indices():
+        yield f"_indices/{segment['uuid']}/"
+
+
+def carries(handle: Handle, column: str) -> bool:
+    """Say whether a version's files hold a column, shown or left behind by an earlier soft drop."""
+    if column in handle.schema.names:
+        return True
+    shown = {number for field in handle.lance_schema.fields() for number in _field_ids(field)}
+    stored = {
+        number
+        for fragment in handle.get_fragments()
+        for file in fragment.metadata.files
+        for number in file.fields
+    }
+    return any(number >= 0 and number not in shown for number in stored)
+
+
+def _field_ids(field: Handle) -> Iterator[int]:
+    yield field.id()
+    for child in field.children():
+        yield from _field_ids(child)
+
+
+def _is_needed(file: str, needed: frozenset[str]) -> bool:
+    folders = file.split("/")[:-1]
+    return file in needed or any("/".join(folders[:n]) + "/" in needed for n in range(1, len(folders) + 1))
