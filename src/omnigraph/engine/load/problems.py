@@ -10,21 +10,11 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass, field
 
-from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
+import pyarrow as pa
 
-# The order of report among the problems of one line; the codes are those of the engine contract.
-CODES = (
-    "syntax",
-    "envelope",
-    "unknown_type",
-    "unknown_property",
-    "type",
-    "required",
-    "enum",
-    "range",
-    "check",
-    "key",
-)
+from omnigraph.catalog.model import TableType
+from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
+from omnigraph.engine.validate.values import Breach, code_rank, violation
 
 
 @dataclass(slots=True)
@@ -40,16 +30,28 @@ class Problems:
         """Take in one problem; `position` is the line or row, 0 for the input as a whole."""
         self.total += 1
         source = self._origins.setdefault(origin, len(self._origins))
-        rank = CODES.index(violation.code) if violation.code in CODES else len(CODES)
         # The running number keeps equal problems in the order found, and violations out of the comparison.
-        order = (source, position, rank, violation.property or "", self.total)
+        order = (source, position, code_rank(violation.code), violation.property or "", self.total)
         if len(self._kept) < self.shown or order < self._kept[-1][0]:
             insort(self._kept, (order, violation), key=lambda entry: entry[0])
             del self._kept[self.shown :]
 
-    def more(self, count: int) -> None:
-        """Count problems that come after those already taken in."""
-        self.total += count
+    def record(self, code: str, message: str, origin: str, position: int) -> None:
+        """Take in a problem of a record as a whole, which has no type yet."""
+        place = f"{origin}:{position}"
+        self.add(Violation(code, "record", "", f"{place}: {message}", place=place), origin, position)
+
+    def breach(
+        self, breach: Breach, declared: TableType, ids: pa.Array | None, origin: str, positions: pa.Array
+    ) -> None:
+        """Take in the rows that break a rule; rows are in the order of their positions."""
+        rows = breach.rows()
+        for row in rows[: self.shown]:
+            position = positions[int(row)].as_py()
+            row_id = None if ids is None else ids[int(row)].as_py()
+            found = violation(breach, int(row), declared, row_id, f"{origin}:{position}")
+            self.add(found, origin, position)
+        self.total += max(len(rows) - self.shown, 0)
 
     def __bool__(self) -> bool:
         return self.total > 0

@@ -1,0 +1,312 @@
+"""Values: every check that one row can fail by itself, for all rows of a batch at once.
+
+Room    engine.validate. Pure: the batch and its type decide, nothing is read. Mutation, load, merge and
+        the Spark executors all call it, so that a constraint holds on every surface or on none.
+Given   rows under the names of the stored columns. `id` may be absent or null while it is not yet derived.
+Gives   `value_breaches`: masks over the rows, one for each rule that is broken; or `value_findings`: the
+        first violations with their messages, and the total.
+Rule    null is exempt from everything but `required`. A value is reported under one rule: a float that is
+        not finite breaks `key` or `range` where there is one, and otherwise the type itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.catalog.constraints import ENDPOINTS, Check, Range
+from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
+from omnigraph.catalog.types import FLOATS, PropertyType, Scalar
+from omnigraph.engine.validate import checks
+from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
+
+# The order of report (engine contract E-13); what a record as a whole can break comes before its values.
+CODES = (
+    "syntax",
+    "envelope",
+    "unknown_type",
+    "type",
+    "required",
+    "unknown_property",
+    "enum",
+    "range",
+    "check",
+    "key",
+)
+LONGEST_SHOWN = 80
+INPUT_NAMES = {"src": "from", "dst": "to"}  # what writers call the endpoints
+
+Describe: TypeAlias = Callable[[int], tuple[str, str | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Breach:
+    """One rule, and the rows of a batch that break it."""
+
+    code: str
+    property: str | None
+    mask: pa.Array  # one boolean for each row, none of them null
+    describe: Describe  # row -> message, and the value as shown
+
+    def rows(self) -> NDArray[np.int64]:
+        """The numbers of the rows, ascending."""
+        return np.flatnonzero(self.mask.to_numpy(zero_copy_only=False))
+
+
+def value_findings(
+    batch: pa.RecordBatch, declared: TableType, *, place: Callable[[int], str] | None = None
+) -> Findings:
+    """Return what is wrong with single rows of a batch, in the order of report; `place` locates a row."""
+    breaches = list(value_breaches(batch, declared))
+    if not breaches:
+        return Findings()
+    ids = batch.column(ID) if ID in batch.schema.names else None
+    found = []
+    for breach in breaches:
+        for row in _first_by_id(breach.rows(), ids):
+            row_id = None if ids is None else ids[row].as_py()
+            where = None if place is None else place(row)
+            found.append(violation(breach, row, declared, row_id, where))
+    found.sort(key=lambda v: (code_rank(v.code), v.entity_id or "", v.property or ""))
+    return Findings.of(found, sum(len(breach.rows()) for breach in breaches))
+
+
+def violation(
+    breach: Breach, row: int, declared: TableType, row_id: str | None, place: str | None
+) -> Violation:
+    """Return one row's breach as a violation; its message says the place or, without one, the entity."""
+    message, value = breach.describe(row)
+    kind = declared.kind.value
+    if place is not None:
+        message = f"{place}: {message}"
+    elif row_id is not None:
+        message = f"{message} ({kind} {row_id!r})"
+    return Violation(breach.code, kind, declared.name, message, row_id, breach.property, value, place)
+
+
+def code_rank(code: str) -> int:
+    """Return where a code stands in the order of report."""
+    return CODES.index(code) if code in CODES else len(CODES)
+
+
+def shown(value: object) -> str:
+    r"""Return a value as messages show it: on one line, and short.
+
+    >>> shown("two\nlines"), shown(float("nan"))
+    ("'two\\nlines'", 'NaN')
+    """
+    try:
+        text = "NaN" if isinstance(value, float) and math.isnan(value) else repr(value)
+    except ValueError:  # Python prints integers of up to 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def value_breaches(batch: pa.RecordBatch, declared: TableType) -> Iterator[Breach]:
+    """Yield each rule that rows of the batch break."""
+    if isinstance(declared, EdgeType):
+        for name in ENDPOINTS:
+            yield from _required(batch.column(name), INPUT_NAMES[name], False)
+    for member in declared.properties:
+        values = batch.column(member.column)
+        if values.type != member.type.arrow and member.type.scalar is not Scalar.BLOB:
+            yield from _misfit(values, declared, member)
+            continue
+        yield from _required(values, member.name, member.type.nullable)
+        yield from _typed(values, declared, member)
+    yield from _constraints(batch, declared)
+
+
+# -- required, and the type itself -------------------------------------------------------------------
+
+
+def _required(values: pa.Array, name: str, nullable: bool) -> Iterator[Breach]:
+    if not nullable and values.null_count:
+        message = f"non-nullable property '{name}' has null or invalid values"
+        yield Breach("required", name, checks.missing(values), lambda _: (message, None))
+
+
+def _misfit(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
+    """Report a column that has not the stored type; a vector of another length is the likely case."""
+    place, wanted = f"{declared.name}.{member.name}", member.type
+
+    def describe(row: int) -> tuple[str, str | None]:
+        value = values[row].as_py()
+        if wanted.scalar is Scalar.VECTOR and isinstance(value, list):
+            return f"{place} needs {wanted.dimension} numbers, found {len(value)}", None
+        return f"{place} is of type {wanted}; {shown(value)} is {values.type}", shown(value)
+
+    mask = pc.is_valid(values)
+    if not wanted.nullable:
+        yield from _required(values, member.name, False)
+    yield from _breach("type", member.name, mask, describe)
+
+
+def _typed(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
+    if member.type.is_list or member.type.scalar is Scalar.VECTOR:
+        yield from _elements(values, declared, member)
+    elif member.type.scalar in FLOATS and not _judged_elsewhere(declared, member):
+        yield from _not_finite("type", values, declared, member, _infinite(values))
+
+
+def _judged_elsewhere(declared: TableType, member: Property) -> bool:
+    ranged = any(isinstance(c, Range) and c.property == member.id for c in declared.constraints)
+    return ranged or _is_key(declared, member)
+
+
+def _infinite(values: pa.Array) -> pa.Array:
+    """Mask the floats that are not finite: NaN and both infinities."""
+    return pc.invert(pc.fill_null(pc.is_finite(values), True))
+
+
+def _not_finite(
+    code: str, values: pa.Array, declared: TableType, member: Property, mask: pa.Array
+) -> Iterator[Breach]:
+    noun = "key property " if code == "key" else ""
+
+    def describe(row: int) -> tuple[str, str | None]:
+        text = shown(values[row].as_py())
+        return f"{noun}{declared.name}.{member.name} must be a finite number, not {text}", text
+
+    yield from _breach(code, member.name, mask, describe)
+
+
+def _elements(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
+    """Check that no element is null, and that numbers are finite."""
+    flat = values.flatten()
+    bad = pc.is_null(flat) if flat.null_count else None
+    if pa.types.is_floating(flat.type):
+        finite = pc.is_finite(flat)
+        if pc.all(finite).as_py() is False:
+            infinite = pc.invert(pc.fill_null(finite, True))
+            bad = infinite if bad is None else pc.or_(bad, infinite)
+    if bad is None:
+        return
+    place = f"{declared.name}.{member.name}"
+
+    def describe(row: int) -> tuple[str, str | None]:
+        return f"{place}: {_element_problem(values[row].as_py(), member.type)}", None
+
+    yield from _breach("type", member.name, rows_with(values, bad), describe)
+
+
+def _element_problem(items: list[Any], declared: PropertyType) -> str:
+    noun = "element" if declared.scalar is Scalar.VECTOR else "item"
+    for position, item in enumerate(items):
+        if item is None:
+            return f"{noun} {position} is null"
+        if isinstance(item, float) and not math.isfinite(item):
+            return f"{noun} {position} must be a finite number, not {shown(item)}"
+    return f"an {noun} is wrong"
+
+
+def rows_with(values: pa.Array, bad: pa.Array) -> pa.Array:
+    """Turn a mask over the flattened elements of lists into a mask over the lists."""
+    parents = pc.list_parent_indices(values).to_numpy(zero_copy_only=False)
+    mask = np.zeros(len(values), bool)
+    mask[parents[bad.to_numpy(zero_copy_only=False)]] = True
+    return pa.array(mask)
+
+
+# -- constraints -------------------------------------------------------------------------------------
+
+
+def _constraints(batch: pa.RecordBatch, declared: TableType) -> Iterator[Breach]:
+    for member in _stored(batch, declared, (p for p in declared.properties if p.type.is_enum)):
+        yield from _enum(batch.column(member.column), declared, member)
+    for constraint in declared.constraints:
+        if isinstance(constraint, Range | Check):
+            for member in _stored(batch, declared, [declared.property_by_id(constraint.property)]):
+                values = batch.column(member.column)
+                if isinstance(constraint, Range):
+                    yield from _range(values, declared, member, constraint)
+                else:
+                    yield from _check(values, declared, member, constraint)
+    if isinstance(declared, NodeType):
+        for member in _stored(batch, declared, map(declared.property_by_id, declared.key)):
+            if member.type.scalar in FLOATS:
+                values = batch.column(member.column)
+                yield from _not_finite("key", values, declared, member, _infinite(values))
+
+
+def _stored(batch: pa.RecordBatch, declared: TableType, members: Iterable[Property]) -> Iterator[Property]:
+    """Leave out the columns whose type was already reported as wrong."""
+    return (m for m in members if batch.column(m.column).type == m.type.arrow)
+
+
+def _enum(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
+    allowed = member.type.enum_values or ()
+
+    def describe(row: int) -> tuple[str, str | None]:
+        value = values[row].as_py()
+        wrong = value if isinstance(value, str) else next(item for item in value if item not in allowed)
+        text = shown(wrong)
+        expected = ", ".join(allowed)
+        return f"invalid enum value {text} for {declared.name}.{member.name} (expected: {expected})", text
+
+    yield from _breach("enum", member.name, checks.outside_enum(values, allowed), describe)
+
+
+def _range(values: pa.Array, declared: TableType, member: Property, bounds: Range) -> Iterator[Breach]:
+    place = f"{declared.name}.{member.name}"
+
+    def describe(row: int) -> tuple[str, str | None]:
+        value = values[row].as_py()
+        text = shown(value)
+        if isinstance(value, float) and math.isnan(value):
+            return f"@range violation on {place}: value is NaN", text
+        low = bounds.low is not None and value < bounds.low
+        limit = f"< min {plain(bounds.low)}" if low else f"> max {plain(bounds.high)}"
+        return f"@range violation on {place}: value {text} {limit}", text
+
+    outside = checks.outside_range(values, bounds)
+    if member.type.scalar in FLOATS:
+        infinite = _infinite(values)
+        if _is_key(declared, member):
+            outside = pc.and_not(outside, infinite)
+        else:
+            # An open side of the range admits infinity; the type does not.
+            admitted = pc.and_not(infinite, outside)
+            yield from _not_finite("type", values, declared, member, admitted)
+    yield from _breach("range", member.name, outside, describe)
+
+
+def _is_key(declared: TableType, member: Property) -> bool:
+    return isinstance(declared, NodeType) and member.id in declared.key
+
+
+def _check(values: pa.Array, declared: TableType, member: Property, check: Check) -> Iterator[Breach]:
+    def describe(row: int) -> tuple[str, str | None]:
+        text = shown(values[row].as_py())
+        place = f"{declared.name}.{member.name}"
+        return f"@check violation on {place}: value {text} does not match pattern '{check.pattern}'", text
+
+    yield from _breach("check", member.name, checks.unmatched(values, check), describe)
+
+
+# -- shared ------------------------------------------------------------------------------------------
+
+
+def _breach(code: str, name: str, mask: pa.Array, describe: Describe) -> Iterator[Breach]:
+    if pc.any(mask).as_py():
+        yield Breach(code, name, mask, describe)
+
+
+def _first_by_id(rows: NDArray[np.int64], ids: pa.Array | None) -> list[int]:
+    if ids is not None and len(rows) > SHOWN:
+        rows = rows[pc.sort_indices(ids.take(pa.array(rows))).to_numpy()]
+    return [int(row) for row in rows[:SHOWN]]
+
+
+def plain(bound: float | None) -> str:
+    """Return a bound as people write it: whole numbers without a fraction."""
+    if bound is not None and bound.is_integer() and abs(bound) < 2**53:
+        return str(int(bound))
+    return str(bound)
