@@ -1,0 +1,259 @@
+"""Build: turn the parse tree of one query into typed values, refusing malformed ones on the way.
+
+    text -> parse tree -> **tree** -> checked query
+
+Room    language.query. Knows how a query is written; what its names refer to is judged in catalog.query.
+Gives   a query, or None when a fault of form (`Q000`) leaves nothing to check. Faults with a code of their
+        own (`Q1xx`) leave the query whole, so that the rest can still be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lark import Token
+
+from omnigraph.language.diagnostics import Reporter, Span
+from omnigraph.language.query import rules
+from omnigraph.language.query.expressions import Expressions
+from omnigraph.language.query.place import Broken, Child, Parsed, Place, optional, tokens, tree, trees
+from omnigraph.language.query.tree import (
+    Binding,
+    Block,
+    BlockKind,
+    Call,
+    Clause,
+    CountBlock,
+    Delete,
+    Field,
+    Filter,
+    Insert,
+    Literal,
+    LiteralKind,
+    Note,
+    Output,
+    Param,
+    Query,
+    Read,
+    Sort,
+    Statement,
+    Traversal,
+    Update,
+    Var,
+    Write,
+)
+from omnigraph.language.schema.arguments import unquote
+from omnigraph.language.schema.tree import (
+    SCALARS,
+    BadType,
+    Ident,
+    ListType,
+    ScalarType,
+    Shape,
+    TypeExpr,
+    VectorType,
+)
+from omnigraph.language.schema.types import MAX_DIMENSION
+from omnigraph.language.suggest import did_you_mean
+
+BLOCKS = {"negation": BlockKind.NOT, "exists": BlockKind.EXISTS, "optional": BlockKind.OPTIONAL}
+NOTES = ("description", "instruction")
+SHAPED_LIKE_TRAVERSALS = [["VAR", word, "VAR"] for word in ("TEXT", "IN", "AND", "OR")]
+RESERVED = "__nanograph_now"
+
+
+def build(parsed: Parsed, offset: int, reporter: Reporter) -> Query | None:
+    """Build one query; `offset` is where its piece starts in the text."""
+    before = len(reporter.found)
+    try:
+        query = _Builder(Place(reporter, offset)).query(parsed)
+    except Broken:
+        return None
+    return None if any(d.rule is rules.SYNTAX for d in reporter.found[before:]) else query
+
+
+class _Builder:
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._expressions = Expressions(place)
+        self._params: frozenset[str] = frozenset()
+
+    def query(self, parsed: Parsed) -> Query:
+        name = self._place.name(trees(parsed, "word")[0], "a query name")
+        params = tuple(self._params_of(parsed))
+        self._params = frozenset(p.name.text for p in params)
+        notes = tuple(self._notes(parsed))
+        body = trees(parsed, "read", "write")[0]
+        built = self._read(body) if body.data == "read" else self._write(body)
+        return Query(name, params, notes, built, self._place.span(parsed))
+
+    # -- heads ---------------------------------------------------------------------------------------
+
+    def _params_of(self, parsed: Parsed) -> Iterator[Param]:
+        seen: set[str] = set()
+        for param in trees(parsed, "param"):
+            variable = self._expressions.variable(tokens(param, "VAR")[0])
+            if variable.name in seen:
+                message = f"parameter '{variable.name}' is declared twice"
+                self._place.report(rules.DUPLICATE_PARAMETER, message, variable.span)
+            if variable.name == RESERVED:
+                message = f"parameter name '${RESERVED}' is reserved for runtime timestamp injection"
+                self._place.report(rules.RESERVED_PARAMETER, message, variable.span, "use now() instead")
+            if variable.anonymous:
+                raise self._place.refused("a parameter needs a name: '$_' has none", variable.span)
+            seen.add(variable.name)
+            declared = trees(param, "type")[0]
+            nullable = bool(tokens(param, "OPTIONAL"))
+            expression = TypeExpr(self._type(declared), nullable, self._place.span(declared))
+            yield Param(Ident(variable.name, variable.span), expression, self._place.span(param))
+
+    def _type(self, parsed: Parsed) -> Shape:
+        listed = optional(parsed, "list_type")
+        word = trees(listed or parsed, "word")[0]
+        name, span = str(word.children[0]), self._place.span(word)
+        number = next(iter(tokens(parsed, "NUMBER")), None)
+        if name == "Vector" and listed is None and number is not None:
+            return self._vector(number)
+        if number is None and name in SCALARS and (listed is None or name != "Blob"):
+            return ScalarType(name) if listed is None else ListType(name)
+        shown = self._place.reporter.source.text[
+            self._place.span(parsed).start : self._place.span(parsed).end
+        ]
+        if name == "Vector" and listed is None:
+            hint: str | None = "write Vector(n) with the number of its elements"
+        elif name == "enum":
+            hint = "an enum is a String here"
+        else:
+            hint = did_you_mean(name, (*SCALARS, "Vector"))
+        self._place.report(rules.PARAMETER_TYPE, f"unknown parameter type '{shown[:40]}'", span, hint)
+        return BadType()
+
+    def _vector(self, number: Token) -> Shape:
+        span = self._place.span(number)
+        size = self._expressions.integer(number)
+        if not 1 <= size <= MAX_DIMENSION:
+            message = f"unknown parameter type 'Vector({size})': its size is from 1 to {MAX_DIMENSION}"
+            self._place.report(rules.PARAMETER_TYPE, message, span)
+            return BadType()
+        return VectorType(size)
+
+    def _notes(self, parsed: Parsed) -> Iterator[Note]:
+        seen: set[str] = set()
+        for note in trees(parsed, "note"):
+            span = self._place.span(note)
+            name = Ident(str(trees(note, "word")[0].children[0]), self._place.span(trees(note, "word")[0]))
+            text = next(iter(tokens(note, "STRING")), None)
+            if name.text not in NOTES:
+                message = f"a query has no annotation '@{name.text}': there are @description and @instruction"
+                self._place.report(rules.ANNOTATION, message, span, did_you_mean(name.text, NOTES))
+            elif text is None:
+                raise self._place.refused(f"@{name.text} needs a text", span, f'write @{name.text}("...")')
+            elif name.text in seen:
+                message = f"a query cannot include duplicate @{name.text} annotations"
+                self._place.report(rules.DUPLICATE_ANNOTATION, message, span)
+            seen.add(name.text)
+            if text is not None:
+                where = self._place.span(text)
+                yield Note(name, unquote(str(text), where, self._place.reporter, rules.SYNTAX), span)
+
+    # -- reads ---------------------------------------------------------------------------------------
+
+    def _read(self, parsed: Parsed) -> Read:
+        clauses = self._clauses(trees(parsed, "block")[0])
+        outputs = tuple(self._output(output) for output in trees(parsed, "output"))
+        order = optional(parsed, "order")
+        return Read(
+            clauses,
+            bool(tokens(parsed, "DISTINCT")),
+            outputs,
+            () if order is None else tuple(self._sort(sort) for sort in trees(order, "sort")),
+            self._page(optional(parsed, "limit")),
+            self._page(optional(parsed, "offset")),
+            self._place.span(parsed),
+        )
+
+    def _clauses(self, block: Parsed) -> tuple[Clause, ...]:
+        return tuple(self._clause(tree(child)) for child in block.children)
+
+    def _clause(self, parsed: Parsed) -> Clause:
+        span = self._place.span(parsed)
+        match parsed.data:
+            case "binding":
+                variable = self._expressions.variable(tokens(parsed, "VAR")[0])
+                name = self._place.type_name(trees(parsed, "word")[0])
+                return Binding(
+                    variable, name, self._fields(optional(parsed, "entries"), nullable=False), span
+                )
+            case "traversal":
+                return self._expressions.traversal(parsed)
+            case "filter":
+                return self._filter(parsed.children[0], span)
+            case "counted":
+                clauses = self._clauses(trees(parsed, "block")[0])
+                number = trees(parsed, "number")[0]
+                sign = "-" if tokens(number, "MINUS") else ""
+                count = self._expressions.integer(tokens(number, "NUMBER")[0], sign)
+                return CountBlock(clauses, str(tokens(parsed, "COMPARE")[0]), count, span)
+            case kind:
+                return Block(BLOCKS[kind], self._clauses(trees(parsed, "block")[0]), span)
+
+    def _filter(self, child: Child, span: Span) -> Clause:
+        """Build a condition; `$x contains $y` over a variable that is no parameter is a traversal."""
+        while not isinstance(child, Token) and child.data == "group":
+            child = child.children[0]
+        parts = [] if isinstance(child, Token) else [p for p in child.children if isinstance(p, Token)]
+        if [p.type for p in parts] in SHAPED_LIKE_TRAVERSALS and parts == tree(child).children:
+            left, right = (self._expressions.variable(part) for part in parts[::2])
+            if left.name not in self._params:
+                edge = Ident(str(parts[1]), self._place.span(parts[1]))
+                return Traversal(left, None, edge, False, None, right, span)
+        return Filter(self._expressions.condition(child), span)
+
+    def _output(self, parsed: Parsed) -> Output:
+        expression = self._expressions.root(parsed.children[0])
+        alias = self._place.name(tree(parsed.children[-1]), "an alias") if tokens(parsed, "AS") else None
+        return Output(expression, alias, self._place.span(parsed))
+
+    def _sort(self, parsed: Parsed) -> Sort:
+        expression = self._expressions.root(parsed.children[0])
+        direction = tokens(parsed, "ASC", "DESC")
+        if direction and isinstance(expression, Call) and expression.function.text == "nearest":
+            message = "nearest takes no direction: the nearest come first"
+            raise self._place.refused(message, self._place.span(direction[0]), f"remove '{direction[0]}'")
+        descending = bool(direction) and direction[0].type == "DESC"
+        return Sort(expression, descending, self._place.span(parsed))
+
+    def _page(self, parsed: Parsed | None) -> Literal | Var | None:
+        if parsed is None:
+            return None
+        variables = tokens(parsed, "VAR")
+        if variables:
+            return self._expressions.variable(variables[0])
+        number = tokens(parsed, "NUMBER")[0]
+        self._expressions.integer(number)
+        return Literal(LiteralKind.INTEGER, str(number), self._place.span(number))
+
+    # -- writes --------------------------------------------------------------------------------------
+
+    def _write(self, parsed: Parsed) -> Write:
+        statements = tuple(self._statement(tree(child)) for child in parsed.children)
+        return Write(statements, self._place.span(parsed))
+
+    def _statement(self, parsed: Parsed) -> Statement:
+        span = self._place.span(parsed)
+        target = self._place.type_name(trees(parsed, "word")[0])
+        fields = self._fields(optional(parsed, "fields"), nullable=True)
+        if parsed.data == "insert":
+            return Insert(target, fields, span)
+        where = self._expressions.condition(parsed.children[-1])
+        return Update(target, fields, where, span) if parsed.data == "update" else Delete(target, where, span)
+
+    def _fields(self, parsed: Parsed | None, *, nullable: bool) -> tuple[Field, ...]:
+        if parsed is None:
+            return ()
+        return tuple(self._field(field, nullable=nullable) for field in trees(parsed, "field"))
+
+    def _field(self, parsed: Parsed, *, nullable: bool) -> Field:
+        name = self._place.name(trees(parsed, "word")[0], "a property name")
+        value = self._expressions.value(parsed.children[-1], nullable=nullable)
+        return Field(name, value, self._place.span(parsed))

@@ -1,0 +1,343 @@
+"""Expressions: values, expressions and conditions of one query.
+
+    text -> parse tree -> **tree** -> checked query
+
+Room    language.query. The grammar takes any expression anywhere; here a comparison is told from a value,
+        and a call is held to a function that exists and to its number of arguments.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from lark import Token, Tree
+
+from omnigraph.language.query import rules
+from omnigraph.language.query.place import Child, Parsed, Place, optional, tokens, tree, trees
+from omnigraph.language.query.tree import (
+    AGGREGATES,
+    FUNCTIONS,
+    TEXT_MATCHES,
+    Access,
+    Aggregate,
+    And,
+    Arithmetic,
+    Bounds,
+    Call,
+    Compare,
+    Condition,
+    Expr,
+    ListLiteral,
+    Literal,
+    LiteralKind,
+    Member,
+    Name,
+    Not,
+    Now,
+    NullTest,
+    Or,
+    Shortest,
+    Traversal,
+    Value,
+    Var,
+)
+from omnigraph.language.schema.arguments import unquote
+from omnigraph.language.schema.literals import LONGEST_INTEGER, RANGES, days, milliseconds
+from omnigraph.language.schema.tree import Ident
+from omnigraph.language.suggest import did_you_mean
+
+CONDITIONS = (Compare, Member, NullTest, And, Or, Not)
+DATES = {"date": LiteralKind.DATE, "datetime": LiteralKind.DATETIME}
+MAX_OPERATORS = 200  # in one expression: its tree is walked to its full depth
+_COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
+NULL_PLACE = "null is only legal as an assigned value"
+
+
+class Expressions:
+    """Builds the expressions of one piece of the text."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._operators = 0
+
+    # -- what the grammar's places take --------------------------------------------------------------
+
+    def root(self, child: Child) -> Expr:
+        """Build a whole expression that is a value."""
+        self._operators = 0
+        return self._expr(child)
+
+    def condition(self, child: Child) -> Condition:
+        """Build a whole expression that is true or false."""
+        self._operators = 0
+        return self._condition(child)
+
+    def value(self, child: Child, *, nullable: bool) -> Value:
+        """Build what an entry, an assignment or a test compares with or assigns."""
+        built = self._any(child, nullable=nullable)
+        if isinstance(built, Literal | ListLiteral | Var | Now):
+            return built
+        span = self._place.span(child)
+        raise self._place.refused("only a literal, a parameter or now() may stand here", span)
+
+    def variable(self, token: Token) -> Var:
+        """Build `$name`."""
+        text = str(token)[1:]
+        span = self._place.span(token)
+        if "A" <= text[0] <= "Z":
+            lower = text[0].lower() + text[1:]
+            message = f"a variable starts with a lower-case letter or '_': '${text}'"
+            self._place.report(rules.SYNTAX, message, span, f"write '${lower}'")
+        return Var(text, span)
+
+    # -- conditions ----------------------------------------------------------------------------------
+
+    def _condition(self, child: Child) -> Condition:
+        built = self._any(child)
+        if isinstance(built, CONDITIONS) or (isinstance(built, Call) and _matches_text(built)):
+            return built
+        raise self._place.refused(
+            "expected a comparison, found a value alone",
+            self._place.span(child),
+            "compare it with something, as in '$x.p = true'",
+        )
+
+    def _expr(self, child: Child, *, nullable: bool = False) -> Expr:
+        built = self._any(child, nullable=nullable)
+        if isinstance(built, CONDITIONS):
+            span = self._place.span(child)
+            raise self._place.refused("expected a value, found a condition", span)
+        return built
+
+    def _any(self, child: Child, *, nullable: bool = False) -> Expr | Condition:
+        if isinstance(child, Token):
+            return self.variable(child)
+        match child.data:
+            case "disjunction" | "conjunction":
+                return self._joined(child)
+            case "inverse":
+                return Not(self._condition(child.children[1]), self._place.span(child))
+            case "comparison":
+                return self._judged(child, self._expr(child.children[0]))
+            case "test":
+                word = self._place.name(tree(child.children[0]), "a property name")
+                return self._judged(child, Name(word))
+            case "sum" | "product":
+                return self._arithmetic(child)
+            case "group":
+                return self._any(child.children[0])
+            case "literal":
+                return self._literal(child, nullable=nullable)
+            case "access":
+                return self._access(child)
+            case "alias":
+                return Name(Ident(str(child.children[0]), self._place.span(child)))
+            case "shortest":
+                return Shortest(self.traversal(trees(child, "traversal")[0]), self._place.span(child))
+            case _:
+                return self._call(child)
+
+    def _joined(self, parsed: Parsed) -> Condition:
+        """Build `and` and `or`; brackets around the same word change nothing and leave no trace."""
+        kind: type[And | Or] = Or if parsed.data == "disjunction" else And
+        operands: list[Condition] = []
+        for child in parsed.children:
+            if isinstance(child, Token) and child.type in ("OR", "AND"):
+                continue
+            operand = self._condition(child)
+            operands.extend(operand.operands if isinstance(operand, kind) else (operand,))
+        return kind(tuple(operands), self._place.span(parsed))
+
+    def _judged(self, parsed: Parsed, left: Expr) -> Condition:
+        span = self._place.span(parsed)
+        operator = _token(parsed.children[1])
+        if operator.type == "IS":
+            return NullTest(left, bool(tokens(parsed, "NOT")), span)
+        last = parsed.children[-1]
+        if isinstance(left, Name):
+            right: Expr = self.value(last, nullable=False)
+        else:
+            right = self._expr(last)
+        if operator.type == "IN":
+            return Member(left, right, span)
+        if operator.type == "TEXT" and isinstance(left, Name):
+            message = f"'where' has no '{operator}': it compares, tests membership with 'in', or for null"
+            raise self._place.refused(message, self._place.span(operator))
+        return Compare(left, str(operator), right, span)
+
+    # -- expressions ---------------------------------------------------------------------------------
+
+    def _arithmetic(self, parsed: Parsed) -> Expr:
+        """Build a chain of operators from the left."""
+        first, *rest = parsed.children
+        built = self._expr(first)
+        for operator, operand in zip(rest[::2], rest[1::2], strict=True):
+            self._operators += 1
+            span = self._place.span(first, operand)
+            if self._operators > MAX_OPERATORS:
+                raise self._place.refused(f"the expression has more than {MAX_OPERATORS} operators", span)
+            built = Arithmetic(built, str(operator), self._expr(operand), span)
+        return built
+
+    def _access(self, parsed: Parsed) -> Access:
+        variable = self.variable(tokens(parsed, "VAR")[0])
+        member = self._place.name(trees(parsed, "word")[0], "a property name")
+        return Access(variable, member, bool(tokens(parsed, "AT")), self._place.span(parsed))
+
+    def traversal(self, parsed: Parsed) -> Traversal:
+        """Build a traversal."""
+        left, *between, right = (self.variable(token) for token in tokens(parsed, "VAR"))
+        edge = trees(parsed, "edge")[0]
+        name, undirected = self._edge_word(edge.children[0])
+        bounds = optional(edge, "bounds")
+        return Traversal(
+            left,
+            between[0] if between else None,
+            name,
+            undirected,
+            None if bounds is None else self._bounds(bounds),
+            right,
+            self._place.span(parsed),
+        )
+
+    def _edge_word(self, child: Child) -> tuple[Ident, bool]:
+        undirected = isinstance(child, Token)
+        span = self._place.span(child)
+        if isinstance(child, Token):
+            name = Ident(_inside(str(child)), span)
+        else:
+            name = self._place.name(child, "an edge in a traversal")
+        if name.text == "not":
+            raise self._place.refused("an edge cannot be called 'not' in a traversal", span)
+        return name, undirected
+
+    def _bounds(self, parsed: Parsed) -> Bounds:
+        span = self._place.span(parsed)
+        low, *high = (self.integer(token) for token in tokens(parsed, "NUMBER"))
+        return Bounds(low, high[0] if high else None, span)
+
+    def integer(self, token: Token, sign: str = "") -> int:
+        """Read a whole number of 64 bits."""
+        span = self._place.span(token)
+        if "." in token:
+            raise self._place.refused(f"expected a whole number, found {str(token)[:40]}", span)
+        value = _integer(f"{sign}{token}")
+        if value is None:
+            raise self._place.refused(
+                "the integer does not fit 64 bits", span, "pass it as a parameter of type U64"
+            )
+        return value
+
+    def _call(self, parsed: Parsed) -> Expr:
+        function = Ident(str(parsed.children[0]), self._place.span(parsed.children[0]))
+        span = self._place.span(parsed)
+        arguments = parsed.children[1:]
+        name = function.text
+        if name in DATES:
+            return self._date(DATES[name], function, arguments)
+        fewest, most = {"now": (0, 0), **FUNCTIONS}.get(name, (1, 1))
+        known = name in FUNCTIONS or name in AGGREGATES or name == "now"
+        if not known:
+            hint = did_you_mean(name, ("now", "date", "datetime", "shortest", *FUNCTIONS, *AGGREGATES))
+            raise self._place.refused(f"there is no function {name!r}", function.span, hint)
+        if not fewest <= len(arguments) <= most:
+            wanted = f"{fewest}" if fewest == most else f"{fewest} or {most}"
+            message = f"{name} takes {wanted} argument{'s' if wanted != '1' else ''}, found {len(arguments)}"
+            raise self._place.refused(message, span)
+        if name == "now":
+            return Now(span)
+        built = tuple(self._expr(argument) for argument in arguments)
+        return Call(function, built, span) if name in FUNCTIONS else Aggregate(function, built[0], span)
+
+    # -- literals ------------------------------------------------------------------------------------
+
+    def _date(self, kind: LiteralKind, function: Ident, arguments: Sequence[Child]) -> Literal:
+        built = [self._any(argument) for argument in arguments]
+        match built:
+            case [Literal(kind=LiteralKind.STRING) as text]:
+                span = self._place.reporter.source.span(function.span.start, text.span.end + 1)
+                date = kind is LiteralKind.DATE
+                if (days(text.text) if date else milliseconds(text.text)) is None:
+                    message = f"invalid {'Date' if date else 'DateTime'} literal '{text.text[:40]}'"
+                    shape = "2026-01-31" if date else "2026-01-31T09:00:00Z"
+                    self._place.report(rules.BAD_DATE, message, text.span, f'write "{shape}"')
+                return Literal(kind, text.text, span)
+            case _:
+                message = f"{function.text} takes one text in double quotes"
+                raise self._place.refused(message, function.span, f'write {function.text}("2026-01-31")')
+
+    def _literal(self, parsed: Parsed, *, nullable: bool) -> Literal | ListLiteral:
+        child = parsed.children[0]
+        span = self._place.span(parsed)
+        if isinstance(child, Tree):
+            return self._list(child) if child.data == "list" else self._number(child)
+        match child.type:
+            case "STRING":
+                text = unquote(str(child), span, self._place.reporter, rules.SYNTAX)
+                return Literal(LiteralKind.STRING, text, span)
+            case "NULL":
+                if not nullable:
+                    raise self._place.refused(NULL_PLACE, span, "test for it with 'is null'")
+                return Literal(LiteralKind.NULL, "null", span)
+            case _:
+                return Literal(LiteralKind.BOOLEAN, str(child), span)
+
+    def _number(self, parsed: Parsed) -> Literal:
+        token = tokens(parsed, "NUMBER")[0]
+        sign = "-" if tokens(parsed, "MINUS") else ""
+        span = self._place.span(parsed)
+        if "." not in token:
+            self.integer(token, sign)
+            return Literal(LiteralKind.INTEGER, f"{sign}{token}", span)
+        if not math.isfinite(float(token)):
+            raise self._place.refused("the number does not fit a double", span)
+        return Literal(LiteralKind.FLOAT, f"{sign}{token}", span)
+
+    def _list(self, parsed: Parsed) -> ListLiteral:
+        items: list[Literal] = []
+        for child in parsed.children:
+            item = self._any(child)
+            if isinstance(item, ListLiteral):
+                self._place.report(rules.NESTED_LIST, "nested list literals are not supported", item.span)
+            elif isinstance(item, Literal):
+                items.append(item)
+            else:
+                raise self._place.refused("a list holds literals only", self._place.span(child))
+        for item in items[1:]:
+            if _family(item) != _family(items[0]):
+                message = "list literal elements must share a compatible scalar type"
+                self._place.report(rules.MIXED_LIST, message, item.span)
+                break
+        return ListLiteral(tuple(items), self._place.span(parsed))
+
+
+def _matches_text(call: Call) -> bool:
+    return call.function.text in TEXT_MATCHES
+
+
+def _family(literal: Literal) -> str:
+    numeric = literal.kind in (LiteralKind.INTEGER, LiteralKind.FLOAT)
+    return "number" if numeric else literal.kind.value
+
+
+def _inside(text: str) -> str:
+    """Return the word between `<` and `>`, which may have comments around it."""
+    return _COMMENT.sub(" ", text).strip("<> \t\r\n")
+
+
+def _integer(text: str) -> int | None:
+    """Read a whole number, or return None when it does not fit 64 bits; it may be of any length."""
+    digits = text.removeprefix("-").lstrip("0") or "0"
+    if len(digits) > LONGEST_INTEGER:
+        return None
+    value = -int(digits) if text.startswith("-") else int(digits)
+    low, high = RANGES["I64"]
+    return value if low <= value <= high else None
+
+
+def _token(child: Child) -> Token:
+    if not isinstance(child, Token):
+        raise TypeError(f"the grammar gave a rule where a token was expected: {child!r}")
+    return child

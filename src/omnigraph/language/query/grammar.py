@@ -1,0 +1,208 @@
+"""Grammar: the shape of one query, for lark's LALR parser.
+
+    **text -> tokens -> parse tree** -> tree -> checked query
+
+Room    language.query. Wider than the language on purpose: any expression may stand where only some are
+        legal, any word may be called, and build.py refuses the rest with a message of its own.
+Rule    the lexer is contextual: a keyword is one only where the grammar expects it. A word followed by a
+        bracket is a call or a block, so that `count` stays a legal name elsewhere. Where one clause or
+        output follows another without a comma, an operator continues the expression before it.
+"""
+
+from __future__ import annotations
+
+from lark import Lark
+
+# Space and comments between a word and its bracket; atomic, so that no text makes the lookahead slow.
+_SKIP = r"(?>[ \t\r\n]+|\/\/[^\n]*|\/\*(?>[^*]|\*(?!\/))*\*\/)*+"
+_END = r"(?![A-Za-z0-9_])"
+
+GRAMMAR = rf"""
+query: QUERY word "(" _params? ")" note* "{{" (read | write) "}}"
+
+_params: param ("," param)*
+param:   VAR ":" type OPTIONAL?
+type:    word | word "(" NUMBER ")" | list_type
+list_type: "[" word "]"
+note:    "@" word ("(" STRING ")")?
+
+read:    MATCH block RETURN DISTINCT? "{{" _outputs "}}" order? _paging?
+_paging: limit offset? | offset limit?
+limit:   LIMIT (NUMBER | VAR)
+offset:  OFFSET (NUMBER | VAR)
+
+block:     "{{" _clause+ "}}"
+_clause:   negation | exists | counted | optional | binding | traversal | filter
+negation:  NOT_BLOCK block
+exists:    EXISTS block
+counted:   COUNT_BLOCK block COMPARE number
+optional:  OPTIONAL_BLOCK block
+binding:   VAR ":" word entries?
+traversal: VAR edge VAR | VAR VAR ":" edge VAR
+edge:      (word | UNDIRECTED) bounds?
+bounds:    "{{" NUMBER "," NUMBER? "}}"
+filter:    _condition
+
+_outputs: output (","? output)* ","?
+output:   _expr (AS word)?
+order:    ORDER "{{" sort ("," sort)* "}}"
+sort:     _expr (ASC | DESC)?
+
+entries: "{{" (field ("," field)* ","?)? "}}"
+fields:  "{{" field (","? field)* ","? "}}"
+field:   word ":" _value
+_value:  literal | VAR | call
+
+write:      _statement+
+_statement: insert | update | delete
+insert:     INSERT word fields
+update:     UPDATE word SET fields WHERE _tests
+delete:     DELETE word WHERE _tests
+
+_tests: disjunction{{_test, _test}}
+_test:  inverse{{_tests}} | "(" _tests ")" | test
+test:   word _judgement{{_value}}
+
+// A clause cannot start with a bare name, or the words of the next clause would be taken for one.
+_condition: disjunction{{_clause_operand, _operand}}
+_expr:      disjunction{{_operand, _operand}}
+
+?disjunction{{first, rest}}: conjunction{{first, rest}} (OR conjunction{{rest, rest}})*
+?conjunction{{first, rest}}: first (AND rest)*
+inverse{{inner}}:           NOT_CALL "(" inner ")"
+_judgement{{value}}:        (COMPARE | TEXT | IN) value | IS NOT? NULL
+
+_clause_operand: inverse{{_expr}} | comparison{{_opening}}
+_operand:        inverse{{_expr}} | comparison{{_factor}}
+?comparison{{first}}: sum{{first}} _judgement{{sum{{_factor}}}}?
+?sum{{first}}:        product{{first}} ((PLUS | MINUS) product{{_factor}})*
+?product{{first}}:    first ((TIMES | OVER) _factor)*
+
+_opening: access | VAR | literal | call | shortest | group
+_factor:  _opening | alias
+group:    "(" _expr ")"
+access:   VAR "." (word | AT word)
+alias:    NAME
+call:     CALL "(" (_expr ("," _expr)*)? ")"
+shortest: SHORTEST "(" traversal ")"
+
+literal: STRING | number | TRUE | FALSE | NULL | list
+number:  MINUS? NUMBER
+list:    "[" (_item ("," _item)*)? "]"
+_item:   literal | call
+word:    NAME | TYPE_NAME
+
+QUERY.3:    /query{_END}/
+MATCH.3:    /match{_END}/
+RETURN.3:   /return{_END}/
+DISTINCT.3: /distinct{_END}/
+ORDER.3:    /order{_END}/
+LIMIT.3:    /limit{_END}/
+OFFSET.3:   /offset{_END}/
+INSERT.3:   /insert{_END}/
+UPDATE.3:   /update{_END}/
+DELETE.3:   /delete{_END}/
+SET.3:      /set{_END}/
+WHERE.3:    /where{_END}/
+AS.3:       /as{_END}/
+ASC.3:      /asc{_END}/
+DESC.3:     /desc{_END}/
+NOT.3:      /not{_END}/
+NULL.3:     /null{_END}/
+TRUE.3:     /true{_END}/
+FALSE.3:    /false{_END}/
+// With a bracket of hop bounds behind it, the word is an edge.
+TEXT.3:     /(?:contains|starts_with){_END}(?!{_SKIP}\{{)/
+AND.3:      /and{_END}(?!{_SKIP}\{{)/
+OR.3:       /or{_END}(?!{_SKIP}\{{)/
+IN.3:       /in{_END}(?!{_SKIP}\{{)/
+IS.3:       /is{_END}(?={_SKIP}(?:not{_END}{_SKIP})?null{_END})/
+
+NOT_BLOCK.4:      /not(?={_SKIP}\{{)/
+EXISTS.4:         /exists(?={_SKIP}\{{)/
+COUNT_BLOCK.4:    /count(?={_SKIP}\{{)/
+OPTIONAL_BLOCK.4: /optional(?={_SKIP}\{{)/
+NOT_CALL.4:       /not(?={_SKIP}\()/
+SHORTEST.4:       /shortest(?={_SKIP}\()/
+CALL.2:           /[a-z_][A-Za-z0-9_]*(?={_SKIP}\()/
+
+UNDIRECTED.2: /<{_SKIP}[a-z_][A-Za-z0-9_]*{_SKIP}>/
+COMPARE:      /!=|<=|>=|=|<|>/
+PLUS:         "+"
+MINUS:        "-"
+TIMES:        "*"
+OVER:         "/"
+AT:           "@"
+OPTIONAL:     "?"
+VAR:          /\$[A-Za-z_][A-Za-z0-9_]*/
+NAME:         /[a-z_][A-Za-z0-9_]*/
+TYPE_NAME:    /[A-Z][A-Za-z0-9_]*/
+STRING:       /"(?:[^"\\]|\\[\s\S])*"/
+NUMBER:       /[0-9]+(?:\.[0-9]+)?{_END}/
+
+%ignore /[ \t\r\n]+/
+LINE.9:  /\/\/[^\n]*/
+BLOCK.9: /\/\*(?>[^*]|\*(?!\/))*\*\//
+%ignore LINE
+%ignore BLOCK
+"""
+
+# What a reader would call a terminal, in the order in which expectations are listed.
+DISPLAY = {
+    "QUERY": "'query'",
+    "MATCH": "'match'",
+    "INSERT": "'insert'",
+    "UPDATE": "'update'",
+    "DELETE": "'delete'",
+    "RETURN": "'return'",
+    "DISTINCT": "'distinct'",
+    "ORDER": "'order'",
+    "LIMIT": "'limit'",
+    "OFFSET": "'offset'",
+    "SET": "'set'",
+    "WHERE": "'where'",
+    "VAR": "a variable",
+    "NAME": "a name",
+    "TYPE_NAME": "a type name",
+    "STRING": "a string",
+    "NUMBER": "a number",
+    "NULL": "'null'",
+    "TRUE": "a boolean",
+    "CALL": "a function",
+    "NOT_BLOCK": "'not {'",
+    "EXISTS": "'exists {'",
+    "COUNT_BLOCK": "'count {'",
+    "OPTIONAL_BLOCK": "'optional {'",
+    "NOT_CALL": "'not ('",
+    "AND": "'and'",
+    "OR": "'or'",
+    "AS": "'as'",
+    "ASC": "'asc'",
+    "DESC": "'desc'",
+    "UNDIRECTED": "'<edge>'",
+    "COMPARE": "a comparison",
+    "TEXT": "'contains'",
+    "IN": "'in'",
+    "IS": "'is null'",
+    "COLON": "':'",
+    "DOT": "'.'",
+    "COMMA": "','",
+    "LBRACE": "'{'",
+    "RBRACE": "'}'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "AT": "'@'",
+    "OPTIONAL": "'?'",
+    "$END": "the end of the query",
+}
+
+PARSER = Lark(
+    GRAMMAR,
+    start="query",
+    parser="lalr",
+    lexer="contextual",
+    propagate_positions=True,
+    maybe_placeholders=False,
+)
