@@ -22,7 +22,7 @@ from omnigraph.storage.tables.effects import Effect
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.stage import stage
 from omnigraph.storage.tables.tail import TailCache
-from omnigraph.storage.tables.workbench import Staged
+from omnigraph.storage.tables.workbench import Staged, Tools
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
 
 
@@ -141,7 +141,12 @@ class Staging:
 
     def _stage_one(self, txn: WriteTxn, plan: PublishPlan, table_id: str, effect: Effect) -> Staged:
         base = self._opener.table(table_id, 1) if table_id in plan.create else txn.table(table_id)
-        staged, handle = stage(base, effect, self._files, self._tail, self._layouts)
+
+        def sync_early(file: str) -> None:
+            if self._syncer.enabled:
+                self._files.submit(self._syncer.early, self._location.join("tables", table_id, file))
+
+        staged, handle = stage(base, effect, Tools(self._files, self._tail, self._layouts, sync_early))
         self._opener.adopt(table_id, handle)
         return staged
 

@@ -283,8 +283,10 @@ _TEXT: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _plain(record: Any, drop: tuple[str, ...] = ()) -> dict[str, Any]:
-    fields = (name for name in record.__dataclass_fields__ if name not in drop)
-    return {name: _TEXT.get(name, lambda v: v)(getattr(record, name)) for name in fields}
+    found = {name: getattr(record, name) for name in record.__dataclass_fields__ if name not in drop}
+    for name in found.keys() & _TEXT.keys():
+        found[name] = _TEXT[name](found[name])
+    return found
 
 
 def _dump(record: Any, drop: tuple[str, ...] = ()) -> str:

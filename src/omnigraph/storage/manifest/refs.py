@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 
 from omnigraph.base.errors import BadBranchName, ReservedBranch
 from omnigraph.base.ids import new_id
@@ -88,6 +89,7 @@ class Refs:
         return self._state
 
 
+@lru_cache(maxsize=1024)  # asked for on every read and write
 def check_name(name: str) -> str:
     """Return the name as it is stored, or say what is wrong with it.
 

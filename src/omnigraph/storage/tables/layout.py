@@ -101,8 +101,13 @@ class Layouts:
 def identity(columns: bytes, metadata: FragmentMetadata) -> FragmentKey:
     """Name a fragment's exact content: the columns as read, its files and its deletions."""
     deletions = metadata.deletion_file
-    files = ",".join(file.path for file in metadata.files)
+    files = ",".join(data_files(metadata))
     return columns, files, "" if deletions is None else f"{deletions.read_version}-{deletions.id}"
+
+
+def data_files(metadata: FragmentMetadata) -> list[str]:
+    """Return the paths of a fragment's data files, below `data/`."""
+    return [file._path for file in metadata.files]  # `file.path` makes a class at each access: 35 us
 
 
 def size_of(metadata: FragmentMetadata, less: int = 0) -> FragmentSize:

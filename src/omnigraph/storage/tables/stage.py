@@ -9,7 +9,6 @@ Gives   a `Staged` value: the new version, row counts and the files that must be
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Executor
 from typing import Any, assert_never
 
 import numpy as np
@@ -40,30 +39,26 @@ from omnigraph.storage.tables.effects import (
     Upsert,
 )
 from omnigraph.storage.tables.keys import Addresses, by_fragment
-from omnigraph.storage.tables.layout import Layouts
-from omnigraph.storage.tables.tail import TailCache
-from omnigraph.storage.tables.workbench import Staged, Workbench
+from omnigraph.storage.tables.workbench import Staged, Tools, Workbench
 
 Result = tuple[Staged, Handle]
 
 
-def stage(base: Handle, effect: Effect, pool: Executor, tail: TailCache, layouts: Layouts) -> Result:
+def stage(base: Handle, effect: Effect, tools: Tools) -> Result:
     """Stage one effect; the base handle itself comes back when there is nothing to do."""
     if isinstance(effect, Several):
-        return _stage_several(base, effect, pool, tail, layouts)
+        return _stage_several(base, effect, tools)
     try:
-        return _run(Workbench(base, pool, tail, layouts), effect)
+        return _run(Workbench(base, tools), effect)
     except (OSError, pa.ArrowInvalid) as error:  # what Lance raises when files cannot be read or written
         raise storage_failure("staging rows", error) from error
 
 
-def _stage_several(
-    base: Handle, effect: Several, pool: Executor, tail: TailCache, layouts: Layouts
-) -> Result:
+def _stage_several(base: Handle, effect: Several, tools: Tools) -> Result:
     """Stage effects on top of each other; the versions in between are named by nothing."""
     handle, parts = base, []
     for one in effect.effects:
-        staged, handle = stage(handle, one, pool, tail, layouts)
+        staged, handle = stage(handle, one, tools)
         parts.append(staged)
     whole = Staged(
         base_version=base.version,

@@ -8,6 +8,7 @@ Rule    a detached commit checks no conflicts, so it is made only on the version
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.conform import CheckedStream
 from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold
 from omnigraph.storage.tables.keys import Addresses, addresses, index_change
-from omnigraph.storage.tables.layout import Layout, Layouts, Part, identity, size_of
+from omnigraph.storage.tables.layout import Layout, Layouts, Part, data_files, identity, size_of
 from omnigraph.storage.tables.tail import TailCache, TailFragment, written
 
 COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
@@ -48,17 +49,28 @@ class Staged:
         return self.version != self.base_version
 
 
+@dataclass(frozen=True)
+class Tools:
+    """What staging shares between tables and writes."""
+
+    pool: Executor
+    tail: TailCache
+    layouts: Layouts
+    sync_early: Callable[[str], None]  # begin to make a file durable while others are still being written
+
+
 class Workbench:
     """The base of one staging, and what has been written on top of it."""
 
-    def __init__(self, base: Handle, pool: Executor, tail: TailCache, layouts: Layouts) -> None:
+    def __init__(self, base: Handle, tools: Tools) -> None:
         self.base = base
-        self.layout = layouts.get(base)
+        self.layout = tools.layouts.get(base)
         self.schema = self.layout.schema
         self.files: list[str] = []
-        self.pool = pool
-        self._tail = tail
-        self._layouts = layouts
+        self.pool = tools.pool
+        self._tail = tools.tail
+        self._layouts = tools.layouts
+        self._sync_early = tools.sync_early
         self._changed: frozenset[int] = frozenset()
 
     def find(self, ids: pa.Array) -> Addresses:
@@ -131,8 +143,9 @@ class Workbench:
                 raise rows.problem from error
             raise
         for fragment in new:
-            for path in (str(file.path) for file in fragment.files):
+            for path in data_files(fragment):
                 self.files += [f"data/{path}", f"data/{path.removesuffix('.lance')}/"]
+                self._sync_early(f"data/{path}")
         if isinstance(rows, pa.Table) and len(new) == 1:
             part = Part.of(new[0], self.layout.columns)
             if not part.settled:
