@@ -1,0 +1,258 @@
+"""Params: the values that a request gives to a query's parameters, held to their declared types.
+
+Room    catalog.query. Every surface binds here, so that all of them accept and refuse the same.
+Given   the declared parameters and a JSON object keyed by their names, without `$`.
+Gives   `bind_params`: stored values, one for each parameter; or `BadParameters` with all that is wrong.
+Rule    nothing is guessed and nothing is ignored: a name that is not declared, a required value that is
+        missing or null, and a value of another type are errors.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.query.operands import Parameter, Stored
+from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
+from omnigraph.language.schema.literals import RANGES, days, milliseconds, stored_float
+from omnigraph.language.suggest import did_you_mean
+
+INLINE = "base64:"
+_DECIMAL = re.compile(r"-?[0-9]+", re.ASCII)
+_SHOWN = 40
+_LONGEST = 40  # characters of an integer as text; longer ones fit no type
+
+
+class BadParameters(InvalidRequest):
+    """The parameters do not fit the query; `fields["problems"]` lists every reason."""
+
+
+class _Wrong(ValueError):
+    """One value is wrong; the text says how."""
+
+
+def bind_params(parameters: Sequence[Parameter], given: object) -> dict[str, Stored | None]:
+    """Return the stored value of every parameter, by name and in declared order."""
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise BadParameters("params must be a JSON object", problems=("params must be a JSON object",))
+    problems: list[str] = []
+    bound: dict[str, Stored | None] = {}
+    for parameter in parameters:
+        try:
+            bound[parameter.name] = _bind(parameter, given)
+        except _Wrong as wrong:
+            problems.append(str(wrong))
+    names = [parameter.name for parameter in parameters]
+    problems += [_undeclared(str(key), names) for key in given if key not in names]
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BadParameters(f"{problems[0]}{more}", problems=tuple(problems))
+    return bound
+
+
+def _undeclared(name: str, names: Sequence[str]) -> str:
+    declared = f"the query declares {', '.join(names)}" if names else "the query declares none"
+    return f"unknown parameter '{name[:_SHOWN]}': {did_you_mean(name, names) or declared}"
+
+
+def _bind(parameter: Parameter, given: Mapping[Any, Any]) -> Stored | None:
+    name = parameter.name
+    value = given.get(name)
+    if value is None:
+        if parameter.type.nullable:
+            return None
+        if name in given:
+            raise _Wrong(f"param '{name}': null is not accepted for non-nullable parameter")
+        raise _Wrong(f"parameter '{name}' not provided")
+    try:
+        return _convert(value, parameter.type)
+    except _Wrong as wrong:
+        raise _Wrong(f"param '{name}': {wrong}") from None
+
+
+# -- from JSON ---------------------------------------------------------------------------------------
+
+
+def _convert(value: object, declared: PropertyType) -> Stored:
+    if declared.scalar is Scalar.VECTOR:
+        return _vector(value, declared.dimension or 0)
+    if not declared.is_list:
+        return _scalar(value, declared.scalar)
+    if not isinstance(value, list | tuple):
+        raise _Wrong(f"expected array for [{declared.scalar.value}], got {_json_type(value)}")
+    items: list[str | bool | int | float] = []
+    for position, item in enumerate(value):
+        try:
+            items.append(_scalar(item, declared.scalar))
+        except _Wrong as wrong:
+            raise _Wrong(f"element {position}: {wrong}") from None
+    return tuple(items)
+
+
+def _vector(value: object, size: int) -> Stored:
+    if not isinstance(value, list | tuple):
+        raise _Wrong(f"expected array for Vector({size}), got {_json_type(value)}")
+    if len(value) != size:
+        raise _Wrong(f"expected {size} values for Vector({size}), got {len(value)}")
+    items: list[float] = []
+    for item in value:
+        if isinstance(item, bool) or not isinstance(item, int | float):
+            raise _Wrong(f"vector element is not numeric: got {_json_type(item)}")
+        items.append(_float(item, Scalar.F32))
+    return tuple(items)
+
+
+def _scalar(value: object, scalar: Scalar) -> str | bool | int | float:
+    if scalar in INTEGERS:
+        return _integer(value, scalar)
+    match scalar, value:
+        case Scalar.STRING, str():
+            return _text(value)
+        case Scalar.BOOL, bool():
+            return value
+        case Scalar.F32 | Scalar.F64, int() | float() if not isinstance(value, bool):
+            return _float(value, scalar)
+        case Scalar.DATE | Scalar.DATETIME, str():
+            return _time(value, scalar)
+        case Scalar.BLOB, str():
+            return _blob(_text(value))
+        case _:
+            raise _Wrong(f"expected {_EXPECTED[scalar]}, got {_json_type(value)}")
+
+
+_EXPECTED = {
+    Scalar.STRING: "string",
+    Scalar.BOOL: "boolean",
+    Scalar.F32: "float",
+    Scalar.F64: "float",
+    Scalar.DATE: "date string",
+    Scalar.DATETIME: "datetime string",
+    Scalar.BLOB: "blob URI string",
+}
+
+
+def _text(value: str) -> str:
+    """Refuse halves of surrogate pairs, which JSON can spell and no column can hold."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise _Wrong("expected string, got text that is not valid Unicode") from None
+    return value
+
+
+def _integer(value: object, scalar: Scalar) -> int:
+    unsigned = scalar in (Scalar.U32, Scalar.U64)
+    wanted = "expected unsigned integer" if unsigned else "expected integer"
+    low, high = RANGES[scalar.value]
+    if isinstance(value, str):
+        if not _DECIMAL.fullmatch(value):
+            raise _Wrong(f"{wanted}, got string '{value[:_SHOWN]}'")
+        digits = value.removeprefix("-").lstrip("0") or "0"
+        if len(digits) > _LONGEST:
+            raise _Wrong(f"{value[:_SHOWN]}... exceeds {scalar.value}")
+        value = -int(digits) if value.startswith("-") else int(digits)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _Wrong(f"{wanted}, got {_json_type(value)}")
+    if unsigned and value < 0:
+        raise _Wrong(f"{wanted}, got a negative number")
+    if not low <= value <= high:
+        shown = str(value) if abs(value) < 10**_SHOWN else "the number"
+        raise _Wrong(f"{shown} exceeds {scalar.value}")
+    return value
+
+
+def _float(value: int | float, scalar: Scalar) -> float:
+    try:
+        wide = float(value)
+    except OverflowError:
+        raise _Wrong(f"the number exceeds {scalar.value}") from None
+    if not math.isfinite(wide):
+        raise _Wrong(f"expected float, got {wide}: a number must be finite")
+    stored = stored_float(wide, scalar.value)
+    if stored is None:
+        raise _Wrong(f"{wide} exceeds {scalar.value}")
+    return stored
+
+
+def _time(text: str, scalar: Scalar) -> int:
+    value = days(text) if scalar is Scalar.DATE else milliseconds(text)
+    if value is None:
+        raise _Wrong(f"invalid {scalar.value} literal '{text[:_SHOWN]}'")
+    return value
+
+
+def _blob(text: str) -> str:
+    if not text:
+        raise _Wrong("expected blob URI string, got an empty string")
+    if text.startswith(INLINE):
+        try:
+            base64.b64decode(text.removeprefix(INLINE), validate=True)
+        except (binascii.Error, ValueError):
+            raise _Wrong("expected blob URI string, got invalid base64") from None
+    return text
+
+
+def _json_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return type(value).__name__
+
+
+# -- from the command line ---------------------------------------------------------------------------
+
+
+def param_from_text(parameter: Parameter, text: str) -> str | bool | int | float:
+    """Return the JSON value that `--param name=text` means for a declared type.
+
+    >>> param_from_text(Parameter("n", PropertyType(Scalar.I32)), "-3")
+    -3
+    """
+    name, declared = parameter.name, parameter.type
+    if declared.is_list or declared.scalar is Scalar.VECTOR:
+        message = f"param '{name}': expected array for {declared}, got text"
+        raise BadParameters(message, remedy=f"Write it as JSON: {name}:=[...]", problems=(message,))
+    try:
+        return _from_text(text, declared.scalar)
+    except _Wrong as wrong:
+        message = f"param '{name}': {wrong}"
+        raise BadParameters(message, problems=(message,)) from None
+
+
+def _from_text(text: str, scalar: Scalar) -> str | bool | int | float:
+    if scalar in INTEGERS:
+        return _integer(text, scalar)
+    if scalar is Scalar.BOOL:
+        if text not in ("true", "false"):
+            raise _Wrong(f"expected boolean, got '{text[:_SHOWN]}'")
+        return text == "true"
+    if scalar in FLOATS:
+        try:
+            number = json.loads(text)
+        except ValueError:
+            number = None
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise _Wrong(f"expected float, got '{text[:_SHOWN]}'")
+        _float(number, scalar)
+        return number
+    _scalar(text, scalar)
+    return text

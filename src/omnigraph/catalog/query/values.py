@@ -1,0 +1,151 @@
+"""Values: from a literal or a parameter to the value that a column of some type holds.
+
+Room    catalog.query. Literals are fitted when a query is checked, parameters when it runs.
+Rule    values are kept or refused, never bent: an integer must fit its width, a fraction is no integer, a
+        float that would not be finite is none. Integers are accepted where a float is wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.query.operands import Constant, Stored
+from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
+from omnigraph.language.query.tree import ListLiteral, Literal, LiteralKind
+from omnigraph.language.schema.literals import RANGES, Misfit, days, milliseconds, stored_float
+
+NUMBERS = INTEGERS | FLOATS
+_SCALARS = {
+    LiteralKind.STRING: Scalar.STRING,
+    LiteralKind.INTEGER: Scalar.I64,
+    LiteralKind.FLOAT: Scalar.F64,
+    LiteralKind.BOOLEAN: Scalar.BOOL,
+    LiteralKind.DATE: Scalar.DATE,
+    LiteralKind.DATETIME: Scalar.DATETIME,
+}
+_ARROW_NAMES = {Scalar.I32: "Int32", Scalar.I64: "Int64", Scalar.U32: "UInt32", Scalar.U64: "UInt64"}
+_ARROW_NAMES |= {Scalar.F32: "Float32", Scalar.F64: "Float64"}
+
+
+class Unfit(InvalidRequest):
+    """A value does not fit the property that it is assigned to; nothing was written."""
+
+
+# -- literals ----------------------------------------------------------------------------------------
+
+
+def constant(literal: Literal | ListLiteral) -> Constant:
+    """Return a literal as a constant of its own type; a list of mixed numbers is one of F64."""
+    if isinstance(literal, Literal):
+        return Constant(_plain(literal), PropertyType(_SCALARS[literal.kind]))
+    items = tuple(constant(item) for item in literal.items)
+    scalars = {item.type.scalar for item in items}
+    scalar = Scalar.F64 if Scalar.F64 in scalars else next(iter(scalars), Scalar.STRING)
+    values = (float(_number(i)) if scalar is Scalar.F64 else i.value for i in items)
+    return Constant(tuple(_scalar(v) for v in values), PropertyType(scalar, is_list=True))
+
+
+def fit(literal: Literal | ListLiteral, declared: PropertyType) -> Stored | None:
+    """Return the stored value of a literal for a type, or raise `Misfit` saying what would fit."""
+    if isinstance(literal, Literal) and literal.kind is LiteralKind.NULL:
+        if not declared.nullable:
+            raise Misfit("a value: it is required")
+        return None
+    if declared.scalar is Scalar.BLOB:
+        raise Misfit("a String or Blob parameter")
+    if not declared.is_list and declared.scalar is not Scalar.VECTOR:
+        if isinstance(literal, ListLiteral):
+            raise _another_type(literal, declared)
+        return _fit_scalar(literal, declared)
+    if not isinstance(literal, ListLiteral):
+        raise _another_type(literal, declared)
+    size, wanted = len(literal.items), declared.dimension
+    if wanted is not None and size != wanted:
+        raise Misfit(f"{wanted} values for Vector({wanted}), got {size}")
+    item = PropertyType(Scalar.F32 if wanted is not None else declared.scalar)
+    return tuple(_fit_scalar(i, item) for i in literal.items)
+
+
+def _fit_scalar(literal: Literal, declared: PropertyType) -> str | bool | int | float:
+    scalar = declared.scalar
+    found = _SCALARS[literal.kind]
+    if scalar in INTEGERS and found is Scalar.I64:
+        low, high = RANGES[scalar.value]
+        value = int(literal.text)
+        if not low <= value <= high:
+            raise Misfit(f"a whole number from {low} to {high} ({scalar.value})")
+        return value
+    if scalar in FLOATS and found in NUMBERS:
+        number = stored_float(float(literal.text), scalar.value)
+        if number is None:
+            raise Misfit(f"a number within the range of {scalar.value}")
+        return number
+    if scalar is not found:
+        raise _another_type(literal, declared)
+    if declared.enum_values is not None and literal.text not in declared.enum_values:
+        raise Misfit(f"one of {', '.join(declared.enum_values)}")
+    return _plain(literal)
+
+
+def _another_type(literal: Literal | ListLiteral, declared: PropertyType) -> Misfit:
+    return Misfit(f"{replace(declared, nullable=False)}, found {constant(literal).type}")
+
+
+def _plain(literal: Literal) -> str | bool | int | float:
+    match literal.kind:
+        case LiteralKind.INTEGER:
+            return int(literal.text)
+        case LiteralKind.FLOAT:
+            return float(literal.text)
+        case LiteralKind.BOOLEAN:
+            return literal.text == "true"
+        # A text that is no date was reported when it was parsed.
+        case LiteralKind.DATE:
+            return days(literal.text) or 0
+        case LiteralKind.DATETIME:
+            return milliseconds(literal.text) or 0
+        case _:
+            return literal.text
+
+
+def _number(found: Constant) -> int | float:
+    return found.value if isinstance(found.value, int | float) else 0
+
+
+def _scalar(value: Stored | None) -> str | bool | int | float:
+    if value is None or isinstance(value, tuple):
+        raise TypeError(f"{value!r} is no element of a list")
+    return value
+
+
+# -- values of parameters ----------------------------------------------------------------------------
+
+
+def assigned(value: Stored | None, declared: PropertyType, place: str) -> Stored | None:
+    """Return a parameter's value as a property stores it, or raise `Unfit`; the types are compatible.
+
+    >>> assigned(3, PropertyType(Scalar.F64), "T.p"), assigned(2.0, PropertyType(Scalar.I32), "T.p")
+    (3.0, 2)
+    """
+    if value is None:
+        return None
+    if isinstance(value, tuple):
+        return tuple(_assigned(item, declared.scalar, place) for item in value)
+    return _assigned(value, declared.scalar, place)
+
+
+def _assigned(value: str | bool | int | float, scalar: Scalar, place: str) -> str | bool | int | float:
+    if isinstance(value, str | bool) or scalar not in NUMBERS | {Scalar.VECTOR}:
+        return value
+    if scalar in INTEGERS:
+        if isinstance(value, float) and not value.is_integer():
+            raise Unfit(f"{place}: expected an integer ({scalar.value}), found {value!r}", place=place)
+        low, high = RANGES[scalar.value]
+        if not low <= value <= high:
+            raise Unfit(f"{place}: {value} exceeds {_ARROW_NAMES[scalar]} range", place=place)
+        return int(value)
+    number = stored_float(float(value), "F64" if scalar is Scalar.F64 else "F32")
+    if number is None:
+        raise Unfit(f"{place}: {value} exceeds {_ARROW_NAMES.get(scalar, 'Float32')} range", place=place)
+    return number
