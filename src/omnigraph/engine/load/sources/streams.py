@@ -1,0 +1,206 @@
+"""Streams: the bytes of an input, decompressed, in pieces; and the lines in them.
+
+Room    engine.load.sources. Paths, file objects, bytes and iterators of bytes all become one `ByteStream`.
+Rule    nothing is held but the piece being read and the line it ends in. Compression is recognised by its
+        magic number, whatever the name says. An input that breaks off or is not text says where.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from omnigraph.engine.load.block import InputNotFound, Progress, UnreadableInput
+
+PIECE = 1 << 20
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSED_SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
+_BOM = "\ufeff"
+
+
+class ByteStream:
+    """Bytes that are pulled as they are needed, and counted."""
+
+    def __init__(self, name: str, pull: Callable[[int], bytes]) -> None:
+        self.name = name
+        self.consumed = 0
+        self.closed = False  # with `read`, what Arrow expects of a file
+        self._pull = pull
+        self._ahead = b""
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes; none at the end."""
+        if self._ahead:
+            found, self._ahead = self._ahead[:size], self._ahead[size:]
+            return found
+        found = self._pull(size)
+        self.consumed += len(found)
+        if len(found) > size:
+            found, self._ahead = found[:size], found[size:]
+        return found
+
+    def head(self, size: int) -> bytes:
+        """Return the next bytes without taking them; fewer only at the end."""
+        found = b""
+        while len(found) < size:
+            more = self.read(size - len(found))
+            if not more:
+                break
+            found += more
+        self._ahead = found + self._ahead
+        return found
+
+    def close(self) -> None:
+        """Take no more."""
+        self.closed = True
+
+
+def pieces(stream: ByteStream, progress: Progress) -> Iterator[bytes]:
+    """Yield the content, decompressed."""
+    codec = _codec(stream)
+    source: Any = stream
+    if codec is not None:
+        source = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec)
+    while True:
+        try:
+            found = source.read(PIECE)
+        except (OSError, EOFError, pa.ArrowException) as error:
+            what = "the compressed data is broken or cut off" if codec else "cannot be read"
+            raise UnreadableInput(
+                f"{stream.name}: {what} at byte {stream.consumed}: {error}",
+                remedy="Make the file again or transfer it again",
+                file=stream.name,
+                byte=stream.consumed,
+            ) from error
+        progress(stream.consumed)
+        if not found:
+            return
+        yield found
+
+
+def _codec(stream: ByteStream) -> str | None:
+    head = stream.head(4)
+    found = next((codec for magic, codec in _MAGIC.items() if head.startswith(magic)), None)
+    named = COMPRESSED_SUFFIXES.get(Path(stream.name).suffix.lower())
+    if named is not None and found is None and head:
+        raise UnreadableInput(
+            f"{stream.name}: the name says {named}, but the content is not compressed that way",
+            remedy="Rename the file, or compress it again",
+            file=stream.name,
+            byte=0,
+        )
+    return found
+
+
+def lines(stream: ByteStream, progress: Progress) -> Iterator[list[str]]:
+    """Yield the lines of a text, many at a time, without their line ends; the last may lack one.
+
+    Only LF ends a line; a CR before it is left for the reader of the line to strip.
+    """
+    rest: list[bytes] = []
+    number, offset = 1, 0
+    for piece in pieces(stream, progress):
+        head, newline, tail = piece.rpartition(b"\n")
+        if not newline:
+            rest.append(piece)
+            continue
+        content = b"".join([*rest, head])
+        rest = [tail] if tail else []
+        found = _decode(content, stream.name, number, offset).split("\n")
+        number += len(found)
+        offset += len(content) + 1
+        yield found
+    if rest:
+        yield [_decode(b"".join(rest), stream.name, number, offset)]
+
+
+def _decode(content: bytes, name: str, number: int, offset: int) -> str:
+    try:
+        text = content.decode()
+        return text.removeprefix(_BOM) if offset == 0 else text
+    except UnicodeDecodeError as error:
+        line = number + content.count(b"\n", 0, error.start)
+        raise UnreadableInput(
+            f"{name}:{line}: broken UTF-8 at byte {offset + error.start} of the file",
+            remedy="Write the file as UTF-8",
+            file=name,
+            line=line,
+            byte=offset + error.start,
+        ) from error
+
+
+# -- where bytes come from ---------------------------------------------------------------------------
+
+
+@contextmanager
+def from_path(path: Path, name: str) -> Iterator[ByteStream]:
+    """Open a file for the time of reading it."""
+    try:
+        file = path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise InputNotFound(
+            f"there is no file {str(path)!r}", remedy="Check the path", path=str(path)
+        ) from None
+    except OSError as error:
+        raise UnreadableInput(f"{name}: cannot be opened: {error.strerror}", file=name) from error
+    with file:
+        yield ByteStream(name, file.read)
+
+
+def from_file(file: IO[Any], name: str) -> ByteStream:
+    """Read a file object that somebody else opened, binary or text, and will close."""
+
+    def pull(size: int) -> bytes:
+        found = file.read(size)
+        if isinstance(found, str):
+            return _encode(found, name)
+        return found or b""
+
+    return ByteStream(name, pull)
+
+
+def from_chunks(chunks: Iterable[bytes], name: str) -> ByteStream:
+    """Read the content that an iterator hands out in parts."""
+    source = iter(chunks)
+
+    def pull(size: int) -> bytes:
+        for chunk in source:
+            if not isinstance(chunk, bytes | bytearray | memoryview):
+                raise UnreadableInput(f"{name}: an iterator of bytes gave {type(chunk).__name__}", file=name)
+            if chunk:
+                return bytes(chunk)
+        return b""
+
+    return ByteStream(name, pull)
+
+
+def _encode(text: str, name: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UnreadableInput(f"{name}: the text is not Unicode: {error.reason}", file=name) from error
+
+
+def size_of(path: Path) -> int | None:
+    """Return the size of a file, if it has one."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
+
+
+def file_name(file: Any) -> str:
+    """Return what to call a file object in messages."""
+    name = getattr(file, "name", None)
+    return Path(name).name if isinstance(name, str) and name else "<file>"
+
+
+def is_file(data: Any) -> bool:
+    """Say whether something is a file object open for reading."""
+    return isinstance(data, io.IOBase) or callable(getattr(data, "read", None))
