@@ -103,6 +103,12 @@ def do_raise_floor(address: str, options: Options) -> None:
         store.raise_floor("main", 4)
 
 
+def do_reclaim(address: str, options: Options) -> None:
+    """Take away what no head needs of a table."""
+    with GraphStore.open(address, storage_options=options) as store:
+        store.reclaim([PERSON])
+
+
 def do_init(address: str, options: Options) -> None:
     """Make a graph."""
     make_graph(address, storage_options=options).close()
@@ -147,7 +153,14 @@ OPERATIONS = (
         needs_base=False,
     ),
 )
-BY_NAME = {operation.name: operation for operation in OPERATIONS}
+# It moves one branch after the other and shows nothing new, so it is killed in a way of its own.
+RECLAIM = Operation(
+    "reclaim",
+    do_reclaim,
+    (Step.FLOOR, Step.RECLAIM_FENCE, Step.RECLAIM_FILE, Step.HEAD_SYNC),
+    Step.FLOOR,
+)
+BY_NAME = {operation.name: operation for operation in (*OPERATIONS, RECLAIM)}
 
 
 # -- what a child does -----------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import pytest
 from omnigraph.storage.failpoints import names
 from omnigraph.storage.store import GraphStore
 from tests.crash.ground import Ground
-from tests.crash.operations import BY_NAME, OPERATIONS, TAIL, Operation
+from tests.crash.operations import BY_NAME, OPERATIONS, RECLAIM, TAIL, Operation
 from tests.support.graphs import PERSON
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+@pytest.mark.parametrize("operation", [*OPERATIONS, RECLAIM], ids=str)
 def test_operation_passes_exactly_the_steps_it_names(ground: Ground, operation: Operation) -> None:
     assert set(ground.trace(operation)) == ground.passes(operation)
 
@@ -22,7 +22,7 @@ def test_operation_passes_exactly_the_steps_it_names(ground: Ground, operation: 
 def test_every_failpoint_is_passed_by_some_operation(local_ground: Ground) -> None:
     """A new durable step needs an operation that is killed there."""
     matrix = {
-        point: [operation.name for operation in OPERATIONS if point in local_ground.trace(operation)]
+        point: [one.name for one in (*OPERATIONS, RECLAIM) if point in local_ground.trace(one)]
         for point in names()
     }
 

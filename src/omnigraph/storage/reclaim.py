@@ -17,10 +17,10 @@ from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 
 from omnigraph.base.clock import Clock
-from omnigraph.base.errors import BranchNotFound
+from omnigraph.base.errors import BranchNotFound, GraphError
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.failpoints import Step, durable
-from omnigraph.storage.location import Location
+from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches, Patience
 from omnigraph.storage.manifest.chain import CommitInDoubt, HeadMoved
 from omnigraph.storage.manifest.reclaimed import kept_pin
@@ -44,6 +44,20 @@ class Reclaimed:
     bytes: int
     versions: int  # of the files, how many were versions of the table
     pinned_by: FrozenMap[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What must stay of one table."""
+
+    pinned_by: FrozenMap[str, int]
+    files: frozenset[str]  # a trailing "/" means everything below
+
+    def covers(self, file: str) -> bool:
+        """Say whether a file must stay."""
+        folders = file.split("/")[:-1]
+        above = ("/".join(folders[:depth]) + "/" for depth in range(1, len(folders) + 1))
+        return file in self.files or any(folder in self.files for folder in above)
 
 
 class Reclaimer:
@@ -70,13 +84,8 @@ class Reclaimer:
     def run(self, tables: Iterable[str]) -> tuple[Reclaimed, ...]:
         """Sweep tables, down to what the heads of the live branches pin."""
         listed = {table_id: stored_files(self._location, table_id) for table_id in sorted(set(tables))}
-        heads = self.announce(listed.keys())
-        pinned = {table_id: self._pinned(table_id, heads) for table_id in listed}
-        needed = {table_id: self._needed(table_id, pinned[table_id].values()) for table_id in listed}
-        return tuple(
-            self._sweep(table_id, files, needed[table_id], pinned[table_id])
-            for table_id, files in listed.items()
-        )
+        needs = self._trace(listed.keys(), self.announce(listed.keys()))
+        return tuple(self._sweep(table_id, files, needs[table_id]) for table_id, files in listed.items())
 
     def announce(self, tables: Collection[str]) -> dict[str, ManifestState]:
         """Announce a sweep of tables on every live branch; return the heads that say so, by branch name.
@@ -102,33 +111,50 @@ class Reclaimer:
                 continue
             return told
 
-    # -- one table ---------------------------------------------------------------------------------
+    # -- tracing -----------------------------------------------------------------------------------
 
-    def _pinned(self, table_id: str, heads: Mapping[str, ManifestState]) -> FrozenMap[str, int]:
+    def _trace(self, tables: Collection[str], told: Mapping[str, ManifestState]) -> dict[str, _Needs]:
+        """Find out what all tables must keep. Another sweep may come later and keep something newer."""
+        pinned = {table_id: self._pinned(table_id, told) for table_id in tables}
+        try:
+            return {table_id: self._needs(table_id, pinned[table_id]) for table_id in tables}
+        except GraphError:
+            for state in told.values():
+                self._branches.chain(state.line.incarnation).latest()
+            if pinned == {table_id: self._pinned(table_id, told) for table_id in tables}:
+                raise
+        return self._trace(tables, told)
+
+    def _pinned(self, table_id: str, told: Mapping[str, ManifestState]) -> FrozenMap[str, int]:
         """Return the version of a table that each branch keeps. What is published later rests on it."""
         found: dict[str, int] = {}
-        for name, head in sorted(heads.items()):
-            pin = kept_pin(self._branches.chain(head.line.incarnation), head, table_id)
-            if pin is not None:
+        for name, state in sorted(told.items()):
+            chain = self._branches.chain(state.line.incarnation)
+            newest = chain.known or state
+            newer = newest.reclaimed.get(table_id, 0) > state.reclaimed[table_id]
+            pin = kept_pin(chain, newest if newer else state, table_id)
+            if pin is not None and newest.tombstone is None:
                 found[name] = pin.version
         return FrozenMap(found)
 
-    def _needed(self, table_id: str, versions: Iterable[int]) -> frozenset[str]:
-        needed: set[str] = set()
-        for version in sorted(set(versions)):
-            needed |= referenced(self._opener.table(table_id, version))
-        return frozenset(needed)
+    def _needs(self, table_id: str, pinned: FrozenMap[str, int]) -> _Needs:
+        files: set[str] = set()
+        for version in sorted(set(pinned.values())):
+            try:
+                files |= referenced(self._opener.table(table_id, version))
+            except OSError as error:
+                raise storage_failure(f"tracing what table {table_id!r} needs", error) from error
+        return _Needs(pinned, frozenset(files))
 
-    def _sweep(
-        self, table_id: str, files: Mapping[str, int], needed: frozenset[str], pinned: FrozenMap[str, int]
-    ) -> Reclaimed:
-        doomed = sorted(file for file in files if not _is_needed(file, needed))
+    # -- deleting ----------------------------------------------------------------------------------
+
+    def _sweep(self, table_id: str, files: Mapping[str, int], needs: _Needs) -> Reclaimed:
+        doomed = sorted(file for file in files if not needs.covers(file))
         versions = [file for file in doomed if file.startswith(VERSIONS)]
         self._delete(table_id, versions)  # first: a version that is still stored is whole
         self._delete(table_id, [file for file in doomed if not file.startswith(VERSIONS)])
-        return Reclaimed(
-            table_id, len(doomed), sum(files[file] for file in doomed), len(versions), pinned_by=pinned
-        )
+        freed = sum(files[file] for file in doomed)
+        return Reclaimed(table_id, len(doomed), freed, len(versions), needs.pinned_by)
 
     def _delete(self, table_id: str, files: Iterable[str]) -> None:
         futures = [self._pool.submit(self._delete_one, f"{TABLES}/{table_id}/{file}") for file in files]
@@ -165,8 +191,8 @@ def _referenced(handle: Handle) -> Iterator[str]:
             yield from (f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/")  # blobs beside it
         if metadata.deletion_file is not None:
             yield str(metadata.deletion_file.path(fragment.fragment_id))
-    for segment in handle.list_indices():
-        yield f"_indices/{segment['uuid']}/"
+    for index in handle.describe_indices():
+        yield from (f"_indices/{segment.uuid}/" for segment in index.segments)
 
 
 def carries(handle: Handle, column: str) -> bool:
@@ -187,8 +213,3 @@ def _field_ids(field: Handle) -> Iterator[int]:
     yield field.id()
     for child in field.children():
         yield from _field_ids(child)
-
-
-def _is_needed(file: str, needed: frozenset[str]) -> bool:
-    folders = file.split("/")[:-1]
-    return file in needed or any("/".join(folders[:n]) + "/" in needed for n in range(1, len(folders) + 1))
