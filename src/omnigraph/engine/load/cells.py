@@ -31,6 +31,10 @@ BASE64 = "base64:"
 _ARROW_NAMES = {"I32": "Int32", "I64": "Int64", "U32": "UInt32", "U64": "UInt64"}
 _WIDEST_F32 = float(np.finfo(np.float32).max)
 _NONE = type(None)
+_TIMES = {
+    Scalar.DATE: (pa.date32(), pa.int32(), read_day),
+    Scalar.DATETIME: (pa.date64(), pa.int64(), read_instant),
+}
 
 
 def cells_column(values: Sequence[Any], target: Target) -> Column:
@@ -76,7 +80,19 @@ def _scalars(values: Sequence[Any], kinds: set[type], scalar: Scalar) -> pa.Arra
         return pa.array(values, PropertyType(scalar).arrow)
     if scalar in FLOATS and kinds <= {int, float}:
         return _floats(values, kinds, scalar)
+    if scalar in _TIMES:
+        return _times(values, kinds, scalar)
     return None
+
+
+def _times(values: Sequence[Any], kinds: set[type], scalar: Scalar) -> pa.Array | None:
+    stored, number, read = _TIMES[scalar]
+    if kinds == {int}:
+        return pa.array(values, number).cast(stored)
+    if kinds != {str}:
+        return None
+    known = {text: read(text) for text in set(values) if text is not None}  # they repeat
+    return pa.array([None if text is None else known[text] for text in values], stored)
 
 
 def _floats(values: Sequence[Any], kinds: set[type], scalar: Scalar) -> pa.Array | None:
