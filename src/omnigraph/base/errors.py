@@ -266,3 +266,9 @@ class ConstraintViolation(InvalidRequest):
     """Rows would break a constraint; nothing was written. `fields["violations"]` lists them."""
 
     code = "constraint_violation"
+
+
+class KeyConflict(Conflict):
+    """A strict insert names an id that exists; `fields` say which. Nothing was written."""
+
+    code = "key_conflict"

@@ -36,9 +36,9 @@ from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
 from omnigraph.storage.manifest.records import CommitRecord, ManifestState, advance
-from omnigraph.storage.opener import Opener
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.staging import StagedPlan, Staging
+from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.transaction import PublishPlan, Receipt, Write, WriteTxn
 from omnigraph.storage.turnstile import Turnstiles
 
@@ -80,13 +80,13 @@ class Publisher:
     def __init__(
         self,
         branches: Branches,
-        opener: Opener,
+        reads: TableReads,
         staging: Staging,
         clock: Clock,
         policy: RetryPolicy | None = None,
     ) -> None:
         self._branches = branches
-        self._opener = opener
+        self._reads = reads
         self._staging = staging
         self._clock = clock
         self._policy = policy or RetryPolicy()
@@ -136,7 +136,7 @@ class Publisher:
 
     def _capture(self, branch: str, commit_id: str) -> tuple[Chain, WriteTxn]:
         chain, state = self._branches.head(branch)
-        return chain, WriteTxn(PinnedSnapshot(branch, state), commit_id, self._opener)
+        return chain, WriteTxn(PinnedSnapshot(branch, state), commit_id, self._reads)
 
     def _recapture(self, branch: str, commit_id: str, failed: Exception) -> tuple[Chain, WriteTxn]:
         """Look at the branch again; if that fails after an uncertain publish, say so."""

@@ -99,13 +99,15 @@ class Staging:
         syncer: Syncer,
         tables: Executor,
         files: Executor,
+        tail: TailCache,
+        layouts: Layouts,
     ) -> None:
         self._location = location
         self._opener = opener
         self._schemas = schemas
         self._syncer = syncer
-        self._tail = TailCache()
-        self._layouts = Layouts()
+        self._tail = tail
+        self._layouts = layouts
         self._tables = tables  # one task per table ...
         self._files = files  # ... which waits for tasks of its own: a second pool, or they would deadlock
 

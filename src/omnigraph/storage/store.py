@@ -52,6 +52,9 @@ from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.staging import Staging
 from omnigraph.storage.tables.create import check_schema, create_table
+from omnigraph.storage.tables.layout import Layouts
+from omnigraph.storage.tables.reads import TableReads
+from omnigraph.storage.tables.tail import TailCache
 from omnigraph.storage.transaction import NewTable, Receipt, Write
 
 THREADS = 8
@@ -79,8 +82,12 @@ class GraphStore:
         self.branches = Branches(self._refs, lambda i: Chain(i, self._dataset(chain_path(i))), self.clock)
         self._tables = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-table")
         self._files = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-file")
-        staging = Staging(location, self.opener, self.schemas, self.syncer, self._tables, self._files)
-        self._publisher = Publisher(self.branches, self.opener, staging, self.clock, retry)
+        tail, layouts = TailCache(), Layouts()
+        staging = Staging(
+            location, self.opener, self.schemas, self.syncer, self._tables, self._files, tail, layouts
+        )
+        self.reads = TableReads(self.opener, layouts, tail)
+        self._publisher = Publisher(self.branches, self.reads, staging, self.clock, retry)
         self._reclaimer = Reclaimer(
             location,
             self.opener,

@@ -8,18 +8,21 @@ Plan    what a verb wants published, as a value; a verb is a `Write`: it makes a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
+from datafusion import SessionContext
 
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitKind, CommitRecord, Pin, TableChange
-from omnigraph.storage.opener import Handle, Opener
+from omnigraph.storage.opener import Handle
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.tables.effects import Effect, depends_on_rows
+from omnigraph.storage.tables.predicate import Predicate
+from omnigraph.storage.tables.reads import TableReads
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,38 @@ class WriteTxn:
 
     snapshot: PinnedSnapshot
     commit_id: str  # minted once for the operation, the same in every attempt
-    _opener: Opener = field(repr=False)
+    _reads: TableReads = field(repr=False)
 
     def table(self, table_id: str) -> Handle:
         """Return a table at the base's version."""
-        return self._opener.table(table_id, self.snapshot.pin(table_id).version)
+        return self._reads.handle(table_id, self._version(table_id))
+
+    def exists(self, table_id: str, ids: pa.Array) -> pa.Array:
+        """Return, for each id, whether the base has a row with it."""
+        return self._reads.exists(table_id, self._version(table_id), ids)
+
+    def lookup(self, table_id: str, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of the base's rows whose `column` is one of the values."""
+        return self._reads.lookup(table_id, self._version(table_id), column, values, columns)
+
+    def scan(self, table_id: str, columns: Sequence[str]) -> pa.RecordBatchReader:
+        """Stream some columns of all rows of the base."""
+        return self._reads.scan(table_id, self._version(table_id), columns)
+
+    def frame(self, context: SessionContext, table_id: str) -> Any:
+        """Return all rows of the base as a DataFusion frame."""
+        return self._reads.frame(context, table_id, self._version(table_id))
+
+    def where(self, table_id: str, predicate: Predicate, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of the base's rows for which a predicate is true."""
+        return self._reads.where(table_id, self._version(table_id), predicate, columns)
+
+    def rows(self, table_id: str) -> int:
+        """Return how many rows the base has in a table."""
+        return self.snapshot.pin(table_id).rows
+
+    def _version(self, table_id: str) -> int:
+        return self.snapshot.pin(table_id).version
 
 
 @dataclass(frozen=True)

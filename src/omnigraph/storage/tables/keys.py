@@ -22,7 +22,7 @@ from pyarrow.substrait import serialize_expressions
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.fold import FragmentSize, settled
-from omnigraph.storage.tables.predicate import ADDRESS
+from omnigraph.storage.tables.predicate import ADDRESS, IsIn, find
 
 INDEX_NAME = "id_idx"
 PROBE_LIMIT = 5_000  # beyond this many keys one scan beats index lookups (measured: lance-facts 5.3)
@@ -37,7 +37,7 @@ def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addres
     wanted = [handle.get_fragment(fragment) for fragment in fragments]
     if len(ids) <= PROBE_LIMIT:
         scan: Any = ScannerBuilder(handle).columns([]).with_fragments(wanted).with_row_address(True)
-        scan._substrait_filter = _id_filter(handle.schema, ids)
+        scan._substrait_filter = _membership(handle.schema, ID, ids)
         return by_fragment(scan.to_scanner().to_table()[ADDRESS])
     found = [
         batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids))
@@ -46,15 +46,45 @@ def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addres
     return by_fragment(pa.chunked_array(found, pa.uint64()))
 
 
-def _id_filter(schema: pa.Schema, ids: pa.Array) -> bytes:
-    """Return `id in ids` as a Substrait expression.
+def scan_where_in(
+    handle: Handle, column: str, values: pa.Array, fragments: Sequence[int], columns: Sequence[str]
+) -> pa.Table:
+    """Return some columns of the rows of some fragments whose `column` is one of the values."""
+    wanted = [handle.get_fragment(fragment) for fragment in fragments]
+    if len(values) <= PROBE_LIMIT and not _has_word(values.type):
+        rows = find(handle, IsIn(column, tuple(values)), tuple(columns))
+        inside = pc.is_in(pc.shift_right(rows[ADDRESS], 32), value_set=pa.array(fragments, pa.uint64()))
+        return rows.filter(inside).select(columns)
+    if len(values) <= PROBE_LIMIT:
+        scan: Any = ScannerBuilder(handle).columns(list(columns)).with_fragments(wanted)
+        scan._substrait_filter = _membership(handle.schema, column, values)
+        return scan.to_scanner().to_table()
+    read = list(dict.fromkeys([*columns, column]))
+    scanner = handle.scanner(columns=read, fragments=wanted)
+    found = [
+        batch.filter(pc.is_in(batch[column], value_set=values)).select(columns)
+        for batch in scanner.to_batches()
+    ]
+    schema = pa.schema([handle.schema.field(name) for name in columns])
+    return pa.Table.from_batches([batch.cast(schema) for batch in found], schema)
+
+
+def _has_word(values: pa.DataType) -> bool:
+    """Say whether Substrait has a word for values of a type (lance-facts B13)."""
+    return not (pa.types.is_unsigned_integer(values) or pa.types.is_temporal(values))
+
+
+def _membership(schema: pa.Schema, column: str, values: pa.Array) -> bytes:
+    """Return `column in values` as a Substrait expression.
 
     Lance's own serialisation describes every column to Substrait, which has no word for some types
-    (lists of unsigned integers, times): one such column would fail the filter on `id` (lance-facts B13).
+    (lists of unsigned integers, times): one such column would fail a filter on another (lance-facts B13).
     Only positions matter, so the other columns are described as something that always has a word.
     """
-    shape = [field if field.name == ID else pa.field(f"_{n}", pa.int8()) for n, field in enumerate(schema)]
-    return bytes(serialize_expressions([pc.field(ID).isin(ids)], ["matching"], pa.schema(shape)))
+    shape = [
+        field if field.name == column else pa.field(f"_{n}", pa.int8()) for n, field in enumerate(schema)
+    ]
+    return bytes(serialize_expressions([pc.field(column).isin(values)], ["matching"], pa.schema(shape)))
 
 
 def by_fragment(row_addresses: pa.ChunkedArray) -> Addresses:

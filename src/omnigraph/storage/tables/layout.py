@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
@@ -51,6 +52,23 @@ class Layout:
     def rows(self) -> int:
         """How many rows there are."""
         return sum(part.size.rows for part in self.parts.values())
+
+    @cached_property
+    def small(self) -> Mapping[int, Part]:
+        """The small fragments at the end, which the tail cache holds."""
+        return {} if self.has_blobs else {n: part for n, part in self.parts.items() if not part.settled}
+
+    @cached_property
+    def big(self) -> Mapping[int, Part]:
+        """The others, which the key index covers."""
+        return self.parts if self.has_blobs else {n: part for n, part in self.parts.items() if part.settled}
+
+    @cached_property
+    def has_blobs(self) -> bool:
+        """Lance cannot read blob rows back for writing (lance-facts 11), so they are never folded."""
+        return any(b"lance-encoding:blob" in (field.metadata or {}) for field in self.schema) or any(
+            str(field.type).startswith("extension<lance.blob") for field in self.schema
+        )
 
     @classmethod
     def of(cls, handle: Handle) -> Layout:

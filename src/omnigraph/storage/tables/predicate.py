@@ -83,9 +83,13 @@ def find(handle: Handle, predicate: Predicate, columns: tuple[str, ...] = ()) ->
         raise storage_failure("scanning rows", error) from error
 
 
+def quoted(name: str) -> str:
+    """Return a column name as DataFusion takes it: it parses names, so case and quotes need care."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _column(name: str) -> Any:
-    # DataFusion parses names: quoting keeps case, doubling the quote keeps it a name.
-    return col('"' + name.replace('"', '""') + '"')
+    return col(quoted(name))
 
 
 def _lower(predicate: Predicate) -> Any:

@@ -36,6 +36,13 @@ class TailFragment:
     offsets: Offsets
 
     @cached_property
+    def ids(self) -> pa.Array:
+        """The ids, in one piece."""
+        return (
+            pa.concat_arrays(self.rows[ID].chunks) if self.rows[ID].num_chunks else pa.array([], pa.string())
+        )
+
+    @cached_property
     def _position(self) -> dict[str, int]:
         return dict(zip(self.rows[ID].to_pylist(), self.offsets.tolist(), strict=True))
 

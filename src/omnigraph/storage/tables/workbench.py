@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,8 +76,8 @@ class Workbench:
         """Return where rows with these ids are: the tail from memory, the rest by index or scan."""
         if len(ids) == 0:
             return {}
-        small, big = self._split()
-        found = addresses(self.base, ids, big) if big else {}
+        small, big = self.layout.small, self.layout.big
+        found = addresses(self.base, ids, list(big)) if big else {}
         wanted = ids.to_pylist() if small else []
         for fragment in small:
             offsets = self._tail_fragment(fragment).find(wanted)
@@ -89,24 +88,9 @@ class Workbench:
     def _tail_fragment(self, fragment: int) -> TailFragment:
         return self._tail.get(self.base, fragment, self.layout.parts[fragment].key)
 
-    def _split(self) -> tuple[list[int], list[int]]:
-        """Return the ids of the small fragments, which the tail cache holds, and of the others."""
-        small: list[int] = []
-        big: list[int] = []
-        for fragment, part in self.layout.parts.items():
-            (big if self._has_blobs or part.settled else small).append(fragment)
-        return small, big
-
-    @cached_property
-    def _has_blobs(self) -> bool:
-        """Lance cannot read blob rows back for writing (lance-facts 11), so they are never folded."""
-        return any(b"lance-encoding:blob" in (field.metadata or {}) for field in self.schema) or any(
-            str(field.type).startswith("extension<lance.blob") for field in self.schema
-        )
-
     def fold_set(self, rows: pa.Table, old: Addresses) -> frozenset[int]:
         """Choose what to rewrite along: a full tier, and small fragments that lose rows anyway."""
-        if self._has_blobs:
+        if self.layout.has_blobs:
             return frozenset()
         sizes = {
             fragment: size_of(part.metadata, less=len(old[fragment])) if fragment in old else part.size
@@ -164,7 +148,7 @@ class Workbench:
             else:
                 updated.append(metadata)
                 self.files.append(metadata.deletion_file.path(fragment_id))
-                if not self._has_blobs and not self.layout.parts[fragment_id].settled:
+                if not self.layout.has_blobs and not self.layout.parts[fragment_id].settled:
                     left = self._tail_fragment(fragment_id).without(offsets)
                     self._tail.put(identity(self.layout.columns, metadata), left)
         self._changed = frozenset(old)

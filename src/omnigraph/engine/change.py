@@ -1,0 +1,86 @@
+"""Change: what a write does to the graph, before anything is stored.
+
+    statements, records, a merge -> **change** -> validate -> stage -> publish
+
+Room    engine. Values only. Every verb lowers to this, and one evaluator judges it.
+Rule    `rows` is the image that will be published: whole rows, one for each id, the last one given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ID, EdgeType, TableType
+
+NO_IDS = pa.array([], pa.string())
+
+
+@dataclass(frozen=True, eq=False)
+class TypeChange:
+    """What happens to one type."""
+
+    declared: TableType
+    rows: pa.Table  # the columns of `declared.stored_schema`
+    given: pa.Table | None = None  # the records as they were given, where a load gave them all at once
+    removed: pa.Array = field(default_factory=lambda: NO_IDS)
+    replaces: bool = False  # what was committed goes, all of it
+    strict: bool = False  # every id must be new
+    minted: bool = False  # every id was generated for this write, so it is new
+
+    @property
+    def table_id(self) -> str:
+        """The table that changes."""
+        return self.declared.table_id
+
+    @property
+    def loses_rows(self) -> bool:
+        """Say whether committed rows may go."""
+        return self.replaces or len(self.removed) > 0
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeSet:
+    """What happens to every type that a write touches, by table id."""
+
+    catalog: Catalog
+    types: Mapping[str, TypeChange]
+
+    @classmethod
+    def of(cls, catalog: Catalog, changes: Iterable[TypeChange]) -> ChangeSet:
+        """Collect changes, nodes before edges, by name."""
+        ordered = sorted(changes, key=lambda c: (isinstance(c.declared, EdgeType), c.declared.name))
+        return cls(catalog, {change.table_id: change for change in ordered})
+
+    def rows(self, table_id: str) -> int:
+        """Return how many rows are written to a table."""
+        change = self.types.get(table_id)
+        return 0 if change is None else change.rows.num_rows
+
+    def loses_rows(self, table_id: str) -> bool:
+        """Say whether a table may lose rows."""
+        change = self.types.get(table_id)
+        return change is not None and change.loses_rows
+
+    @cached_property
+    def edges(self) -> tuple[EdgeType, ...]:
+        """Every edge type that the change touches itself or through an endpoint that may go."""
+        return tuple(
+            edge
+            for edge in self.catalog.edges
+            if edge.id in self.types or self.loses_rows(edge.source) or self.loses_rows(edge.target)
+        )
+
+
+def last_of_each(rows: pa.Table) -> pa.Table:
+    """Keep the last row of each id, in the order given."""
+    ids = rows[ID]
+    numbered = pa.table({ID: ids, "n": pa.array(range(len(ids)), pa.int64())})
+    last = numbered.group_by(ID).aggregate([("n", "max")])
+    if last.num_rows == rows.num_rows:
+        return rows
+    return rows.take(last["n_max"].combine_chunks().sort())

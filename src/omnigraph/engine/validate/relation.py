@@ -1,0 +1,160 @@
+"""Relation: the questions that set checks ask, as values.
+
+Room    engine.validate. A small algebra over five sources of rows. questions.py builds the questions from the
+        catalog, an executor answers them: here on Arrow and DataFusion, on Spark in the pipeline.
+Rule    columns have plain names of our own (`id`, `node`, `k0`), so that no executor has to quote one, and no
+        value is ever part of a question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeAlias, assert_never
+
+import pyarrow as pa
+
+
+class Side(Enum):
+    """Where rows come from."""
+
+    GIVEN = "given"  # the records as given: an id may stand there twice
+    CHANGED = "changed"  # the rows to be written, one for each id
+    REMOVED = "removed"  # ids to be removed
+    COMMITTED = "committed"  # what is stored and stays visible to the checks: nothing, if it is replaced
+    BEFORE = "before"  # what is stored, replaced or not
+
+
+STORED = frozenset({Side.COMMITTED, Side.BEFORE})
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Some columns of one table, each as (name here, stored column)."""
+
+    side: Side
+    table: str
+    columns: tuple[tuple[str, str], ...]
+    label: tuple[tuple[str, str], ...] = ()  # constant columns
+    complete: bool = False  # without the rows that have a null among the columns
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of rows that agree on `on`: the columns of the left, then the other columns of the right."""
+
+    left: Relation
+    right: Relation
+    on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Semi:
+    """The rows of the left that have a partner on the right."""
+
+    left: Relation
+    right: Relation
+    on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Anti:
+    """The rows of the left that have none."""
+
+    left: Relation
+    right: Relation
+    on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All rows of several relations with the same columns."""
+
+    parts: tuple[Relation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """Some columns, each combination once."""
+
+    of: Relation
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The combinations of `by` that more than one row has: how many (`n`), and the `least` and `greatest`
+    value of `holder` among them.
+    """
+
+    of: Relation
+    by: tuple[str, ...]
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The rows of `of` whose number `n` of partners in `rows` is not between `low` and `high`."""
+
+    of: Relation
+    rows: Relation
+    on: str
+    low: int
+    high: int | None
+
+
+Relation: TypeAlias = Read | Join | Semi | Anti | Union | Pick | Shared | Outside
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The first rows of an answer, in order, and how many there are."""
+
+    rows: pa.Table
+    total: int
+
+
+class Executor(Protocol):
+    """Whoever can answer questions about one change."""
+
+    def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
+        """Return the first rows by the columns of `order`, and the total."""
+        ...
+
+
+def reads(relation: Relation) -> frozenset[Read]:
+    """Return every source that a question reads."""
+    match relation:
+        case Read():
+            return frozenset({relation})
+        case Join(left, right) | Semi(left, right) | Anti(left, right):
+            return reads(left) | reads(right)
+        case Union(parts):
+            return frozenset().union(*map(reads, parts))
+        case Pick(of) | Shared(of):
+            return reads(of)
+        case Outside(of, rows):
+            return reads(of) | reads(rows)
+        case _:
+            assert_never(relation)
+
+
+def names(relation: Relation) -> tuple[str, ...]:
+    """Return the columns of a relation, in order."""
+    match relation:
+        case Read(_, _, columns, label):
+            return tuple(name for name, _ in (*columns, *label))
+        case Join(left, right, on):
+            return (*names(left), *(name for name in names(right) if name not in on))
+        case Semi(left) | Anti(left):
+            return names(left)
+        case Union(parts):
+            return names(parts[0])
+        case Pick(_, columns):
+            return columns
+        case Shared(_, by):
+            return (*by, "n", "least", "greatest")
+        case Outside(of):
+            return (*names(of), "n")
+        case _:
+            assert_never(relation)

@@ -1,0 +1,227 @@
+"""Rows: questions about a small change, answered with Python's own sets and dictionaries.
+
+Room    engine.validate. For the writes that people and programs make all day: a few rows, a few look-ups by
+        value, no query engine to start. Stored rows are only ever looked up by the values at hand.
+Rule    gives the same answers as frames.py; a property test drives both with the same changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import pyarrow as pa
+
+from omnigraph.catalog.constraints import ENDPOINTS
+from omnigraph.catalog.model import ID, EdgeType
+from omnigraph.engine.change import ChangeSet
+from omnigraph.engine.validate.relation import (
+    STORED,
+    Anti,
+    Join,
+    Outside,
+    Pick,
+    Read,
+    Relation,
+    Semi,
+    Shared,
+    Side,
+    Union,
+    names,
+)
+from omnigraph.storage.transaction import WriteTxn
+
+MOST = 2_000  # rows of any one source; beyond, a query engine is worth its start
+Tuples = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    columns: tuple[str, ...]
+    tuples: Tuples
+
+    def keys(self, on: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """Return the values of some columns of each row."""
+        places = [self.columns.index(name) for name in on]
+        return (tuple(row[place] for place in places) for row in self.tuples)
+
+
+class RowExecutor:
+    """Answers questions about one small change on one base."""
+
+    def __init__(self, change: ChangeSet, base: WriteTxn) -> None:
+        self._change = change
+        self._base = base
+        self._looked_up: dict[tuple[Any, ...], pa.Table] = {}
+
+    def fits(self, relation: Relation) -> bool:
+        """Say whether every source that would have to be held is small."""
+        return all(self._count(read) <= MOST for read in _held(relation))
+
+    def rows(self, relation: Relation) -> pa.Table:
+        """Answer a question that fits."""
+        found = self._of(relation)
+        columns = list(zip(*found.tuples, strict=True)) or [()] * len(found.columns)
+        return pa.table(dict(zip(found.columns, map(list, columns), strict=True)))
+
+    def _count(self, read: Read) -> int:
+        change = self._change.types.get(read.table)
+        match read.side:
+            case Side.COMMITTED | Side.BEFORE:
+                hidden = read.side is Side.COMMITTED and change is not None and change.replaces
+                return 0 if hidden else self._base.rows(read.table)
+            case Side.REMOVED:
+                return 0 if change is None else len(change.removed)
+            case _:
+                return 0 if change is None else change.rows.num_rows
+
+    def _of(self, relation: Relation) -> _Rows:
+        match relation:
+            case Read():
+                return self._read(relation)
+            case Join(left, right, on):
+                return self._join(self._of(left), right, on)
+            case Semi(left, right, on):
+                return self._keep(self._of(left), right, on, partnered=True)
+            case Anti(left, right, on):
+                return self._keep(self._of(left), right, on, partnered=False)
+            case Union(parts):
+                found = [self._of(part) for part in parts]
+                return _Rows(found[0].columns, [row for part in found for row in part.tuples])
+            case Pick(of, columns):
+                return _Rows(columns, list(dict.fromkeys(self._of(of).keys(columns))))
+            case Shared(of, by, holder):
+                return _shared(self._of(of), by, holder, names(relation))
+            case Outside(of, rows, on, low, high):
+                counted: dict[Any, int] = defaultdict(int)
+                for (key,) in self._of(rows).keys((on,)):
+                    counted[key] += 1
+                judged = self._of(of)
+                pairs = zip(judged.tuples, judged.keys((on,)), strict=True)
+                numbered = [(*row, counted[key]) for row, (key,) in pairs]
+                wrong = [row for row in numbered if row[-1] < low or (high is not None and row[-1] > high)]
+                return _Rows(names(relation), wrong)
+            case _:
+                assert_never(relation)
+
+    # -- sources -----------------------------------------------------------------------------------
+
+    def _read(self, read: Read) -> _Rows:
+        return _tuples(self._table(read), read)
+
+    def _table(self, read: Read) -> pa.Table:
+        change = self._change.types.get(read.table)
+        columns = [stored for _, stored in read.columns]
+        match read.side:
+            case Side.COMMITTED | Side.BEFORE:
+                if self._hidden(read):
+                    return self._schema(read, columns).empty_table()
+                return self._base.scan(read.table, columns).read_all()
+            case Side.REMOVED:
+                return pa.table({ID: pa.array([], pa.string()) if change is None else change.removed})
+            case Side.GIVEN if change is not None and change.given is not None:
+                return change.given.select(columns)
+            case _:
+                empty = self._schema(read, columns).empty_table()
+                return empty if change is None else change.rows.select(columns)
+
+    def _hidden(self, read: Read) -> bool:
+        change = self._change.types.get(read.table)
+        return read.side is Side.COMMITTED and change is not None and change.replaces
+
+    def _schema(self, read: Read, columns: Sequence[str]) -> pa.Schema:
+        stored = self._change.catalog.table(read.table).stored_schema
+        return pa.schema([stored.field(name) for name in columns])
+
+    # -- partners ----------------------------------------------------------------------------------
+
+    def _join(self, left: _Rows, right: Relation, on: tuple[str, ...]) -> _Rows:
+        others = self._partners(left, right, on)
+        rest = [name for name in others.columns if name not in on]
+        by_key: dict[tuple[Any, ...], Tuples] = defaultdict(list)
+        for key, row in zip(others.keys(on), others.keys(rest), strict=True):
+            by_key[key].append(row)
+        joined = [
+            (*row, *more)
+            for row, key in zip(left.tuples, left.keys(on), strict=True)
+            if None not in key
+            for more in by_key.get(key, ())
+        ]
+        return _Rows((*left.columns, *rest), joined)
+
+    def _keep(self, left: _Rows, right: Relation, on: tuple[str, ...], *, partnered: bool) -> _Rows:
+        if not left.tuples:
+            return left
+        keys = list(left.keys(on))
+        if isinstance(right, Read) and right.side in STORED and right.columns == ((on[0], ID),):
+            there = self._existing(right, keys)
+        else:
+            there = set(self._partners(left, right, on).keys(on))
+        kept = [row for row, key in zip(left.tuples, keys, strict=True) if (key in there) is partnered]
+        return _Rows(left.columns, kept)
+
+    def _existing(self, right: Read, keys: Sequence[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+        if self._hidden(right):
+            return set()
+        asked = list(dict.fromkeys(keys))
+        mask = self._base.exists(right.table, pa.array([key[0] for key in asked], pa.string()))
+        return {key for key, found in zip(asked, mask.to_pylist(), strict=True) if found}
+
+    def _partners(self, left: _Rows, right: Relation, on: tuple[str, ...]) -> _Rows:
+        """Return the rows of the right that may match; of stored rows only those with the values at hand."""
+        if not isinstance(right, Read) or right.side not in STORED:
+            return self._of(right)
+        if self._hidden(right) or not left.tuples:
+            return _Rows(names(right), [])
+        stored = dict(right.columns)
+        by = stored[on[0]]
+        schema = self._change.catalog.table(right.table).stored_schema
+        values = {key[0] for key in left.keys(on[:1])} - {None}
+        columns = {*stored.values()}
+        if isinstance(self._change.catalog.table(right.table), EdgeType):
+            columns |= {ID, *ENDPOINTS}  # one look-up then serves several questions
+        found = self._lookup(right.table, by, pa.array(sorted(values), schema.field(by).type), columns)
+        return _tuples(found.select(list(stored.values())), right)
+
+    def _lookup(self, table: str, by: str, values: pa.Array, columns: set[str]) -> pa.Table:
+        key = (table, by, tuple(values.to_pylist()), frozenset(columns))
+        if key not in self._looked_up:
+            self._looked_up[key] = self._base.lookup(table, by, values, sorted(columns))
+        return self._looked_up[key]
+
+
+def _tuples(table: pa.Table, read: Read) -> _Rows:
+    labels = tuple(value for _, value in read.label)
+    columns = [column.to_pylist() for column in table.columns]
+    rows = [(*row, *labels) for row in zip(*columns, strict=True)]
+    if read.complete:
+        rows = [row for row in rows if None not in row]
+    return _Rows(names(read), rows)
+
+
+def _shared(rows: _Rows, by: tuple[str, ...], holder: str, columns: tuple[str, ...]) -> _Rows:
+    holders: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for key, (value,) in zip(rows.keys(by), rows.keys((holder,)), strict=True):
+        holders[key].append(value)
+    several = [(*key, len(found), min(found), max(found)) for key, found in holders.items() if len(found) > 1]
+    return _Rows(columns, several)
+
+
+def _held(relation: Relation) -> Iterable[Read]:
+    """Return the sources that must be held whole: those that are not just looked up by value."""
+    match relation:
+        case Read():
+            return [relation]
+        case Join(left, right) | Semi(left, right) | Anti(left, right):
+            looked_up = isinstance(right, Read) and right.side in STORED
+            return [*_held(left), *([] if looked_up else _held(right))]
+        case Union(parts):
+            return [read for part in parts for read in _held(part)]
+        case Pick(of) | Shared(of):
+            return _held(of)
+        case Outside(of, rows):
+            return [*_held(of), *_held(rows)]
+        case _:
+            assert_never(relation)

@@ -1,0 +1,110 @@
+"""Reads: rows of a pinned version by the values of one column.
+
+Room    storage.tables. What validation and updates ask of committed rows. The small fragments at the end of
+        a table answer from memory (tail.py), the rest by index where there is one, else by a scan.
+Given   a table, a version, values of the column's type.
+Gives   Arrow tables; `exists` reads no data where the key index answers.
+Rule    an index never decides a result: fragments that it does not cover are scanned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+from datafusion import SessionContext
+
+from omnigraph.storage.cost import stage as cost_stage
+from omnigraph.storage.location import storage_failure
+from omnigraph.storage.opener import Handle, Opener
+from omnigraph.storage.tables.effects import ID
+from omnigraph.storage.tables.keys import PROBE_LIMIT, addresses, scan_where_in
+from omnigraph.storage.tables.layout import Layout, Layouts
+from omnigraph.storage.tables.predicate import ADDRESS, Predicate, find
+from omnigraph.storage.tables.tail import TailCache
+
+
+class TableReads:
+    """Reads of one store's tables; shares its handles and what it knows of their tails."""
+
+    def __init__(self, opener: Opener, layouts: Layouts, tail: TailCache) -> None:
+        self._opener = opener
+        self._layouts = layouts
+        self._tail = tail
+
+    def handle(self, table_id: str, version: int) -> Handle:
+        """Return the table at a version."""
+        return self._opener.table(table_id, version)
+
+    def rows(self, table_id: str, version: int) -> int:
+        """Return how many rows there are."""
+        return self._layouts.get(self.handle(table_id, version)).rows
+
+    def exists(self, table_id: str, version: int, ids: pa.Array) -> pa.Array:
+        """Return, for each id, whether a row has it."""
+        handle = self.handle(table_id, version)
+        layout = self._layouts.get(handle)
+        if len(ids) == 0 or not layout.parts:
+            return pa.repeat(pa.scalar(False), len(ids))
+        found = [self._tail.get(handle, fragment, part.key).ids for fragment, part in layout.small.items()]
+        present = pc.is_in(ids, value_set=pa.chunked_array(found, pa.string()).combine_chunks())
+        if not layout.big or pc.all(present).as_py():
+            return present
+        open_ids = pc.unique(ids.filter(pc.invert(present)))
+        cost_stage()
+        if len(open_ids) <= PROBE_LIMIT:
+            at = addresses(handle, open_ids, list(layout.big))
+            if sum(map(len, at.values())) == len(open_ids):
+                return pa.repeat(pa.scalar(True), len(ids))
+        hits = self._from_big(handle, layout, ID, open_ids, [ID])[ID].combine_chunks()
+        return pc.or_(present, pc.is_in(ids, value_set=hits))
+
+    def lookup(
+        self, table_id: str, version: int, column: str, values: pa.Array, columns: Sequence[str]
+    ) -> pa.Table:
+        """Return some columns of the rows whose `column` is one of the values."""
+        handle = self.handle(table_id, version)
+        layout = self._layouts.get(handle)
+        schema = pa.schema([layout.schema.field(name) for name in columns])
+        if len(values) == 0 or not layout.parts:
+            return schema.empty_table()
+        found = []
+        for fragment, part in layout.small.items():
+            rows = self._tail.get(handle, fragment, part.key).rows
+            matching = pc.is_in(rows[column], value_set=values)
+            if pc.any(matching).as_py():
+                found.append(rows.filter(matching).select(columns))
+        if layout.big:
+            cost_stage()
+            found.append(self._from_big(handle, layout, column, pc.unique(values), columns))
+        return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
+
+    def scan(self, table_id: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
+        """Stream some columns of all rows."""
+        return self.handle(table_id, version).scanner(columns=list(columns)).to_reader()
+
+    def frame(self, context: SessionContext, table_id: str, version: int) -> Any:
+        """Return all rows as a DataFusion frame that scans as it is read."""
+        name = f"t_{uuid4().hex}"
+        provider = lance.FFILanceTableProvider(
+            self.handle(table_id, version), with_row_id=False, with_row_addr=False
+        )
+        context.register_table(name, provider)
+        return context.table(name)
+
+    def where(self, table_id: str, version: int, predicate: Predicate, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of the rows for which a predicate is true."""
+        cost_stage()
+        return find(self.handle(table_id, version), predicate, tuple(columns)).drop_columns([ADDRESS])
+
+    def _from_big(
+        self, handle: Handle, layout: Layout, column: str, values: pa.Array, columns: Sequence[str]
+    ) -> pa.Table:
+        try:
+            return scan_where_in(handle, column, values, list(layout.big), list(columns))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise storage_failure("looking rows up", error) from error
