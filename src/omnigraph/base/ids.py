@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from functools import cache
 
 import numpy as np
@@ -30,8 +31,9 @@ def new_ids(count: int) -> pa.Array:
     """
     if count * LENGTH > np.iinfo(np.int32).max:
         raise ValueError(f"{count} ids do not fit one array; ask for fewer at a time")
-    # The highest random bit stays free, so that counting up never reaches into the time.
-    first = int(ULID()) & ~(1 << (_RANDOM_BITS - 1))
+    # Randomness of its own: within a millisecond, single ids count up from one another.
+    # The highest bit stays free, so that counting up never reaches into the time.
+    first = (int(ULID()) >> _RANDOM_BITS << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS - 1)
     text = np.empty(count, _ROW)
     done = 0
     while done < count:

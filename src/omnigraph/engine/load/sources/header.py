@@ -22,7 +22,7 @@ from omnigraph.engine.validate.values import INPUT_NAMES
 
 @dataclass(frozen=True)
 class Header:
-    """Where the columns stand: by property name, `id`, `src` or `dst`; None when the table is no use."""
+    """Where the columns stand, by property name, `id`, `src` and `dst`; and whether they can be used."""
 
     places: dict[str, int]
     good: bool
@@ -42,15 +42,16 @@ def read_header(
             refusal = unknown_property(name, declared)
             column_problem(report, declared, refusal.code, str(refusal), name, origin, line)
         elif meant in places:
+            other = names[places[meant]]
             twice = (
                 f"column '{name}' stands twice"
-                if name == meant
-                else f"columns '{name}' and '{meant}' mean the same"
+                if name == other
+                else f"columns '{other}' and '{name}' mean the same"
             )
             column_problem(report, declared, "envelope", twice, name, origin, line)
         places.setdefault(meant, position)
     _report_missing(places, declared, report, origin, line)
-    return Header({name: places[name] for name in places}, report.total == before)
+    return Header(places, report.total == before)
 
 
 def _report_missing(
