@@ -1,21 +1,40 @@
 """Query: parsed queries resolved against a catalog, their parameters, and what can be said about them.
 
-check.py          text or tree + catalog -> checked query
-mutation.py       a checked mutation; where.py: its conditions with the parameters filled in
-params.py         JSON values -> stored values of the parameters
+check.py          text or tree + catalog -> checked query; its parts are the check_*.py beside it
+mutation.py       a checked mutation; where.py: its conditions, with the parameters filled in
+read.py           a checked read; expressions.py: its values and conditions
+operands.py       constants, parameters, now(); values.py and restate.py: their stored forms
+params.py         JSON values -> the values of the parameters
+lint.py           text -> report; operation.py, columns.py, describe.py: descriptions for machines
 """
 
 from omnigraph.catalog.query.check import CheckedQuery, check, compile_query, examine
-from omnigraph.catalog.query.mutation import CheckedMutation
+from omnigraph.catalog.query.describe import query_entry
+from omnigraph.catalog.query.lint import LintReport, lint_queries
+from omnigraph.catalog.query.mutation import CheckedMutation, assigned_value
+from omnigraph.catalog.query.operands import Parameter, Stored, Values, operand_value
 from omnigraph.catalog.query.params import BadParameters, bind_params, param_from_text
+from omnigraph.catalog.query.read import CheckedRead, page
+from omnigraph.catalog.query.where import ground
 
 __all__ = [
     "BadParameters",
     "CheckedMutation",
     "CheckedQuery",
+    "CheckedRead",
+    "LintReport",
+    "Parameter",
+    "Stored",
+    "Values",
+    "assigned_value",
     "bind_params",
     "check",
     "compile_query",
     "examine",
+    "ground",
+    "lint_queries",
+    "operand_value",
+    "page",
     "param_from_text",
+    "query_entry",
 ]

@@ -13,21 +13,25 @@ from typing import TypeAlias
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query.check_mutation import check_mutation
+from omnigraph.catalog.query.check_read import check_read
 from omnigraph.catalog.query.mutation import CheckedMutation
+from omnigraph.catalog.query.read import CheckedRead
 from omnigraph.language.diagnostics import Diagnostic, QueryError, Source, in_order
 from omnigraph.language.query import Query, parse, select
-from omnigraph.language.query.tree import Write
+from omnigraph.language.query.tree import Read
 
-CheckedQuery: TypeAlias = CheckedMutation
+CheckedQuery: TypeAlias = CheckedRead | CheckedMutation
 
 
 def examine(query: Query, catalog: Catalog) -> tuple[CheckedQuery | None, tuple[Diagnostic, ...]]:
     """Return the checked query, or None and what only the schema shows to be wrong."""
     body = query.body
-    if isinstance(body, Write):
+    checked: CheckedQuery | None
+    if isinstance(body, Read):
+        checked, found = check_read(query, body, catalog)
+    else:
         checked, found = check_mutation(query, body, catalog)
-        return checked, in_order(found)
-    raise NotImplementedError
+    return checked, in_order(found)
 
 
 def check(query: Query, source: Source, catalog: Catalog) -> CheckedQuery:

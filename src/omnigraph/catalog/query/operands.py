@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from omnigraph.catalog.query.columns import Column
 from omnigraph.catalog.types import PropertyType, Scalar
@@ -74,18 +74,5 @@ def operand_value(operand: Operand, values: Values, now: int) -> Stored | None:
             return values[parameter.name]
         case Now():
             return now
-        case _:
-            assert_never(operand)
-
-
-def operand_json(operand: Operand) -> dict[str, Any]:
-    """Return an operand as plain JSON values, for `explain` and for logs that must not show values."""
-    match operand:
-        case Constant(value, kind):
-            return {"constant": list(value) if isinstance(value, tuple) else value, "type": str(kind)}
-        case ParamRef(parameter):
-            return {"parameter": parameter.name, "type": str(parameter.type)}
-        case Now():
-            return {"now": True}
         case _:
             assert_never(operand)

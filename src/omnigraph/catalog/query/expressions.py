@@ -1,0 +1,352 @@
+"""Expressions: the values and conditions of a checked read.
+
+    text -> tree -> **checked read** -> plan
+
+Room    catalog.query. Plain values; check_values.py and check_conditions.py make them. Constants,
+        parameters and now() are those of operands.py.
+Rule    every value but a bare node has a `type`; its `nullable` says whether it may be NULL in a row.
+        Numbers compare by mathematical value, whatever their types (restate.py); text by UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeAlias
+
+from omnigraph.catalog.model import EdgeType, NodeType, Property, TableType
+from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef
+from omnigraph.catalog.types import PropertyType, Scalar
+
+_STRING = PropertyType(Scalar.STRING)
+_BOOL = PropertyType(Scalar.BOOL)
+_FLOAT = PropertyType(Scalar.F64)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A node or edge of the match. `number` tells apart variables of one name in different blocks.
+
+    An anonymous one has a name that no text can spell; ties are broken by the names, in byte order.
+    `optional` says that it is introduced in an optional block, so that it may be NULL after it.
+    """
+
+    number: int
+    name: str
+    type: TableType = field(compare=False)
+    optional: bool = field(default=False, compare=False)
+    anonymous: bool = field(default=False, compare=False)
+
+    @property
+    def is_edge(self) -> bool:
+        """Say whether it stands for an edge."""
+        return isinstance(self.type, EdgeType)
+
+
+# -- values ------------------------------------------------------------------------------------------
+
+
+class EntityPart(Enum):
+    """What an entity has besides its properties."""
+
+    ID = "id"
+    TYPE = "type"
+    SRC = "src"
+    DST = "dst"
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyValue:
+    """`$x.p`: the stored column `member.column` of a variable."""
+
+    variable: Variable
+    member: Property
+
+    @property
+    def type(self) -> PropertyType:
+        """As declared; nullable too where the variable may be missing."""
+        declared = self.member.type
+        return replace(declared, nullable=True) if self.variable.optional else declared
+
+
+@dataclass(frozen=True, slots=True)
+class EntityField:
+    """`$x.@id`, `$x.@type`, `$e.@src` or `$e.@dst`."""
+
+    variable: Variable
+    part: EntityPart
+
+    @property
+    def type(self) -> PropertyType:
+        """Always a String."""
+        return replace(_STRING, nullable=self.variable.optional)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """`$x`: a whole node."""
+
+    variable: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`left operator right`, operator one of `+ - * /`; null in, null out.
+
+    Integers give I64, or U64 when neither side is signed; their division drops the fraction. Overflow and
+    division by zero are errors. Floats give F64.
+    """
+
+    operator: str
+    left: Value
+    right: Value
+    type: PropertyType
+
+
+class AggregateFunction(Enum):
+    """How the rows of a group become one value."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    COUNT_DISTINCT = "count_distinct"
+    COLLECT = "collect"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A value for each group; rows where the argument is NULL do not count."""
+
+    function: AggregateFunction
+    argument: Value
+    type: PropertyType
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRef:
+    """The value of the output at a position, counted from 0: what an alias refers to."""
+
+    position: int
+    name: str
+    type: PropertyType | None  # None for a bare node
+    aggregate: bool  # whether that output holds an aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """`search`, `fuzzy` or `match_text`: whether a text matches; NULL text never does."""
+
+    function: str
+    variable: Variable
+    member: Property
+    query: Operand
+    edits: Operand | None = None  # of fuzzy; None means the default
+
+    @property
+    def type(self) -> PropertyType:
+        """Bool, never NULL."""
+        return _BOOL
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The distance of a vector from the query; a query of type String is to be embedded first."""
+
+    variable: Variable
+    member: Property
+    query: Operand
+
+    @property
+    def type(self) -> PropertyType:
+        """NULL where the vector or the query is."""
+        nullable = self.member.type.nullable or self.variable.optional or self.query.type.nullable
+        return replace(_FLOAT, nullable=nullable)
+
+    @property
+    def embeds(self) -> bool:
+        """Say whether the query is text that must be embedded."""
+        return self.query.type.scalar is Scalar.STRING and not self.query.type.is_list
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25:
+    """The score of a text for the query; 0 where nothing matches."""
+
+    variable: Variable
+    member: Property
+    query: Operand
+
+    @property
+    def type(self) -> PropertyType:
+        """A score, never NULL."""
+        return _FLOAT
+
+
+@dataclass(frozen=True, slots=True)
+class Rrf:
+    """The fused score of two rankings of one variable; 0 where neither has the row."""
+
+    first: Nearest | Bm25
+    second: Nearest | Bm25
+    k: Operand | None = None  # None means the default
+
+    @property
+    def type(self) -> PropertyType:
+        """A score, never NULL."""
+        return _FLOAT
+
+
+class Direction(Enum):
+    """Which end of the edge the left variable is."""
+
+    FORWARD = "forward"  # left is `src`
+    BACKWARD = "backward"  # left is `dst`
+    EITHER = "either"
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """An edge type and how it is followed, from `low` to `high` steps."""
+
+    edge: EdgeType
+    direction: Direction
+    low: int = 1
+    high: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestPath:
+    """The ids from one node to another, both included; NULL when there is no path within the bounds."""
+
+    source: Variable
+    hops: Hops
+    target: Variable
+
+    @property
+    def type(self) -> PropertyType:
+        """A list of ids."""
+        return PropertyType(Scalar.STRING, nullable=True, is_list=True)
+
+
+Ranking: TypeAlias = Nearest | Bm25 | Rrf
+Value: TypeAlias = (
+    Constant
+    | ParamRef
+    | Now
+    | PropertyValue
+    | EntityField
+    | Entity
+    | Arithmetic
+    | Aggregate
+    | OutputRef
+    | TextMatch
+    | Nearest
+    | Bm25
+    | Rrf
+    | ShortestPath
+)
+
+
+def type_of(value: Value) -> PropertyType | None:
+    """Return the type of a value; a bare node has none."""
+    return None if isinstance(value, Entity) else value.type
+
+
+def holds_aggregate(value: Value) -> bool:
+    """Say whether a value is one of a group rather than of a row."""
+    match value:
+        case Aggregate():
+            return True
+        case Arithmetic(left=left, right=right):
+            return holds_aggregate(left) or holds_aggregate(right)
+        case OutputRef(aggregate=aggregate):
+            return aggregate
+        case _:
+            return False
+
+
+# -- conditions --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Operator one of `= != < <= > >=`; null on either side is unknown."""
+
+    left: Value
+    operator: str
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """Whether a list has an element that equals the right side."""
+
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Substring:
+    """Whether the right text occurs in the left one, exactly."""
+
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Whether the left text starts with the right one, exactly."""
+
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """Whether the left side equals one of some constants, or an element of a parameter's list."""
+
+    left: Value
+    items: tuple[Constant, ...] | ParamRef
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Whether a value, or a node of an optional block, is missing; never unknown."""
+
+    operand: Value
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """True when all operands are."""
+
+    operands: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """True when any operand is."""
+
+    operands: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """True when the operand is false; unknown stays unknown."""
+
+    operand: Condition
+
+
+Condition: TypeAlias = (
+    Comparison | Contains | Substring | Prefix | Among | IsNull | And | Or | Not | TextMatch
+)
+
+
+def node_type(variable: Variable) -> NodeType:
+    """Return the type of a variable that stands for a node."""
+    if not isinstance(variable.type, NodeType):
+        raise TypeError(f"${variable.name} stands for an edge")
+    return variable.type

@@ -1,0 +1,196 @@
+"""Lint: everything that can be said about a text of queries, as one value.
+
+    text + catalog -> **report**
+
+Room    catalog.query. Refuses nothing: errors, warnings and advice come back together, for an editor, a
+        review or the command line to show.
+Gives   `LintReport`: `to_json` has the shape of query spec 16.1; `diagnostics` adds codes and places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.query.check import CheckedQuery, examine
+from omnigraph.catalog.query.mutation import CheckedMutation, Update, place_name
+from omnigraph.catalog.query.operation import Operation
+from omnigraph.language.diagnostics import Diagnostic, QueryError, Severity, Source
+from omnigraph.language.query import Query, parse, rules
+
+NO_PARAMS = "mutation declares no params; hardcoded mutations are easy to miss"
+_NAMES = {Severity.ERROR: "error", Severity.WARN: "warning", Severity.INFO: "info"}
+_RANK = {severity: rank for rank, severity in enumerate(_NAMES)}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReport:
+    """What can be said about one query."""
+
+    name: str
+    mutation: bool
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+    operation: Operation | None = None  # of a query without faults
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values; what is empty is left out."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "kind": "mutation" if self.mutation else "read",
+            "status": "ok" if self.error is None else "error",
+        }
+        if self.warnings:
+            found["warnings"] = list(self.warnings)
+        if self.error is not None:
+            found["error"] = self.error
+        if self.operation is not None:
+            found["operation"] = self.operation.to_json()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about the file as a whole."""
+
+    severity: Severity
+    code: str
+    message: str
+    type_name: str | None = None
+    property: str | None = None
+    query_names: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON values; what is empty is left out."""
+        found: dict[str, Any] = {
+            "severity": _NAMES[self.severity],
+            "code": self.code,
+            "message": self.message,
+        }
+        if self.type_name is not None:
+            found["type_name"] = self.type_name
+        if self.property is not None:
+            found["property"] = self.property
+        if self.query_names:
+            found["query_names"] = list(self.query_names)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """All that can be said about a text."""
+
+    source: Source
+    schema_source: Mapping[str, str]
+    results: tuple[QueryReport, ...]
+    findings: tuple[Finding, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether there is no error."""
+        return self._count(Severity.ERROR) == 0
+
+    def _count(self, severity: Severity) -> int:
+        found = sum(finding.severity is severity for finding in self.findings)
+        if severity is Severity.ERROR:
+            found += sum(result.error is not None for result in self.results)
+        if severity is Severity.WARN:
+            found += sum(len(result.warnings) for result in self.results)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return {
+            "status": "ok" if self.ok else "error",
+            "schema_source": dict(self.schema_source),
+            "query_path": self.source.file,
+            "queries_processed": len(self.results),
+            "errors": self._count(Severity.ERROR),
+            "warnings": self._count(Severity.WARN),
+            "infos": self._count(Severity.INFO),
+            "results": [result.to_json() for result in self.results],
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def lint_queries(
+    text: str | bytes, catalog: Catalog, *, schema_source: Mapping[str, str], file: str = "query.gq"
+) -> LintReport:
+    """Report on a text; `schema_source` says where the schema is from, as `{"kind": "file", "path": ...}`."""
+    parsed = parse(text, file=file)
+    source = parsed.file.source
+    if parsed.broken:
+        found = [d for d in parsed.diagnostics if d.rule is rules.SYNTAX]
+        message = str(QueryError(source, found))
+        finding = Finding(Severity.ERROR, rules.SYNTAX.code, message)
+        return LintReport(source, schema_source, (), (finding,), parsed.diagnostics)
+    examined = [_examined(query, parsed.diagnostics, catalog) for query in parsed.file.queries]
+    results = tuple(_report(query, checked, found, source) for query, checked, found in examined)
+    valid = [checked for _, checked, _ in examined if checked is not None]
+    everything = tuple(d for _, _, found in examined for d in found)
+    return LintReport(source, schema_source, results, _never_set(valid), everything)
+
+
+def _examined(
+    query: Query, texts: Sequence[Diagnostic], catalog: Catalog
+) -> tuple[Query, CheckedQuery | None, tuple[Diagnostic, ...]]:
+    """Check one query; what the text alone shows belongs to the query that it stands in."""
+    own = [d for d in texts if d.span is not None and query.span.start <= d.span.start < query.span.end]
+    checked, found = examine(query, catalog)
+    return query, None if own else checked, (*own, *found)
+
+
+def _report(
+    query: Query, checked: CheckedQuery | None, found: Sequence[Diagnostic], source: Source
+) -> QueryReport:
+    warnings = (NO_PARAMS,) if query.mutation and not query.params else ()
+    error = str(QueryError(source, found)) if found else None
+    operation = None if checked is None else checked.operation
+    return QueryReport(query.name.text, query.mutation, warnings, error, operation)
+
+
+# -- properties that nobody sets ---------------------------------------------------------------------
+
+
+def _never_set(queries: Iterable[CheckedQuery]) -> tuple[Finding, ...]:
+    updating: dict[str, list[str]] = {}  # type name -> the queries that update it
+    assigned: dict[str, set[str]] = {}  # type name -> the properties that they set
+    types: dict[str, NodeType] = {}
+    for query, update in _updates(queries):
+        name = update.target.name
+        if not isinstance(update.target, NodeType):
+            continue
+        types[name] = update.target
+        updating.setdefault(name, []).append(query.name)
+        assigned.setdefault(name, set()).update(place_name(a.place) for a in update.assignments)
+    found = [
+        finding
+        for name, declared in types.items()
+        for finding in _unset(declared, assigned[name], tuple(sorted(set(updating[name]))))
+    ]
+    return tuple(sorted(found, key=_place))
+
+
+def _updates(queries: Iterable[CheckedQuery]) -> Iterator[tuple[CheckedMutation, Update]]:
+    for query in queries:
+        if isinstance(query, CheckedMutation):
+            for statement in query.statements:
+                if isinstance(statement, Update):
+                    yield query, statement
+
+
+def _unset(declared: NodeType, assigned: set[str], queries: tuple[str, ...]) -> Iterator[Finding]:
+    for member in declared.properties:
+        settable = member.type.nullable and member.id not in declared.key and member.embed is None
+        if settable and member.name not in assigned:
+            message = f"{declared.name}.{member.name} exists in schema but no update query sets it"
+            rule = rules.NEVER_SET
+            yield Finding(rule.severity, rule.code, message, declared.name, member.name, queries)
+
+
+def _place(finding: Finding) -> tuple[int, str, str, str]:
+    return _RANK[finding.severity], finding.type_name or "", finding.property or "", finding.message
