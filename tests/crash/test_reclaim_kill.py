@@ -1,6 +1,6 @@
 """SIGKILL and failure at every durable step of a reclaim: heads stay whole, and history says what it is.
 
-A reclaim shows nothing new, so here a graph is not before or after: at any moment all branches read as before,
+A reclaim shows nothing new, so a graph is not before or after it: at any moment all branches read as before,
 an old commit reads as before or says that it was reclaimed, and a second reclaim finishes the work.
 """
 

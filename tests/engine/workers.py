@@ -46,7 +46,9 @@ def race(role: str, address: str, options: Options, directory: str, me: str, wha
     return parts[role](address, options, directory, me, what)
 
 
-def apply_and_die(address: str, options: Options, schema: str, point: str, passage: int) -> None:
+def apply_and_die(
+    address: str, options: Options, schema: str, point: str, passage: int, allow_data_loss: bool = False
+) -> None:
     """Apply a schema, and die at the n-th passage of a point."""
     passed = 0
 
@@ -57,10 +59,10 @@ def apply_and_die(address: str, options: Options, schema: str, point: str, passa
             os.kill(os.getpid(), signal.SIGKILL)
 
     with og.connect(address, storage_options=options) as graph, armed({point: count}):
-        graph.schema.apply(schema)
+        graph.schema.apply(schema, allow_data_loss=allow_data_loss)
 
 
-def trace_apply(address: str, options: Options, schema: str) -> list[str]:
+def trace_apply(address: str, options: Options, schema: str, *, allow_data_loss: bool = False) -> list[str]:
     """Apply a schema and return the points it passed, in order."""
     passed: list[str] = []
 
@@ -71,7 +73,7 @@ def trace_apply(address: str, options: Options, schema: str) -> list[str]:
         og.connect(address, storage_options=options) as graph,
         armed({point: note(point) for point in names()}),
     ):
-        graph.schema.apply(schema)
+        graph.schema.apply(schema, allow_data_loss=allow_data_loss)
     return passed
 
 

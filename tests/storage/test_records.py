@@ -96,6 +96,7 @@ states = st.builds(
     newest_id=ids,
     floor=counts,
     swept=counts,
+    reclaimed=st.dictionaries(ids, counts, max_size=3).map(FrozenMap),
     tombstone=st.none() | ids,
 )
 
