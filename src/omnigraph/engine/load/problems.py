@@ -36,10 +36,16 @@ class Problems:
             insort(self._kept, (order, violation), key=lambda entry: entry[0])
             del self._kept[self.shown :]
 
-    def record(self, code: str, message: str, origin: str, position: int) -> None:
-        """Take in a problem of a record as a whole, which has no type yet."""
-        place = f"{origin}:{position}"
-        self.add(Violation(code, "record", "", f"{place}: {message}", place=place), origin, position)
+    def keeps(self, origin: str, position: int) -> bool:
+        """Say whether a problem there would be kept; the others are only counted, and need no words."""
+        if len(self._kept) < self.shown:
+            return True
+        source = self._origins.get(origin, len(self._origins))
+        return (source, position) <= self._kept[-1][0][:2]
+
+    def count(self, more: int) -> None:
+        """Take in problems that would not be kept."""
+        self.total += more
 
     def breach(
         self, breach: Breach, declared: TableType, ids: pa.Array | None, origin: str, positions: pa.Array
@@ -48,10 +54,13 @@ class Problems:
         rows = breach.rows()
         for row in rows[: self.shown]:
             position = positions[int(row)].as_py()
+            if not self.keeps(origin, position):
+                self.count(1)
+                continue
             row_id = None if ids is None else ids[int(row)].as_py()
             found = violation(breach, int(row), declared, row_id, f"{origin}:{position}")
             self.add(found, origin, position)
-        self.total += max(len(rows) - self.shown, 0)
+        self.count(max(len(rows) - self.shown, 0))
 
     def __bool__(self) -> bool:
         return self.total > 0

@@ -9,8 +9,9 @@ Rule    a record that breaks a rule is reported with its place and left out; the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -45,13 +46,23 @@ PHYSICAL = frozenset(
 
 
 class Refused(ValueError):
-    """The record breaks a rule; the code says which sort, the text what is wrong."""
+    """The record breaks a rule; the code says which sort, the reason what is wrong.
+
+    A reason that takes some finding out is a function: it is asked for only if the report keeps it.
+    """
 
     def __init__(
-        self, code: str, reason: str, declared: TableType | None = None, name: str | None = None
+        self,
+        code: str,
+        reason: str | Callable[[], str],
+        declared: TableType | None = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(reason)
-        self.code, self.declared, self.name = code, declared, name
+        super().__init__(code)
+        self.code, self._reason, self.declared, self.name = code, reason, declared, name
+
+    def __str__(self) -> str:
+        return self._reason if isinstance(self._reason, str) else self._reason()
 
 
 @dataclass(slots=True)
@@ -92,6 +103,9 @@ class Gatherer:
 
     def refuse(self, refused: Refused, position: int) -> None:
         """Report that a record breaks a rule."""
+        if not self._report.keeps(self._origin, position):
+            self._report.count(1)
+            return
         declared, place = refused.declared, f"{self._origin}:{position}"
         kind, name = ("record", "") if declared is None else (declared.kind.value, declared.name)
         message = f"{place}: {refused}"
@@ -166,9 +180,9 @@ class Gatherer:
             known, names = self._catalog.find_edge(name), [t.name for t in self._catalog.edges]
         if known is None:
             noun = "node type" if kind == "type" else "edge type"
-            hint = did_you_mean(name, names)
-            reason = f"the schema has no {noun} {shown(name)}" + (f"; {hint}" if hint else "")
-            raise Refused("unknown_type", reason)
+            raise Refused(
+                "unknown_type", partial(_unknown, f"the schema has no {noun} {shown(name)}", name, names)
+            )
         rows = self._by_name[kind, name] = self._rows_of(known)
         return rows
 
@@ -222,14 +236,20 @@ def _unknown_data(data: dict[str, Any], rows: _Rows) -> Refused:
 def unknown_property(name: str, declared: TableType) -> Refused:
     """Return the refusal of a field that is no property of the type."""
     where = f"'{declared.kind.value}:{declared.name}'"
+    reason: str | Callable[[], str]
     if name in PHYSICAL:
         reason = f"field {shown(name)} for {where} is reserved physical state"
     elif isinstance(declared, EdgeType) and name in ENDPOINTS:
         reason = f"field {shown(name)} for {where} is reserved structural state: use 'from' and 'to'"
     else:
-        hint = did_you_mean(name, [member.name for member in declared.properties])
-        reason = f"unknown input field {shown(name)} for {where}" + (f"; {hint}" if hint else "")
+        known = [member.name for member in declared.properties]
+        reason = partial(_unknown, f"unknown input field {shown(name)} for {where}", name, known)
     return Refused("unknown_property", reason, declared, name)
+
+
+def _unknown(reason: str, name: str, known: Iterable[str]) -> str:
+    hint = did_you_mean(name, known)
+    return f"{reason}; {hint}" if hint else reason
 
 
 def _endpoint(record: dict[str, Any], name: str, declared: TableType) -> Refused:

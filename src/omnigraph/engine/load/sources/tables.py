@@ -15,7 +15,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from omnigraph.catalog.catalog import Catalog
@@ -120,15 +122,25 @@ class Tabular:
 
 def _bounds(part: Part) -> Iterator[tuple[int, int]]:
     """Cut a part into pieces of the size of a block."""
-    sizes = [column.nbytes for column in part.columns if isinstance(column, pa.Array) and _own_bytes(column)]
-    step = max(1, min(MAX_ROWS, MAX_BYTES * part.rows // max(sum(sizes), 1)))
+    size = sum(_plain_bytes(column) for column in part.columns if isinstance(column, pa.Array))
+    step = max(1, min(MAX_ROWS, MAX_BYTES * part.rows // max(size, 1)))
     for begin in range(0, part.rows, step):
         yield begin, min(begin + step, part.rows)
 
 
-def _own_bytes(column: pa.Array) -> bool:
-    """Leave out types whose size counts buffers that they share with other parts of the column."""
-    return not (kinds.is_string_view(column.type) or kinds.is_binary_view(column.type))
+def _plain_bytes(column: pa.Array) -> int:
+    """Return the room that the values take once they are plain; encodings hide it, or share it."""
+    if kinds.is_dictionary(column.type):
+        if kinds.is_string(column.type.value_type) or kinds.is_large_string(column.type.value_type):
+            return pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+        return 8 * len(column)
+    if kinds.is_string_view(column.type) or kinds.is_binary_view(column.type):
+        # A view begins with the length of its value.
+        views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, 4)
+        lengths = views[column.offset : column.offset + len(column), 0]
+        valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
+        return int(lengths[valid].sum(dtype=np.int64))
+    return int(column.nbytes)
 
 
 def parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Part]:
