@@ -6,16 +6,23 @@ Room    engine. What `og.init` and `og.connect` return for an embedded graph; th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
+from typing import Any, Literal
 
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.ids import new_id
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.model import TableType
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
+from omnigraph.engine.mutate.door import MutateDoor
+from omnigraph.engine.query_text import QueryText
+from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.schema.door import SchemaDoor, SchemaText, load_schema
 from omnigraph.engine.table import TableView
+from omnigraph.storage.claims import Claims
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import NewTable
@@ -28,11 +35,85 @@ class Graph:
         self.store = store
         self._catalogs = Catalogs(store.schemas)
         self.schema = SchemaDoor(store, self._catalogs)
+        claims = Claims(store.location, store.syncer)
+        self._mutate = MutateDoor(store, self._catalogs, claims)
+        self._load = LoadDoor(store, self._catalogs, claims)
 
     @property
     def uri(self) -> str:
         """Where the graph is."""
         return self.store.location.uri
+
+    def mutate(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+        **named: Any,
+    ) -> Receipt:
+        """Run one mutation (`.gq` text, or the path of a file) as one commit.
+
+        Parameters go in `params` or, where no option has their name, as keywords.
+        """
+        return self._mutate.mutate(
+            gq,
+            _parameters(params, named),
+            query_name=query_name,
+            branch=branch,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+            message=message,
+            actor=actor,
+            dry_run=dry_run,
+        )
+
+    def load(
+        self,
+        data: Any,
+        *,
+        mode: LoadMode,
+        type: str | None = None,
+        format: str | None = None,
+        branch: str = "main",
+        from_branch: str | None = None,
+        replace_types: Iterable[str] = (),
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        engine: Literal["auto", "local"] = "auto",
+        progress: Report | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Load data as one commit: every record of the input, or nothing.
+
+        `data` is a path (JSON lines, CSV, Parquet or Arrow, also compressed), a folder or list of paths, a
+        file object, an iterable of dictionaries, an Arrow table or reader, a pandas or polars frame, or a
+        mapping of type names to any of these. Tables need `type`, unless their file is named after it.
+        """
+        return self._load.load(
+            data,
+            mode=mode,
+            type=type,
+            format=format,
+            branch=branch,
+            from_branch=from_branch,
+            replace_types=replace_types,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+            message=message,
+            actor=actor,
+            engine=engine,
+            progress=progress,
+            dry_run=dry_run,
+        )
 
     def nodes(self, name: str, *, branch: str = "main", at: str | int | None = None) -> TableView:
         """Return the nodes of a type, now or at a past commit, under the names of the schema in force now."""
@@ -59,6 +140,13 @@ class Graph:
     def _view(self, current: TableType, branch: str, at: str | int | None) -> TableView:
         snapshot = self.store.snapshot(branch, at=at)
         return TableView(self.store, snapshot, current, self._catalogs.get(snapshot.schema))
+
+
+def _parameters(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
+    both = sorted(set(params or {}) & set(named))
+    if both:
+        raise InvalidRequest(f"parameter {both[0]!r} is given twice, in params and as a keyword")
+    return {**(params or {}), **named}
 
 
 def init(

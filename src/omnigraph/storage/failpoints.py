@@ -41,6 +41,7 @@ class Step(Enum):
     BRANCH_TOMBSTONE = "branch_tombstone"
     BRANCH_UNREGISTER = "branch_unregister"
     FLOOR = "floor"
+    CLAIM = "claim"
     RECLAIM_FENCE = "reclaim_fence"
     RECLAIM_FILE = "reclaim_file"
 

@@ -62,6 +62,7 @@ class Intent:
     message: str | None = None
     expected_head: str | None = None
     labels: Mapping[str, str] = FrozenMap()
+    commit_id: str | None = None  # minted by an earlier call that may have landed; else a fresh one
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,24 @@ class Publisher:
             receipt = self._run(branch, write, intent)
         return replace(receipt, cost=meter.cost)
 
+    def rehearse(self, branch: str, write: Write, intent: Intent | None = None) -> WriteTxn:
+        """Run a write up to the point where it would stage anything; raise what it would raise."""
+        _, txn = self._capture(branch, new_id())
+        self._check_expected(txn.snapshot, intent or Intent())
+        write.validate(txn, write.prepare(txn))
+        return txn
+
     # -- attempts ----------------------------------------------------------------------------------
 
     def _run(self, branch: str, write: Write, intent: Intent) -> Receipt:
-        commit_id, authored_at = new_id(), self._clock.now_us()
+        commit_id, authored_at = intent.commit_id or new_id(), self._clock.now_us()
         started = self._clock.monotonic()
-        now = self._prepare(*self._capture(branch, commit_id), write, intent)
+        chain, txn = self._capture(branch, commit_id)
+        if intent.commit_id is not None:
+            done = chain.find(commit_id, txn.snapshot.state)
+            if done is not None:
+                return Receipt(branch, done.commit, done.commit.tables, replayed=True)
+        now = self._prepare(chain, txn, write, intent)
         attempts, failures = 1, 0
         with self._turnstiles.at(now.chain.incarnation) as turn:
             while True:

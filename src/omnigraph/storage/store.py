@@ -207,6 +207,11 @@ class GraphStore:
 
     # -- writing -----------------------------------------------------------------------------------
 
+    def rehearse(self, branch: str, write: Write, intent: Intent | None = None) -> None:
+        """Check a write without writing anything; raise what it would raise."""
+        with measured():
+            self._publisher.rehearse(branch, write, intent)
+
     def publish(self, branch: str, write: Write, intent: Intent | None = None) -> Receipt:
         """Run a write: the only way to change a graph's content."""
         return self._publisher.publish(branch, write, intent)

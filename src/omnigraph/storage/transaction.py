@@ -142,6 +142,7 @@ class Receipt:
     attempts: int = 1
     cost: Cost = field(default_factory=Cost)
     warnings: tuple[str, ...] = ()
+    replayed: bool = False  # an earlier call with the same commit id had landed
 
     @property
     def commit_id(self) -> str | None:

@@ -83,6 +83,14 @@ def find(handle: Handle, predicate: Predicate, columns: tuple[str, ...] = ()) ->
         raise storage_failure("scanning rows", error) from error
 
 
+def matching(rows: pa.Table, predicate: Predicate) -> pa.Table:
+    """Return the rows of a table in memory for which the predicate is true."""
+    _check(predicate, rows.schema)
+    if not rows.num_rows:
+        return rows
+    return SessionContext().from_arrow(rows).filter(_lower(predicate)).to_arrow_table().cast(rows.schema)
+
+
 def quoted(name: str) -> str:
     """Return a column name as DataFusion takes it: it parses names, so case and quotes need care."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,246 @@
+"""Door: `graph.load`.
+
+Room    engine.load. Reads the input once, checks it whole, publishes it as one commit.
+Given   any input that `open_source` knows, a mode, a branch.
+Gives   a receipt; or an error that names file and line, with nothing published.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from omnigraph.base.errors import BranchNotFound, InvalidRequest, ReadSetConflict
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import EdgeType, TableType
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.load.block import Source
+from omnigraph.engine.load.draft import Input, LoadDraft, Mode
+from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.sources.opening import open_source
+from omnigraph.engine.load.spool import Spools
+from omnigraph.engine.receipt import Receipt, TypeCount, counts_of
+from omnigraph.engine.write import ChangeWrite
+from omnigraph.storage.claims import Claims
+from omnigraph.storage.cost import measured
+from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.store import GraphStore
+
+LoadMode = Literal["append", "merge", "overwrite"]
+REFUSED = "the load was refused"
+
+
+@dataclass(frozen=True)
+class LoadProgress:
+    """How far a load is."""
+
+    stage: Literal["reading", "checking", "writing", "done"]
+    rows: int
+    bytes_read: int = 0
+    bytes_total: int | None = None
+
+
+Report = Callable[[LoadProgress], None]
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """One call of `load`."""
+
+    data: Any
+    mode: Mode
+    type: str | None = None
+    format: str | None = None
+    replace_types: tuple[str, ...] = ()
+
+
+class LoadDoor:
+    """Loads data into one graph."""
+
+    def __init__(self, store: GraphStore, catalogs: Catalogs, claims: Claims) -> None:
+        self._store = store
+        self._catalogs = catalogs
+        self._claims = claims
+
+    def load(
+        self,
+        data: Any,
+        *,
+        mode: LoadMode,
+        type: str | None = None,
+        format: str | None = None,
+        branch: str = "main",
+        from_branch: str | None = None,
+        replace_types: Iterable[str] = (),
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        engine: Literal["auto", "local"] = "auto",
+        progress: Report | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Load an input as one commit, whole or not at all."""
+        if engine not in ("auto", "local"):
+            raise InvalidRequest(f"there is no engine {engine!r}", remedy="Use 'auto' or 'local'")
+        request = LoadRequest(data, _mode(mode), type, format, tuple(replace_types))
+        if request.replace_types and request.mode is not Mode.OVERWRITE:
+            raise InvalidRequest(
+                "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
+            )
+        with measured() as meter:
+            created = self._branch(branch, from_branch, dry_run=dry_run)
+            commit_id = None
+            if idempotency_key is not None:
+                what = json.dumps(["load", branch, mode, type, format, request.replace_types])
+                commit_id = self._claims.claim(idempotency_key, what.encode())
+            intent = Intent(actor, message, if_commit, commit_id=commit_id)
+            base = from_branch if created and dry_run and from_branch is not None else branch
+            receipt = self._run(request, base, intent, progress or _silent, dry_run=dry_run)
+        facts = {
+            "mode": mode,
+            "base_branch": from_branch,
+            "branch_created": created and not dry_run,
+            "engine": "local",
+            "total_entities": receipt.affected_nodes + receipt.affected_edges,
+        }
+        return Receipt(**{**vars(receipt), "branch": branch, "cost": meter.cost, "facts": facts})
+
+    def _branch(self, branch: str, from_branch: str | None, *, dry_run: bool) -> bool:
+        """Create a missing branch where the caller says from what; say whether that was needed."""
+        if from_branch is None:
+            return False
+        try:
+            self._store.snapshot(branch)
+        except BranchNotFound:
+            if not dry_run:
+                self._store.branches.create(branch, from_branch)
+            return True
+        return False
+
+    def _run(
+        self, request: LoadRequest, branch: str, intent: Intent, report: Report, *, dry_run: bool
+    ) -> Receipt:
+        """Read and publish; read again when the schema changed meanwhile and the input allows it."""
+        while True:
+            catalog = self._catalogs.get(self._store.snapshot(branch).schema)
+            spools = Spools()
+            try:
+                read = self._read(request, catalog, spools, report)
+                return self._publish(request, read, branch, intent, report, dry_run=dry_run)
+            except ReadSetConflict as conflict:
+                if conflict.fields.get("member") != "schema" or not _can_read_again(request.data):
+                    raise
+            finally:
+                spools.close()
+
+    def _read(self, request: LoadRequest, catalog: Catalog, spools: Spools, report: Report) -> Input:
+        now_ms = self._store.clock.now_us() // 1000
+        source: Source = open_source(
+            request.data, catalog=catalog, now_ms=now_ms, type=request.type, format=request.format
+        )
+        problems, rows, total = Problems(), 0, source.size_bytes
+        at = [0]
+
+        def advanced(done: int) -> None:
+            at[0] = done
+
+        for block in source.blocks(catalog, problems, advanced):
+            if not problems:
+                spools.add(block)
+            rows += block.rows.num_rows
+            report(LoadProgress("reading", rows, at[0], total))
+        problems.findings().refuse(REFUSED)
+        report(LoadProgress("checking", rows, at[0], total))
+        return Input(catalog, spools.by_type)
+
+    def _publish(
+        self,
+        request: LoadRequest,
+        read: Input,
+        branch: str,
+        intent: Intent,
+        report: Report,
+        *,
+        dry_run: bool,
+    ) -> Receipt:
+        replaced = [_named(read.catalog, name).id for name in request.replace_types]
+        draft = LoadDraft(read, request.mode, replaced)
+        write = _Announced(
+            ChangeWrite(
+                draft, self._catalogs, CommitKind.LOAD, REFUSED, always_commit=True, locate=draft.locate
+            ),
+            lambda: report(LoadProgress("writing", read.rows)),
+        )
+        if dry_run:
+            self._store.rehearse(branch, write, intent)
+            done = None
+        else:
+            done = self._store.publish(branch, write, intent)
+        report(LoadProgress("done", read.rows))
+        nodes = sum(s.rows for s in read.spools.values() if not isinstance(s.declared, EdgeType))
+        edges = sum(s.rows for s in read.spools.values() if isinstance(s.declared, EdgeType))
+        return Receipt(
+            branch=branch,
+            commit=None if done is None else done.commit,
+            types=_given(read) if done is None else counts_of(done, read.catalog),
+            affected_nodes=nodes,
+            affected_edges=edges,
+            replayed=done is not None and done.replayed,
+            dry_run=dry_run,
+            attempts=1 if done is None else done.attempts,
+            warnings=() if done is None else done.warnings,
+        )
+
+
+class _Announced:
+    """A write that tells when its checks are over and writing begins."""
+
+    def __init__(self, write: ChangeWrite, writing: Callable[[], None]) -> None:
+        self._write = write
+        self._writing = writing
+
+    def prepare(self, txn: Any) -> Any:
+        """Say what to publish."""
+        return self._write.prepare(txn)
+
+    def validate(self, txn: Any, plan: Any) -> None:
+        """Judge it."""
+        self._write.validate(txn, plan)
+        self._writing()
+
+
+def _given(read: Input) -> tuple[TypeCount, ...]:
+    counts = (
+        TypeCount(spool.declared.name, spool.declared.kind.value, inserted=spool.rows)
+        for spool in read.spools.values()
+    )
+    return tuple(sorted(counts, key=lambda count: (count.kind == "edge", count.name)))
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"there is no load mode {text!r}", remedy="Use 'append', 'merge' or 'overwrite'"
+        ) from None
+
+
+def _named(catalog: Catalog, name: str) -> TableType:
+    found = catalog.find_node(name) or catalog.find_edge(name)
+    return found if found is not None else catalog.node(name)
+
+
+def _can_read_again(data: Any) -> bool:
+    """Say whether reading a second time gives the same: not for iterators, readers and open files."""
+    return (
+        not hasattr(data, "__next__") and not hasattr(data, "read") and not hasattr(data, "read_next_batch")
+    )
+
+
+def _silent(progress: LoadProgress) -> None:
+    """Report to nobody."""

@@ -1,0 +1,109 @@
+"""Draft: an input that has been read, as a change in one of the three modes.
+
+    source -> blocks -> spools -> **draft** -> judged, staged, published
+
+Room    engine.load.
+Modes   append     every id is new
+        merge      an id that exists is replaced, whole; of several rows with one id the last counts
+        overwrite  the types that appear (or are named) get exactly these rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import pyarrow as pa
+
+from omnigraph.base.errors import ReadSetConflict
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
+from omnigraph.engine.load.spool import Spool, last_place
+from omnigraph.engine.validate.findings import Findings, Violation
+from omnigraph.engine.write import Draft
+from omnigraph.storage.transaction import WriteTxn
+
+
+class Mode(Enum):
+    """What happens to an id that exists."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a source gave, under one schema."""
+
+    catalog: Catalog
+    spools: dict[str, Spool]
+
+    @property
+    def rows(self) -> int:
+        """All rows of all types."""
+        return sum(spool.rows for spool in self.spools.values())
+
+
+class LoadDraft:
+    """A load as a drafter; the same rows on every base."""
+
+    def __init__(self, read: Input, mode: Mode, replaced: Iterable[str]) -> None:
+        self._input = read
+        self._mode = mode
+        self._given = {type_id: spool.table() for type_id, spool in read.spools.items()}
+        self._change = ChangeSet.of(read.catalog, self._changes(replaced))
+
+    def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        """Return the change; it does not depend on the base, except that the schema must be the same."""
+        if catalog.digest != self._input.catalog.digest:
+            raise ReadSetConflict("schema", expected=self._input.catalog.digest, actual=catalog.digest)
+        decided = frozenset(t for t, one in self._change.types.items() if one.replaces)
+        counts = dict.fromkeys((NodeType, EdgeType), 0)
+        for spool in self._input.spools.values():
+            counts[type(spool.declared)] += spool.rows
+        return Draft(self._change, decided, counts[NodeType], counts[EdgeType], values_judged=True)
+
+    def _changes(self, replaced: Iterable[str]) -> Iterator[TypeChange]:
+        for type_id, given in self._given.items():
+            yield self._one(self._input.spools[type_id], given)
+        for type_id in replaced:
+            if type_id not in self._given:
+                declared = self._input.catalog.table(type_id)
+                yield TypeChange(declared, declared.stored_schema.empty_table(), replaces=True)
+
+    def _one(self, spool: Spool, given: pa.Table) -> TypeChange:
+        declared = spool.declared
+        rows = given.select(declared.stored_schema.names).cast(declared.stored_schema)
+        if self._mode is Mode.MERGE and not spool.minted and not _keyed(declared):
+            rows = last_of_each(rows)
+        return TypeChange(
+            declared,
+            rows,
+            given=given,
+            replaces=self._mode is Mode.OVERWRITE,
+            strict=self._mode is Mode.APPEND,
+            minted=spool.minted,
+        )
+
+    def locate(self, found: Findings, change: ChangeSet) -> Findings:
+        """Say of each violation where in the input it is."""
+        return replace(found, violations=tuple(map(self._located, found.violations)))
+
+    def _located(self, violation: Violation) -> Violation:
+        for type_id, given in self._given.items():
+            spool = self._input.spools[type_id]
+            same = spool.declared.kind.value == violation.entity_kind
+            if not same or spool.declared.name != violation.type_name or violation.entity_id is None:
+                continue
+            column = "src" if violation.code == "cardinality" else ID
+            place = last_place(spool, given, column, violation.entity_id)
+            if place is not None:
+                return replace(violation, place=place, message=f"{place}: {violation.message}")
+        return violation
+
+
+def _keyed(declared: TableType) -> bool:
+    return isinstance(declared, NodeType) and bool(declared.key)

@@ -1,0 +1,1 @@
+"""Mutate: the statements of a mutation as one change."""

@@ -1,0 +1,150 @@
+"""Door: `graph.mutate`.
+
+Room    engine.mutate. From text and parameters to a receipt; the statements run in draft.py.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.query import CheckedMutation, bind_params, compile_query
+from omnigraph.catalog.query.mutation import Insert
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.group import GroupCommit
+from omnigraph.engine.mutate.draft import Run
+from omnigraph.engine.query_text import QueryText, read_query
+from omnigraph.engine.receipt import Receipt, counts_of
+from omnigraph.engine.write import ChangeWrite, Draft
+from omnigraph.storage.claims import Claims
+from omnigraph.storage.cost import measured
+from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import WriteTxn
+
+COMPILED = 256  # queries kept ready
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of `mutate`."""
+
+    source: str
+    file: str
+    query_name: str | None
+    params: Mapping[str, Any]
+    now_ms: int
+
+
+class MutateDoor:
+    """Runs mutations on one graph."""
+
+    def __init__(self, store: GraphStore, catalogs: Catalogs, claims: Claims) -> None:
+        self._store = store
+        self._catalogs = catalogs
+        self._claims = claims
+        self._group = GroupCommit(store)
+        self._compiled: OrderedDict[tuple[str, str | None, str], CheckedMutation] = OrderedDict()
+        self._inserts: set[tuple[str, str | None]] = set()
+        self._lock = threading.Lock()
+
+    def mutate(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Run one mutation; one commit, or none when nothing matched."""
+        text, file = read_query(gq)
+        request = Request(text, file, query_name, dict(params or {}), self._store.clock.now_us() // 1000)
+        with measured() as meter:
+            runner = _Runner(self, request)
+            write = ChangeWrite(runner, self._catalogs, CommitKind.MUTATION, "the mutation was refused")
+            intent = Intent(
+                actor, message, if_commit, commit_id=self._claim(idempotency_key, branch, request)
+            )
+            if dry_run:
+                self._store.rehearse(branch, write, intent)
+                done = None
+            elif if_commit is None and idempotency_key is None and self._only_inserts(request):
+                done = self._group.publish(branch, write, intent)
+            else:
+                done = self._store.publish(branch, write, intent)
+        draft, catalog = write.draft, write.catalog
+        shown = runner.checked
+        if done is not None and done.replayed and catalog is None:
+            catalog = self._catalogs.get(self._store.snapshot(branch).schema)
+        return Receipt(
+            branch=branch,
+            commit=None if done is None else done.commit,
+            types=() if done is None or catalog is None else counts_of(done, catalog),
+            affected_nodes=0 if draft is None else draft.affected_nodes,
+            affected_edges=0 if draft is None else draft.affected_edges,
+            query_name=None if shown is None else shown.name,
+            replayed=done is not None and done.replayed,
+            dry_run=dry_run,
+            attempts=1 if done is None else done.attempts,
+            warnings=() if done is None else done.warnings,
+            cost=meter.cost,
+        )
+
+    def compile(self, request: Request, catalog: Catalog) -> CheckedMutation:
+        """Return the checked mutation of a text, from the cache when it was checked before."""
+        key = (request.source, request.query_name, catalog.digest)
+        with self._lock:
+            found = self._compiled.get(key)
+            if found is not None:
+                self._compiled.move_to_end(key)
+                return found
+        checked = compile_query(request.source, catalog, name=request.query_name, file=request.file)
+        if not isinstance(checked, CheckedMutation):
+            raise InvalidRequest(
+                f"query {checked.name!r} reads and changes nothing", remedy="Run it with query, not mutate"
+            )
+        with self._lock:
+            self._compiled[key] = checked
+            if all(isinstance(statement, Insert) for statement in checked.statements):
+                self._inserts.add(key[:2])
+            while len(self._compiled) > COMPILED:
+                old, _ = self._compiled.popitem(last=False)
+                self._inserts.discard(old[:2])
+        return checked
+
+    def _only_inserts(self, request: Request) -> bool:
+        """Say whether a text checked before only inserts; then no rows decide what it writes."""
+        with self._lock:
+            return (request.source, request.query_name) in self._inserts
+
+    def _claim(self, key: str | None, branch: str, request: Request) -> str | None:
+        if key is None:
+            return None
+        what = ["mutate", branch, request.source, request.query_name, request.params]
+        return self._claims.claim(key, json.dumps(what, sort_keys=True, default=str).encode())
+
+
+class _Runner:
+    """A request as a drafter: checked against the schema of each base it runs on."""
+
+    def __init__(self, door: MutateDoor, request: Request) -> None:
+        self._door = door
+        self._request = request
+        self.checked: CheckedMutation | None = None
+
+    def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        self.checked = self._door.compile(self._request, catalog)
+        values = bind_params(self.checked.parameters, self._request.params)
+        return Run(self.checked, values, self._request.now_ms).draft(txn, catalog)

@@ -1,0 +1,181 @@
+"""Draft: run the statements of a mutation against a base, in order, writing nothing.
+
+    checked mutation + parameters -> **draft** -> judged, staged, published
+
+Room    engine.mutate. A pure function of its transaction, so that a lost race runs it again.
+Rule    later statements see earlier ones. A delete takes the edges of its nodes along, whatever their type.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.ids import new_id
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.keys import NoCanonicalText, derive_id
+from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
+from omnigraph.catalog.query.mutation import (
+    Assignment,
+    CheckedMutation,
+    Delete,
+    Insert,
+    Update,
+    assigned_value,
+)
+from omnigraph.catalog.query.operands import Stored, Values
+from omnigraph.catalog.query.params import INLINE
+from omnigraph.catalog.query.where import ground
+from omnigraph.catalog.types import Scalar
+from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.load.times import DAY_MS
+from omnigraph.engine.mutate.pending import Pending
+from omnigraph.engine.mutate.search import search
+from omnigraph.engine.write import Draft
+from omnigraph.language.schema.literals import Now
+from omnigraph.storage.transaction import WriteTxn
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a mutation: the statements, the values of its parameters, the time."""
+
+    mutation: CheckedMutation
+    values: Values
+    now_ms: int
+
+    def draft(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        """Say what the mutation changes on this base."""
+        if self.mutation.destructive:
+            return self._deletes(txn, catalog)
+        return self._writes(txn, catalog)
+
+    # -- insert and update -------------------------------------------------------------------------
+
+    def _writes(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        pending = {target.id: Pending(target) for target in self.mutation.targets}
+        decided: set[str] = set()
+        nodes = edges = 0
+        for statement in self.mutation.statements:
+            target = statement.target
+            if isinstance(statement, Insert):
+                self._insert(statement, pending[target.id])
+                count = 1
+            elif isinstance(statement, Update):
+                count = self._update(txn, statement, pending[target.id])
+                decided.add(target.id)
+            else:
+                raise AssertionError("a mutation writes or deletes, never both")
+            if isinstance(target, EdgeType):
+                edges += count
+            else:
+                nodes += count
+        changes = [one.change() for one in pending.values()]
+        change = ChangeSet.of(catalog, [one for one in changes if one.rows.num_rows])
+        return Draft(change, frozenset(decided), nodes, edges)
+
+    def _insert(self, statement: Insert, pending: Pending) -> None:
+        target = statement.target
+        row: dict[str, Any] = {member.column: self._default(member) for member in target.properties}
+        row |= self._assigned(statement.assignments, target)
+        if isinstance(target, NodeType) and target.key:
+            row[ID] = _derived(target, row)
+            pending.insert(row, minted=False)
+        else:
+            row[ID] = new_id()
+            pending.insert(row, minted=True)
+
+    def _default(self, member: Property) -> Any:
+        if not isinstance(member.default, Now):
+            return member.default
+        return self.now_ms // DAY_MS if member.type.scalar is Scalar.DATE else self.now_ms
+
+    def _update(self, txn: WriteTxn, statement: Update, pending: Pending) -> int:
+        target = statement.target
+        found = search(ground(statement.where, self.values, self.now_ms), target)
+        types = target.stored_schema
+        values = {
+            column: pa.scalar(value, types.field(column).type)
+            for column, value in self._assigned(statement.assignments, target).items()
+        }
+        return pending.update(txn, found, values)
+
+    def _assigned(self, assignments: tuple[Assignment, ...], target: TableType) -> dict[str, Any]:
+        found = {}
+        for one in assignments:
+            value = assigned_value(one, target, self.values, self.now_ms)
+            found[one.column] = _stored(value, one)
+        return found
+
+    # -- delete ------------------------------------------------------------------------------------
+
+    def _deletes(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        gone: dict[str, pa.Array] = {}
+        decided: set[str] = set()
+        for statement in self.mutation.statements:
+            if not isinstance(statement, Delete):
+                raise AssertionError("a mutation writes or deletes, never both")
+            target = statement.target
+            found = search(ground(statement.where, self.values, self.now_ms), target)
+            ids = found.run(txn, target, [ID])[ID]
+            decided.add(target.id)
+            _add(gone, target.id, ids)
+            if isinstance(target, NodeType):
+                decided |= _cascade(txn, catalog, target, ids.combine_chunks(), gone)
+        changes = [
+            TypeChange(declared, declared.stored_schema.empty_table(), removed=ids)
+            for table_id, ids in gone.items()
+            if len(ids)
+            for declared in [catalog.table(table_id)]
+        ]
+        nodes = sum(len(c.removed) for c in changes if isinstance(c.declared, NodeType))
+        edges = sum(len(c.removed) for c in changes if isinstance(c.declared, EdgeType))
+        return Draft(ChangeSet.of(catalog, changes), frozenset(decided), nodes, edges)
+
+
+def _cascade(
+    txn: WriteTxn, catalog: Catalog, node: NodeType, ids: pa.Array, gone: dict[str, pa.Array]
+) -> set[str]:
+    """Collect the edges that name these nodes; return the edge tables that were looked at."""
+    touched = set()
+    for edge in catalog.edges:
+        for column, end in (("src", edge.source), ("dst", edge.target)):
+            if end == node.id:
+                touched.add(edge.id)
+                if len(ids):
+                    _add(gone, edge.id, txn.lookup(edge.id, column, ids, [ID])[ID])
+    return touched
+
+
+def _add(gone: dict[str, pa.Array], table_id: str, ids: pa.ChunkedArray) -> None:
+    known = gone.get(table_id, pa.array([], pa.string()))
+    gone[table_id] = pc.unique(pa.chunked_array([known, *ids.chunks], pa.string()))
+
+
+def _derived(node: NodeType, row: Mapping[str, Any]) -> str | None:
+    """Return the id, or None where the key has no value: that is reported with the other values."""
+    named = {member.name: row.get(member.column) for member in node.properties}
+    try:
+        return derive_id(node, named)
+    except NoCanonicalText:
+        return None
+
+
+def _stored(value: Stored | None, assignment: Assignment) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    place = assignment.place
+    if isinstance(place, Property) and place.type.scalar is Scalar.BLOB and isinstance(value, str):
+        if not value.startswith(INLINE):
+            raise InvalidRequest(
+                f"property {place.name!r}: external blobs are not allowed here",
+                remedy="Give the bytes as base64:...",
+            )
+        return base64.b64decode(value.removeprefix(INLINE), validate=True)
+    return value

@@ -1,0 +1,116 @@
+"""Write: a verb's change as a write that the publisher can run, and run again on a newer base.
+
+    verb -> change -> **write** -> publisher
+
+Room    engine. Mutations and loads differ only in how they make a `Draft` from a transaction; judging it and
+        turning it into table effects happens here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values, refuse
+from omnigraph.engine.validate.findings import Findings
+from omnigraph.engine.validate.local import LocalExecutor
+from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.tables.effects import Append, DeleteIds, Effect, Overwrite, Upsert
+from omnigraph.storage.transaction import PublishPlan, WriteTxn
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A change, and the tables whose rows decided what it is."""
+
+    change: ChangeSet
+    decided_by: frozenset[str] = frozenset()
+    affected_nodes: int = 0
+    affected_edges: int = 0
+    values_judged: bool = False  # sources of a load judge values while they read
+
+
+class Drafter(Protocol):
+    """A verb: what it wants, given a base."""
+
+    def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        """Say what would change on this base."""
+        ...
+
+
+class ChangeWrite:
+    """One verb, judged and lowered. `draft` and `catalog` are those of the last attempt, for the receipt."""
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        catalogs: Catalogs,
+        kind: CommitKind,
+        doing: str,
+        *,
+        always_commit: bool = False,
+        locate: Callable[[Findings, ChangeSet], Findings] | None = None,
+    ) -> None:
+        self._drafter = drafter
+        self._catalogs = catalogs
+        self._kind = kind
+        self._doing = doing
+        self._always_commit = always_commit
+        self._locate = locate
+        self.draft: Draft | None = None
+        self.catalog: Catalog | None = None
+
+    def like(self, drafter: Drafter) -> ChangeWrite:
+        """Return another write of the same kind."""
+        return ChangeWrite(
+            drafter, self._catalogs, self._kind, self._doing, always_commit=self._always_commit
+        )
+
+    def redraft(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        """Draft the change on this base."""
+        self.catalog = catalog
+        self.draft = self._drafter(txn, catalog)
+        return self.draft
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        """Draft the change on this base, judge its values, and say what to publish."""
+        draft = self.redraft(txn, self._catalogs.get(txn.snapshot.schema))
+        if not draft.values_judged:
+            refuse(judge_values(draft.change), self._doing)
+        return PublishPlan(
+            self._kind,
+            effects=effects(draft.change),
+            decided_by=draft.decided_by,
+            consulted=consulted(draft.change),
+            always_commit=self._always_commit,
+        )
+
+    def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
+        """Judge the rows together on this base."""
+        if self.draft is None:
+            raise AssertionError("validated before it was prepared")
+        change = self.draft.change
+        found = judge_sets(change, LocalExecutor(change, txn))
+        if found.total and self._locate is not None:
+            found = self._locate(found, change)
+        refuse(found, self._doing)
+
+
+def effects(change: ChangeSet) -> Mapping[str, Effect]:
+    """Return what happens to each table; a type that does not change has no effect."""
+    found = {table_id: _effect(one) for table_id, one in change.types.items()}
+    return {table_id: effect for table_id, effect in found.items() if effect is not None}
+
+
+def _effect(change: TypeChange) -> Effect | None:
+    if change.replaces:
+        return Overwrite(change.rows)
+    if not change.rows.num_rows:
+        return DeleteIds(change.removed) if len(change.removed) else None
+    if change.minted or change.strict:
+        return Append(change.rows)  # every id is new: nothing to look for
+    return Upsert(change.rows, change.removed)
