@@ -6,6 +6,7 @@ import gzip
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -170,3 +171,43 @@ def test_what_a_caller_raises_while_reading_is_the_callers(tmp_path: Path) -> No
 
     with pytest.raises(RuntimeError, match="the caller's own"):
         read(failing())
+
+
+def damaged(content: bytes, random: Random) -> bytes:
+    """Return the content with a few bytes changed, lost or added, or cut off."""
+    found = bytearray(content)
+    for _ in range(random.choice([1, 2, 10])):
+        place = random.randrange(len(found))
+        match random.randrange(4):
+            case 0 | 1:
+                found[place] = random.randrange(256)
+            case 2:
+                found[place : place + random.randrange(2)] = random.randbytes(random.randrange(9))
+            case _:
+                found = found[: place + 1]
+    return bytes(found)
+
+
+SMALL: list[Any] = [
+    ("jsonl", MANY[:400]),
+    ("csv", b'text\n"a ""b"""\nc\n'),
+    ("parquet", parquet_bytes(TABLE.slice(0, 20))),
+    ("arrow", arrow_bytes(TABLE.slice(0, 20), stream=False)),
+    ("arrow", arrow_bytes(TABLE.slice(0, 20), stream=True)),
+    ("jsonl", gzip.compress(MANY[:400])),
+]
+
+
+@pytest.mark.parametrize(
+    ("format", "content"), SMALL, ids=["jsonl", "csv", "parquet", "file", "stream", "gzip"]
+)
+def test_no_damage_has_another_end_than_rows_problems_or_a_typed_error(format: str, content: bytes) -> None:
+    random = Random(format)
+    outcomes = set()
+    for _ in range(150):
+        try:
+            found = read(damaged(content, random), type="Note", format=format)
+            outcomes.add("problems" if found.report else "rows")
+        except UnreadableInput:
+            outcomes.add("unreadable")
+    assert "unreadable" in outcomes

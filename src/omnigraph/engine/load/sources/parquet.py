@@ -35,7 +35,8 @@ def open_parquet(content: Content, name: str, size: int | None) -> Iterator[Part
         with _explained(name):
             file = stack.enter_context(_file(content))
             table = stack.enter_context(pq.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False))
-        yield Parts(table.schema_arrow.names, _parquet_parts(table, size or 0, name))
+            names = table.schema_arrow.names
+        yield Parts(names, _parquet_parts(table, size or 0, name))
 
 
 def _parquet_parts(table: pq.ParquetFile, size: int, name: str) -> Iterator[Part]:
@@ -79,8 +80,7 @@ def _arrow_parts(batches: Iterator[pa.RecordBatch], file: pa.NativeFile, name: s
     with _explained(name):
         for batch in batches:
             for column in batch.columns:
-                if _has_offsets(column.type):
-                    column.validate(full=True)
+                column.validate(full=_has_offsets(column.type))
             yield Part(batch.columns, batch.num_rows, file.tell())
 
 
@@ -112,7 +112,7 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputNotFound(f"there is no file {name!r}", remedy="Check the path", path=name) from None
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise UnreadableInput(
             f"{name}: broken, cut off or of another format: {reason}",
