@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog
@@ -78,9 +79,8 @@ class ChangeSet:
 
 def last_of_each(rows: pa.Table) -> pa.Table:
     """Keep the last row of each id, in the order given."""
-    ids = rows[ID]
-    numbered = pa.table({ID: ids, "n": pa.array(range(len(ids)), pa.int64())})
-    last = numbered.group_by(ID).aggregate([("n", "max")])
-    if last.num_rows == rows.num_rows:
+    if rows.num_rows <= 1 or len(rows[ID].unique()) == rows.num_rows:
         return rows
+    numbered = pa.table({ID: rows[ID], "n": np.arange(rows.num_rows)})
+    last = numbered.group_by(ID).aggregate([("n", "max")])
     return rows.take(last["n_max"].combine_chunks().sort())

@@ -18,6 +18,7 @@ from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values, refuse
 from omnigraph.engine.validate.findings import Findings
 from omnigraph.engine.validate.local import LocalExecutor
+from omnigraph.engine.validate.questions import Question, questions
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Append, DeleteIds, Effect, Overwrite, Upsert
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
@@ -61,6 +62,7 @@ class ChangeWrite:
         self._doing = doing
         self._always_commit = always_commit
         self._locate = locate
+        self._asked: tuple[Question, ...] = ()
         self.draft: Draft | None = None
         self.catalog: Catalog | None = None
 
@@ -81,11 +83,12 @@ class ChangeWrite:
         draft = self.redraft(txn, self._catalogs.get(txn.snapshot.schema))
         if not draft.values_judged:
             refuse(judge_values(draft.change), self._doing)
+        self._asked = tuple(questions(draft.change))
         return PublishPlan(
             self._kind,
             effects=effects(draft.change),
             decided_by=draft.decided_by,
-            consulted=consulted(draft.change),
+            consulted=consulted(self._asked),
             always_commit=self._always_commit,
         )
 
@@ -94,7 +97,7 @@ class ChangeWrite:
         if self.draft is None:
             raise AssertionError("validated before it was prepared")
         change = self.draft.change
-        found = judge_sets(change, LocalExecutor(change, txn))
+        found = judge_sets(self._asked, LocalExecutor(change, txn))
         if found.total and self._locate is not None:
             found = self._locate(found, change)
         refuse(found, self._doing)

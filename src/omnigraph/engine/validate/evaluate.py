@@ -10,19 +10,21 @@ Gives   findings in the order of report, and the tables that were consulted: if 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from omnigraph.base.errors import KeyConflict
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.findings import SHOWN, Findings
-from omnigraph.engine.validate.questions import questions
+from omnigraph.engine.validate.questions import Question
 from omnigraph.engine.validate.relation import STORED, Executor, reads
 from omnigraph.engine.validate.values import value_findings
 
 KEY_CONFLICT = "key_conflict"
 
 
-def consulted(change: ChangeSet) -> frozenset[str]:
+def consulted(asked: Iterable[Question]) -> frozenset[str]:
     """Return the tables whose stored rows decide whether a change is allowed."""
-    every = (reads(question.relation) for question in questions(change))
+    every = (reads(question.relation) for question in asked)
     return frozenset(read.table for found in every for read in found if read.side in STORED)
 
 
@@ -35,10 +37,10 @@ def judge_values(change: ChangeSet) -> Findings:
     return found
 
 
-def judge_sets(change: ChangeSet, executor: Executor) -> Findings:
+def judge_sets(asked: Iterable[Question], executor: Executor) -> Findings:
     """Judge the rows together, and against what is stored."""
     found = Findings()
-    for question in questions(change):
+    for question in asked:
         answer = executor.ask(question.relation, question.order, SHOWN)
         if answer.total:
             found += Findings.of([question.means(row) for row in answer.rows.to_pylist()], answer.total)

@@ -35,6 +35,7 @@ from omnigraph.storage.transaction import WriteTxn
 
 MOST = 2_000  # rows of any one source; beyond, a query engine is worth its start
 Tuples = list[tuple[Any, ...]]
+_NOTHING = pa.table({})
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ class RowExecutor:
     def rows(self, relation: Relation) -> pa.Table:
         """Answer a question that fits."""
         found = self._of(relation)
-        columns = list(zip(*found.tuples, strict=True)) or [()] * len(found.columns)
+        if not found.tuples:
+            return _NOTHING
+        columns = zip(*found.tuples, strict=True)
         return pa.table(dict(zip(found.columns, map(list, columns), strict=True)))
 
     def _count(self, read: Read) -> int:

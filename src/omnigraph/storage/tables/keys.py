@@ -8,7 +8,7 @@ Rule    an index never decides a result: a scan over uncovered fragments complet
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +27,7 @@ from omnigraph.storage.tables.predicate import ADDRESS, IsIn, find
 INDEX_NAME = "id_idx"
 PROBE_LIMIT = 5_000  # beyond this many keys one scan beats index lookups (measured: lance-facts 5.3)
 MAX_SEGMENTS = 4
+INLINE_ROWS = 2_000_000  # a write indexes at most so many rows itself (a second or two); maintenance the rest
 Addresses = dict[int, "np.ndarray[Any, np.dtype[np.int64]]"]  # fragment id -> sorted row offsets
 
 
@@ -106,7 +107,7 @@ def index_change(handle: Handle, sizes: Mapping[int, FragmentSize]) -> LanceOper
         if index.name == INDEX_NAME
         for segment in index.segments
     }
-    uncovered = big - frozenset().union(*segments.values())
+    uncovered = _affordable(big - frozenset().union(*segments.values()), sizes)
     if not uncovered:
         return None
     gone = {uuid for uuid, fragments in segments.items() if not fragments}
@@ -114,7 +115,7 @@ def index_change(handle: Handle, sizes: Mapping[int, FragmentSize]) -> LanceOper
     if len(live) + 1 > MAX_SEGMENTS:
         # Rebuild the smaller ones into the new segment; the largest stays, so the cost is amortised.
         for uuid in live[:-1]:
-            uncovered |= segments[uuid]
+            uncovered = uncovered | segments[uuid]
             gone.add(uuid)
     segment = handle.create_index_uncommitted(
         ID, "BTREE", name=f"tmp_{uuid4().hex}", fragment_ids=sorted(uncovered)
@@ -122,6 +123,17 @@ def index_change(handle: Handle, sizes: Mapping[int, FragmentSize]) -> LanceOper
     # Lance compares this number with detached versions, which are random: 1 keeps segments mergeable.
     segment = dataclasses.replace(segment, name=INDEX_NAME, dataset_version=1)
     return LanceOperation.CreateIndex([segment], [_stub(uuid) for uuid in sorted(gone)])
+
+
+def _affordable(fragments: Set[int], sizes: Mapping[int, FragmentSize]) -> Set[int]:
+    """Return the smallest fragments, up to what a write may index in passing."""
+    chosen, rows = set(), 0
+    for fragment in sorted(fragments, key=lambda f: (sizes[f].rows, f)):
+        rows += sizes[fragment].rows
+        if rows > INLINE_ROWS:
+            break
+        chosen.add(fragment)
+    return chosen
 
 
 def _rows(fragments: Iterable[int], sizes: Mapping[int, FragmentSize]) -> int:
