@@ -36,6 +36,7 @@ from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.diagnostics import Span
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
+from omnigraph.language.query.functions import RANKINGS
 
 
 class ConditionChecker:
@@ -84,7 +85,7 @@ class ConditionChecker:
         match expression:
             case ast.Aggregate(function):
                 what = f"the aggregate {function.text}"
-            case ast.Call(function) if function.text in ast.RANKINGS:
+            case ast.Call(function) if function.text in RANKINGS:
                 what = f"the ranking {function.text}"
             case ast.Shortest():
                 what = "shortest"

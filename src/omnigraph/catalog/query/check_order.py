@@ -23,6 +23,7 @@ from omnigraph.catalog.types import INTEGERS, Scalar
 from omnigraph.language.diagnostics import Span
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
+from omnigraph.language.query.functions import RANKINGS
 from omnigraph.language.suggest import did_you_mean
 
 
@@ -59,7 +60,7 @@ class OrderChecker:
     def _sort(self, position: int, sort: ast.Sort, scope: Scope) -> None:
         expression = sort.expression
         match expression:
-            case ast.Call(function) if function.text in ast.RANKINGS:
+            case ast.Call(function) if function.text in RANKINGS:
                 self._rank(position, sort, ranked(self._values.value(expression, scope)))
             case ast.Name():
                 self._alias(position, sort, expression)

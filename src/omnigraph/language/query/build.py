@@ -254,6 +254,6 @@ class _Builder:
         return tuple(self._field(field, nullable=nullable) for field in trees(parsed, "field"))
 
     def _field(self, parsed: Parsed, *, nullable: bool) -> Field:
-        name = self._place.name(trees(parsed, "word")[0], "a property name")
+        name = self._place.name(parsed.children[0], "a property name")
         value = self._expressions.value(parsed.children[-1], nullable=nullable)
         return Field(name, value, self._place.span(parsed))

@@ -15,11 +15,9 @@ from collections.abc import Sequence
 from lark import Token, Tree
 
 from omnigraph.language.query import rules
+from omnigraph.language.query.functions import AGGREGATES, FUNCTIONS, TEXT_MATCHES
 from omnigraph.language.query.place import Child, Parsed, Place, optional, tokens, tree, trees
 from omnigraph.language.query.tree import (
-    AGGREGATES,
-    FUNCTIONS,
-    TEXT_MATCHES,
     Access,
     Aggregate,
     And,

@@ -50,7 +50,7 @@ sort:     _expr (ASC | DESC)?
 
 entries: "{{" (field ("," field)* ","?)? "}}"
 fields:  "{{" field (","? field)* ","? "}}"
-field:   word ":" _value
+field:   FIELD ":" _value
 _value:  literal | VAR | call
 
 write:      _statement+
@@ -126,12 +126,13 @@ NOT_CALL.4:       /not(?={_SKIP}\()/
 SHORTEST.4:       /shortest(?={_SKIP}\()/
 CALL.2:           /[a-z_][A-Za-z0-9_]*(?={_SKIP}\()/
 
+FIELD.5:      /[A-Za-z_][A-Za-z0-9_]*(?={_SKIP}:)/
 UNDIRECTED.2: /<{_SKIP}[a-z_][A-Za-z0-9_]*{_SKIP}>/
 COMPARE:      /!=|<=|>=|=|<|>/
 PLUS:         "+"
 MINUS:        "-"
 TIMES:        "*"
-OVER:         "/"
+OVER:         /\/(?![*\/])/
 AT:           "@"
 OPTIONAL:     "?"
 VAR:          /\$[A-Za-z_][A-Za-z0-9_]*/
@@ -163,6 +164,7 @@ DISPLAY = {
     "WHERE": "'where'",
     "VAR": "a variable",
     "NAME": "a name",
+    "FIELD": "a name",
     "TYPE_NAME": "a type name",
     "STRING": "a string",
     "NUMBER": "a number",

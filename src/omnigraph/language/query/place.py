@@ -45,9 +45,9 @@ class Place:
         self.report(rules.SYNTAX, message, span, suggestion)
         return Broken()
 
-    def name(self, word: Parsed, what: str) -> Ident:
+    def name(self, word: Child, what: str) -> Ident:
         """Return a name that must start in lower case."""
-        name = Ident(str(word.children[0]), self.span(word))
+        name = Ident(str(word if isinstance(word, Token) else word.children[0]), self.span(word))
         if "A" <= name.text[0] <= "Z":
             message = f"{what} starts with a lower-case letter or '_': {name.text!r}"
             self.report(rules.SYNTAX, message, name.span, f"write {name.text[0].lower() + name.text[1:]!r}")

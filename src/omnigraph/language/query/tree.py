@@ -111,7 +111,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A search or ranking function: one of `FUNCTIONS`."""
+    """A search or ranking function: one of `functions.FUNCTIONS`."""
 
     function: Ident
     arguments: tuple[Expr, ...]
@@ -120,7 +120,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One of `AGGREGATES` over the rows of a group."""
+    """One of `functions.AGGREGATES` over the rows of a group."""
 
     function: Ident
     argument: Expr
@@ -146,12 +146,6 @@ class Shortest:
 
 
 Expr: TypeAlias = Value | Access | Name | Call | Aggregate | Arithmetic | Shortest
-
-FUNCTIONS = {"search": (2, 2), "fuzzy": (2, 3), "match_text": (2, 2), "bm25": (2, 2), "nearest": (2, 2)}
-FUNCTIONS |= {"rrf": (2, 3)}  # name -> fewest and most arguments
-TEXT_MATCHES = frozenset({"search", "fuzzy", "match_text"})
-RANKINGS = frozenset({"nearest", "bm25", "rrf"})
-AGGREGATES = ("count", "sum", "avg", "min", "max", "count_distinct", "collect")
 
 
 # -- conditions --------------------------------------------------------------------------------------
@@ -209,7 +203,7 @@ class Not:
     span: Span = field(compare=False, repr=False)
 
 
-# A call stands alone as a condition when it is one of `TEXT_MATCHES`.
+# A call stands alone as a condition when it is one of `functions.TEXT_MATCHES`.
 Condition: TypeAlias = Compare | Member | NullTest | And | Or | Not | Call
 
 
