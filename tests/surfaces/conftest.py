@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
 from omnigraph.surfaces.cli.app import main
+from omnigraph.surfaces.cli.logs import LOGGER
 from tests.engine.support import insert
 from tests.surfaces.support import SCHEMA, Desk, Ran
 
@@ -24,7 +27,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def desk(
     tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
+) -> Iterator[Desk]:
     """A working directory of its own, with the command run in this process."""
     home, folder = tmp_path / "home", tmp_path / "work"
     home.mkdir()
@@ -41,7 +44,11 @@ def desk(
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err)
 
-    return Desk(folder, run, template)
+    logger = logging.getLogger(LOGGER)
+    before, level = list(logger.handlers), logger.level
+    yield Desk(folder, run, template)
+    logger.handlers[:] = before  # a run leaves its handler, whose stream ends with the test
+    logger.setLevel(level)
 
 
 @pytest.fixture

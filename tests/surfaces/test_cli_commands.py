@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph import __version__
 from omnigraph.storage.manifest.records import FORMAT
+from omnigraph.storage.opener import manifest_file
 from tests.conftest import Place
 from tests.engine.support import insert, objects_at
 from tests.surfaces.support import BROKEN, GROWN, LESS, REFUSED, SCHEMA, Desk
@@ -268,6 +270,69 @@ def test_a_dry_run_of_data_loss_needs_no_confirmation_and_shows_it(desk: Desk) -
     ran = desk.run(*given, "--dry-run")
     assert ran.code == 0
     assert "drop_property  Person.age hard" in ran.out
+    assert "(rewrite, 1 rows; the history of Person goes with it)" in ran.out
+
+
+def test_a_plan_of_data_loss_tells_scripts_whose_history_goes(desk: Desk) -> None:
+    given = ("schema", "plan", desk.started(), "--schema", desk.file("s.pg", LESS), "--json")
+    (soft,), (hard,) = (desk.run(*given, *loss).document["steps"] for loss in ([], ["--allow-data-loss"]))
+    assert "history" not in soft
+    assert (hard["mode"], hard["history"], hard["effect"]) == ("hard", "reclaimed", "rewrite")
+
+
+def test_a_hard_drop_says_what_was_removed_and_who_still_holds_it(desk: Desk) -> None:
+    with og.connect(desk.started()) as graph:
+        graph.store.branches.create("review", "main")
+    given = ("schema", "apply", desk.graph, "--schema", desk.file("s.pg", LESS), "--allow-data-loss")
+    ran = desk.run(*given, "--confirm")
+
+    assert ran.code == 0
+    assert re.search(r"reclaimed: Person: \d+ files, \d+ bytes", ran.out)
+    assert "warning: the data of Person.age is still held by branch 'review'" in ran.err
+
+
+def test_a_hard_drop_tells_scripts_what_was_removed(desk: Desk) -> None:
+    given = ("schema", "apply", desk.started(), "--schema", desk.file("s.pg", LESS), "--allow-data-loss")
+    document = desk.run(*given, "--confirm", "--json").document
+
+    (taken,) = document["reclaimed"]
+    assert (taken["type_name"], document["warnings"]) == ("Person", [])
+    assert taken["files_removed"] > 0
+    assert taken["bytes_removed"] > 0
+
+
+def test_a_hard_drop_that_could_not_reclaim_exits_one_and_says_that_the_data_is_there(desk: Desk) -> None:
+    with og.connect(desk.started()) as graph:
+        graph.store.branches.create("review", "main")
+        insert(graph, {"Person": [{"slug": "r"}]}, branch="review")
+        pin = graph.store.snapshot("review").pin(graph.schema.catalog().node("Person").table_id)
+    versions = Path(desk.graph, "tables", pin.table_id, "_versions")
+    (versions / manifest_file(pin.version)).unlink()
+
+    given = ("schema", "apply", desk.graph, "--schema", desk.file("s.pg", LESS), "--allow-data-loss")
+    ran = desk.run(*given, "--confirm")
+
+    assert ran.code == 1
+    assert "applied: commit" in ran.out
+    assert "not reclaimed: Person" in ran.out
+    assert "still stored" in ran.err
+
+
+def test_a_dry_apply_judges_the_rows_and_the_expected_head(desk: Desk) -> None:
+    strict = desk.file("s.pg", SCHEMA.replace("age: I32?", "age: I32? @range(age, 5..)"))
+    given = ("schema", "apply", desk.started(), "--dry-run", "--schema")
+
+    broken = desk.run(*given, strict, "--json")
+    stale = desk.run(*given, desk.file("g.pg", GROWN), "--if-commit", "x")
+
+    assert (broken.code, broken.document["code"]) == (1, "constraint_violation")
+    assert stale.code == 4
+
+
+def test_a_dry_apply_tells_scripts_that_it_was_dry(desk: Desk) -> None:
+    schema = desk.file("s.pg", GROWN)
+    document = desk.run("schema", "apply", desk.started(), "--schema", schema, "--dry-run", "--json").document
+    assert (document["dry_run"], document["applied"], document["step_count"]) == (True, False, 2)
 
 
 @pytest.mark.parametrize("consent", [[], ["--confirm"], ["--yes"]])
@@ -276,6 +341,23 @@ def test_data_loss_on_a_remote_graph_needs_both_consents(desk: Desk, consent: li
     ran = desk.run("schema", "apply", "s3://nowhere/g", "--schema", schema, "--allow-data-loss", *consent)
     assert ran.code == 2
     assert "--confirm and --yes" in ran.err
+    assert "confirmation_required" in ran.err
+
+
+@pytest.mark.s3
+def test_data_loss_on_a_remote_graph_with_both_consents_is_done(
+    desk: Desk, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_place.options.items():
+        monkeypatch.setenv(name.upper() if name.startswith("aws_") else f"AWS_{name.upper()}", value)
+    with og.init(s3_place.address, SCHEMA, **s3_place.kwargs) as graph:
+        insert(graph, {"Person": [{"slug": "a", "age": 1}]})
+    given = ("schema", "apply", s3_place.address, "--schema", desk.file("s.pg", LESS), "--allow-data-loss")
+
+    ran = desk.run(*given, "--confirm", "--yes")
+
+    assert ran.code == 0
+    assert "reclaimed: Person" in ran.out
 
 
 # -- lint ------------------------------------------------------------------------------------------

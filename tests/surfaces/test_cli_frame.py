@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph import __version__
 from omnigraph.base import errors
 from omnigraph.base.errors import GraphError, Kind, PreconditionFailed, ReadSetConflict
+from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.surfaces.cli import schema as schema_commands
 from omnigraph.surfaces.cli.app import app, main
 from omnigraph.surfaces.cli.output import EXIT_BY_KIND, exit_code
@@ -150,6 +152,33 @@ def test_a_log_level_that_does_not_exist_is_bad_usage(desk: Desk) -> None:
     assert desk.run("version", "--log-level", "loud").code == 2
 
 
+GLOBAL_FLAGS = {
+    "--as": "ada", "--json": "", "--quiet": "", "--yes": "", "--dry-run": "", "--branch": "main",
+    "--timeout": "1h", "--log-level": "error", "--log-format": "json", "--no-color": "", "--trace": "",
+    "-v": "", "--version": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", GLOBAL_FLAGS)
+def test_every_global_flag_is_taken_before_and_after_the_command_and_is_in_the_help(
+    desk: Desk, flag: str
+) -> None:
+    graph = desk.started()
+    words = [flag, *([GLOBAL_FLAGS[flag]] if GLOBAL_FLAGS[flag] else [])]
+
+    assert desk.run(*words, "schema", "show", graph).code == 0
+    assert desk.run("schema", "show", graph, *words).code == 0
+    assert flag in desk.run("--help").out
+
+
+@pytest.mark.parametrize(
+    "line", [["--version", "--json"], ["--json", "-v"], ["schema", "show", "-v", "--json"]]
+)
+def test_version_with_json_is_a_document_wherever_the_flags_stand(desk: Desk, line: list[str]) -> None:
+    ran = desk.run(*line)
+    assert (ran.code, ran.document) == (0, {"version": __version__, "storage_format": FORMAT})
+
+
 def test_output_that_goes_to_no_terminal_has_no_colours(desk: Desk) -> None:
     ran = desk.run("schema", "plan", desk.started(), "--schema", desk.file("s.pg", GROWN))
     assert "\x1b[" not in ran.out
@@ -218,7 +247,13 @@ FAILURES: dict[str, Failure] = {
         "precondition_failed",
     ),
     "init twice": (["init", "GRAPH", "--schema", "GROWN"], 5, "already_initialized"),
-    "no consent": (["schema", "apply", "GRAPH", "--schema", "GROWN", "--allow-data-loss"], 2, "bad_request"),
+    "no consent": (
+        ["schema", "apply", "GRAPH", "--schema", "GROWN", "--allow-data-loss"],
+        2,
+        "confirmation_required",
+    ),
+    "bad duration": (["schema", "show", "GRAPH", "--timeout", "soon"], 2, "bad_request"),
+    "no duration": (["schema", "show", "GRAPH", "--timeout"], 2, ""),
     "unknown command": (["schema", "explode"], 2, ""),
     "unknown flag": (["schema", "show", "GRAPH", "--loud"], 2, ""),
     "missing option": (["schema", "plan", "GRAPH"], 2, ""),

@@ -6,7 +6,9 @@ Room    engine.schema. A pure function of its transaction: resolve the text agai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from omnigraph.base.errors import SchemaUnsupported
 from omnigraph.catalog.catalog import Catalog
@@ -79,8 +81,13 @@ class SchemaChange:
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
         """Judge the existing rows by what the change newly asks of them."""
         if self.proposal is not None and plan.consulted:
-            found = images(self.proposal.plan, self.proposal.desired, txn, now_ms=self._now_ms)
-            judge(self.proposal.plan.steps, found).refuse("existing rows break the new schema")
+            judge_rows(self.proposal, txn.table, now_ms=self._now_ms)
+
+
+def judge_rows(proposal: Proposal, table: Callable[[str], Any], *, now_ms: int) -> None:
+    """Raise when rows that are there break what a change newly asks of them."""
+    found = images(proposal.plan, proposal.desired, table, now_ms=now_ms)
+    judge(proposal.plan.steps, found).refuse("existing rows break the new schema")
 
 
 def refuse_unsupported(steps: MigrationPlan) -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, PreconditionFailed
 from omnigraph.base.ids import new_id
 from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.lint import lint
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.schema.change import Proposal, SchemaChange, propose
+from omnigraph.engine.schema.change import Proposal, SchemaChange, judge_rows, propose
 from omnigraph.engine.schema.hard import ReclaimedType, Reclamation, is_hard, reclaim
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
@@ -116,11 +117,28 @@ class SchemaDoor:
         """Return the schema text that was accepted."""
         return self.catalog(branch, at).source
 
-    def plan(self, schema: SchemaText, *, branch: str = "main", allow_data_loss: bool = False) -> SchemaPlan:
-        """Say what applying a schema would do; reads the branch's head, writes nothing."""
+    def plan(
+        self,
+        schema: SchemaText,
+        *,
+        branch: str = "main",
+        allow_data_loss: bool = False,
+        if_commit: str | None = None,
+        check_rows: bool = False,
+    ) -> SchemaPlan:
+        """Say what applying a schema would do; reads the branch's head, writes nothing.
+
+        With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
+        """
         checked = load_schema(schema)
-        state = self._store.snapshot(branch).state
-        return SchemaPlan(propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss))
+        snapshot = self._store.snapshot(branch)
+        if if_commit is not None and not snapshot.state.same_content_as(if_commit):
+            raise PreconditionFailed(branch, expected=if_commit, actual=snapshot.commit_id)
+        state = snapshot.state
+        proposal = propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss)
+        if check_rows and proposal.plan.supported:
+            judge_rows(proposal, partial(self._store.table, snapshot), now_ms=self._now_ms())
+        return SchemaPlan(proposal)
 
     def apply(
         self,
@@ -142,7 +160,7 @@ class SchemaDoor:
             checked,
             self._catalogs,
             allow_data_loss=allow_data_loss,
-            now_ms=self._store.clock.now_us() // 1000,
+            now_ms=self._now_ms(),
         )
         with measured() as meter:
             receipt = self._store.publish(branch, change, Intent(actor, message, if_commit))
@@ -162,6 +180,9 @@ class SchemaDoor:
         """Return a picture of the schema, as text."""
         catalog = self.catalog(branch)
         return diagram.mermaid(catalog) if form == "mermaid" else diagram.dot(catalog)
+
+    def _now_ms(self) -> int:
+        return self._store.clock.now_us() // 1000
 
 
 def load_schema(schema: SchemaText) -> CheckedSchema:

@@ -106,7 +106,6 @@ def reclaim(store: GraphStore, branch: str, steps: Iterable[Step]) -> Reclamatio
         found = store.reclaim(names)
         warnings = tuple(_still_held(store, branch, hard, found))
     except GraphError as error:
-        log.warning("history of %s was not reclaimed: %s", ", ".join(names.values()), error)
         failed = (ReclaimedType(name, error=str(error)) for name in names.values())
         text = f"the schema was changed, but dropped data is still stored: {error}"
         return Reclamation(tuple(failed), (text,))

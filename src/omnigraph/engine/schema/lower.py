@@ -10,7 +10,8 @@ Rule    the plan carries the new schema object, the table effects and the pins t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import pyarrow as pa
 
@@ -73,14 +74,16 @@ def lower(
     )
 
 
-def images(plan: MigrationPlan, desired: Catalog, txn: WriteTxn, *, now_ms: int) -> dict[str, Image]:
-    """Return the image of each type whose rows the plan must look at."""
+def images(
+    plan: MigrationPlan, desired: Catalog, table: Callable[[str], Any], *, now_ms: int
+) -> dict[str, Image]:
+    """Return the image of each type whose rows the plan must look at; `table` opens one by its id."""
     found: dict[str, Image] = {}
     for step in plan.steps:
         if needs_rows(step) and step.type_id not in found:
             declared = desired.table(step.type_id)
-            handle = txn.table(step.type_id)
-            found[step.type_id] = Image(declared, handle, _sources(declared, plan, now_ms))
+            sources = _sources(declared, plan, now_ms)
+            found[step.type_id] = Image(declared, table(step.type_id), sources)
     return found
 
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from omnigraph import __version__
+from omnigraph.base.clock import SystemClock
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.surfaces.cli import init, schema
-from omnigraph.surfaces.cli.frame import Call, GlobalFlags, call_of
-from omnigraph.surfaces.cli.output import Output, error_document, print_document
+from omnigraph.surfaces.cli.deadline import Expired, Progress, Stage, TimedOut, timeout_in, within
+from omnigraph.surfaces.cli.frame import JSON_WANTED, Call, GlobalFlags, call_of, split
+from omnigraph.surfaces.cli.logs import LogFormat, LogLevel, configure
+from omnigraph.surfaces.cli.output import EXIT_BY_KIND, Output, error_document, print_document
 from omnigraph.surfaces.cli.settings import Settings, read_config
 
 app = typer.Typer(
@@ -33,20 +35,22 @@ app = typer.Typer(
 )
 app.command("init", rich_help_panel="Start here")(init.init)
 app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
+TIMED_OUT = EXIT_BY_KIND[TimedOut.kind]
+log = logging.getLogger(__name__)
 
 
-class LogLevel(StrEnum):
-    """How much to log."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+def _version_lines() -> tuple[dict[str, Any], str]:
+    text = f"omnigraph {__version__} (storage format {FORMAT})"
+    return {"version": __version__, "storage_format": FORMAT}, text
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(ctx: typer.Context, wanted: bool) -> None:
     if wanted:
-        typer.echo(f"omnigraph {__version__} (storage format {FORMAT})")
+        document, text = _version_lines()
+        if ctx.meta[JSON_WANTED]:
+            print_document(document)
+        else:
+            typer.echo(text)
         raise typer.Exit
 
 
@@ -62,9 +66,15 @@ def root(
     profile: Annotated[
         str | None, typer.Option("--profile", help="A profile of the operator config.")
     ] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="Stop after this long: 30s, 5m, 1h [default: never].")
+    ] = None,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="Log on stderr from this level.")
     ] = LogLevel.WARNING,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Log lines as text or as JSON.")
+    ] = LogFormat.TEXT,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain output.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the Python traceback on failure.")] = False,
     version: Annotated[
@@ -75,7 +85,7 @@ def root(
     ] = False,
 ) -> None:
     """Read the global flags."""
-    logging.basicConfig(level=log_level.value.upper(), stream=sys.stderr)
+    configure(log_level, log_format)
     config = read_config()
     settings = Settings(
         actor=actor or config.find("operator", "operator", "actor") or config.find("project", "cli", "actor"),
@@ -88,34 +98,77 @@ def root(
         profile=profile or os.environ.get("OG_PROFILE") or os.environ.get("OMNIGRAPH_PROFILE"),
         config=config,
     )
-    ctx.obj = Call(settings, Output(settings, color=False if no_color else None))
+    progress: Progress | None = ctx.obj
+    ctx.obj = Call(settings, Output(settings, color=False if no_color else None, progress=progress))
 
 
 @app.command("version", rich_help_panel="More")
 def show_version(ctx: typer.Context) -> None:
     """Show the version and the storage format."""
-    document = {"version": __version__, "storage_format": FORMAT}
-    call_of(ctx).output.result(document, f"omnigraph {__version__} (storage format {FORMAT})")
+    call_of(ctx).output.result(*_version_lines())
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    """Run the command line and return the exit code.
+
+    After a timeout the command may still be running in its thread; `run` ends the process then.
+    """
+    return _watched(sys.argv[1:] if arguments is None else arguments)[0]
+
+
+def run() -> None:
+    """Be the console script."""
+    code, left_behind = _watched(sys.argv[1:])
+    if left_behind:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # an ordinary exit would wait for threads that may be waiting for storage
+    sys.exit(code)
+
+
+def _watched(given: list[str]) -> tuple[int, bool]:
+    """Run a command within its deadline; return the exit code and whether it was left behind."""
+    progress = Progress()
     try:
-        result = app(given, standalone_mode=False, prog_name="omnigraph")
+        seconds = timeout_in(split(given)[0])
+    except InvalidRequest as error:
+        return _failed(given, error, progress), False
+    try:
+        return within(seconds, lambda: _command(given, progress), progress), False
+    except TimedOut as error:
+        return _failed(given, error, Progress()), True
+    except KeyboardInterrupt:
+        return 130, seconds is not None
+
+
+def _command(given: list[str], progress: Progress) -> int:
+    clock = SystemClock()
+    started = clock.monotonic()
+    try:
+        code = _answered(given, progress)
+    except Expired:
+        return TIMED_OUT  # nobody waits for it
+    log.debug("exit code %d after %.3f s", code, clock.monotonic() - started)
+    return code
+
+
+def _answered(given: list[str], progress: Progress) -> int:
+    """Run a command and answer, also when it fails."""
+    try:
+        result = app(given, standalone_mode=False, prog_name="omnigraph", obj=progress)
     except GraphError as error:
         if "--trace" in given:
             raise
-        settings = Settings(json="--json" in given)
-        return Output(settings, color=False if "--no-color" in given else None).failure(error)
-    except typer.Abort:
+        return _failed(given, error, progress)
+    except (typer.Abort, KeyboardInterrupt):
         return 130
-    except KeyboardInterrupt:
-        return 130
+    except Expired:
+        raise
     except Exception as error:  # the last resort: a person gets a line, not a traceback
         shower = getattr(error, "show", None)
         if "--trace" in given and shower is None:
             raise
+        progress.reach(Stage.ANSWERED)
         if "--json" in given:
             usage = InvalidRequest(str(getattr(error, "message", error)))
             print_document(error_document(usage if shower is not None else GraphError(f"{error!r}")))
@@ -129,6 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def run() -> None:
-    """Be the console script."""
-    sys.exit(main())
+def _failed(given: list[str], error: GraphError, progress: Progress) -> int:
+    settings = Settings(json="--json" in given)
+    color = False if "--no-color" in given else None
+    return Output(settings, color=color, progress=progress).failure(error)

@@ -12,12 +12,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.engine.graph import Graph, connect
 from omnigraph.surfaces.cli.output import Output
-from omnigraph.surfaces.cli.settings import Settings
+from omnigraph.surfaces.cli.settings import Settings, is_remote
 
-SWITCHES = frozenset({"--json", "--quiet", "--yes", "--dry-run", "--trace", "--no-color"})
-VALUED = frozenset({"--as", "--branch", "--profile", "--log-level"})
+SWITCHES = frozenset({"--json", "--quiet", "--yes", "--dry-run", "--trace", "--no-color", "--version", "-v"})
+VALUED = frozenset({"--as", "--branch", "--profile", "--timeout", "--log-level", "--log-format"})
+JSON_WANTED = "omnigraph.json"
 HELP_HEADINGS = {"Start here": ("init", "schema"), "More": ("version",)}
 
 Address = Annotated[
@@ -34,14 +36,16 @@ class GlobalFlags(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the global flags to the front, where the root command reads them."""
-        return super().parse_args(ctx, hoist(args))
+        front, rest = split(args)
+        ctx.meta[JSON_WANTED] = "--json" in front  # known before any flag is acted on, --version above all
+        return super().parse_args(ctx, front + rest)
 
 
-def hoist(args: list[str]) -> list[str]:
-    """Return the arguments with the global flags first; what follows `--` stays.
+def split(args: list[str]) -> tuple[list[str], list[str]]:
+    """Return the global flags with their values, and the rest; what follows `--` stays.
 
-    >>> hoist(["schema", "plan", "kb.og", "--json", "--branch", "b"])
-    ['--json', '--branch', 'b', 'schema', 'plan', 'kb.og']
+    >>> split(["schema", "plan", "kb.og", "--json", "--branch", "b"])
+    (['--json', '--branch', 'b'], ['schema', 'plan', 'kb.og'])
     """
     front: list[str] = []
     rest: list[str] = []
@@ -56,7 +60,13 @@ def hoist(args: list[str]) -> list[str]:
             front += [one, *([following] if (following := next(waiting, None)) is not None else [])]
         else:
             rest.append(one)
-    return front + rest
+    return front, rest
+
+
+class ConfirmationRequired(InvalidRequest):
+    """The command destroys something and was not told that this is meant."""
+
+    code = "confirmation_required"
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,19 @@ class Call:
     def connect(self, *given: str | None) -> Graph:
         """Open the graph that the call names."""
         return connect(self.settings.address(*given))
+
+    def require_consent(self, operation: str, target: str, *, destroys: str, confirmed: bool) -> None:
+        """Refuse to destroy without `--confirm`, on a remote target also without `--yes`; never asks."""
+        remote = is_remote(target)
+        if self.settings.dry_run or (confirmed and (self.settings.yes or not remote)):
+            return
+        needed = "--confirm and --yes" if remote else "--confirm"
+        raise ConfirmationRequired(
+            f"{operation} destroys {destroys}",
+            remedy=f"Look at it with --dry-run first; then repeat with {needed}",
+            operation=operation,
+            target=target,
+        )
 
 
 def call_of(ctx: typer.Context) -> Call:

@@ -3,7 +3,7 @@
 Room    surfaces.cli. Results go to stdout, everything else to stderr. With `--json` stdout is one JSON
         document, for failures too, so that scripts never parse text.
 Exit    0 done; 1 failed, or a check found errors; 2 bad usage; 3 not allowed; 4 precondition lost;
-        5 conflict; 6 not found; 7 temporary.
+        5 conflict; 6 not found; 7 temporary, a passed deadline too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from rich.text import Text
 
 from omnigraph.base.errors import GraphError, Kind
 from omnigraph.language.diagnostics import SourceError
-from omnigraph.surfaces.cli.settings import Settings
+from omnigraph.surfaces.cli.deadline import Progress, Stage
+from omnigraph.surfaces.cli.settings import Settings, is_remote
 
 EXIT_BY_KIND = {
     Kind.INVALID: 2,
@@ -33,14 +34,18 @@ EXIT_BY_CODE = {"precondition_failed": 4, "schema_unsupported": 1, "constraint_v
 class Output:
     """Where a command's words go."""
 
-    def __init__(self, settings: Settings, *, color: bool | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, color: bool | None = None, progress: Progress | None = None
+    ) -> None:
         self._settings = settings
+        self._progress = progress or Progress()
         plain = color is False
         self._out = Console(highlight=False, no_color=plain, soft_wrap=True)
         self._err = Console(stderr=True, highlight=False, no_color=plain, soft_wrap=True)
 
     def result(self, document: dict[str, Any], *lines: str | Text) -> None:
         """Print the result: the document with `--json`, the lines otherwise."""
+        self._progress.reach(Stage.ANSWERED)
         if self._settings.json:
             print_document(document)
             return
@@ -48,9 +53,10 @@ class Output:
             self._out.print(line, markup=False)
 
     def target(self, command: str, address: str) -> None:
-        """Say on stderr what a writing command works on."""
+        """Say that a command begins to write, and on stderr what it works on."""
+        self._progress.reach(Stage.WRITING)
         if not self._settings.quiet:
-            place = "remote" if "://" in address and not address.startswith("file://") else "local"
+            place = "remote" if is_remote(address) else "local"
             self._err.print(f"{command} → {address} (embedded, {place})", style="dim", markup=False)
 
     def note(self, text: str) -> None:
@@ -60,6 +66,7 @@ class Output:
 
     def failure(self, error: GraphError) -> int:
         """Print an error and return the exit code."""
+        self._progress.reach(Stage.ANSWERED)
         if self._settings.json:
             print_document(error_document(error))
         if isinstance(error, SourceError):

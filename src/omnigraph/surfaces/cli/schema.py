@@ -9,19 +9,20 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.lint import lint as lint_text
 from omnigraph.catalog.steps import Step, UnsupportedChange
 from omnigraph.catalog.types import PropertyType
-from omnigraph.engine.schema.door import SchemaPlan, read_schema
+from omnigraph.engine.schema.door import SchemaPlan, SchemaReceipt, read_schema
+from omnigraph.engine.schema.hard import ReclaimedType
 from omnigraph.language.diagnostics import Severity, Source, render
 from omnigraph.surfaces.cli.frame import Address, Call, GraphUri, call_of
 
 app = typer.Typer(help="Show, plan and change the schema of a branch.", no_args_is_help=True)
 SchemaFile = Annotated[Path, typer.Option("--schema", help="The desired schema file (.pg).")]
 DataLoss = Annotated[
-    bool, typer.Option("--allow-data-loss", help="Make every drop hard: history holding the data may go.")
+    bool, typer.Option("--allow-data-loss", help="Make every drop hard: the history of its type goes too.")
 ]
+HISTORY = "dropped data and the history of the types that held it"
 
 
 class ShowFormat(StrEnum):
@@ -93,9 +94,10 @@ def apply(
     """Change the schema: one commit with all its table changes, or none."""
     call = call_of(ctx)
     where = call.settings.address(address, graph_uri)
-    _check_consent(call, where, allow_data_loss, confirm)
     if call.settings.dry_run:
-        return plan(ctx, schema, address, graph_uri, allow_data_loss)
+        return _dry_apply(call, where, schema, allow_data_loss, if_commit)
+    if allow_data_loss:
+        call.require_consent("schema apply", where, destroys=HISTORY, confirmed=confirm)
     call.output.target("schema apply", where)
     with call.connect(where) as graph:
         receipt = graph.schema.apply(
@@ -106,10 +108,25 @@ def apply(
             message=message,
             if_commit=if_commit,
         )
-        commit = receipt.commit
-        done = "already in force: nothing to do" if commit is None else f"applied: commit {commit.id}"
-        call.output.result({"uri": graph.uri, **receipt.to_json()}, *_plan_lines(receipt.plan), done)
-    return 0
+        for warning in receipt.warnings:
+            call.output.note(f"warning: {warning}")
+        call.output.result({"uri": graph.uri, **receipt.to_json()}, *_receipt_lines(receipt))
+    return 1 if any(one.error for one in receipt.reclaimed) else 0
+
+
+def _dry_apply(call: Call, where: str, schema: Path, allow_data_loss: bool, if_commit: str | None) -> int:
+    """Do everything that an apply does up to its first write."""
+    with call.connect(where) as graph:
+        found = graph.schema.plan(
+            schema,
+            branch=call.settings.branch,
+            allow_data_loss=allow_data_loss,
+            if_commit=if_commit,
+            check_rows=True,
+        )
+        document = {"uri": graph.uri, **found.to_json(), "applied": False, "dry_run": True}
+        call.output.result(document, *_plan_lines(found))
+    return 0 if found.supported else 1
 
 
 @app.command("lint")
@@ -155,31 +172,34 @@ def diagram(
     call.output.result({"format": form.value, "diagram": text}, text)
 
 
-def _check_consent(call: Call, where: str, allow_data_loss: bool, confirm: bool) -> None:
-    if not allow_data_loss or call.settings.dry_run:
-        return
-    remote = "://" in where and not where.startswith("file://")
-    if not confirm or (remote and not call.settings.yes):
-        needed = "--confirm and --yes" if remote else "--confirm"
-        raise InvalidRequest(
-            "--allow-data-loss destroys history that holds the dropped data",
-            remedy=f"Look at it with --dry-run first; then repeat with {needed}",
-        )
-
-
 def _plan_lines(found: SchemaPlan) -> list[str | Text]:
     if not found.steps:
         return ["no difference"]
     lines: list[str | Text] = [f"supported: {'yes' if found.supported else 'no'}"]
-    return lines + [_step_line(step, found.rows(step)) for step in found.steps]
+    return lines + [_step_line(found, step) for step in found.steps]
 
 
-def _step_line(step: Step, rows: int) -> Text:
+def _receipt_lines(receipt: SchemaReceipt) -> list[str | Text]:
+    commit = receipt.commit
+    done = "already in force: nothing to do" if commit is None else f"applied: commit {commit.id}"
+    return [*_plan_lines(receipt.plan), done, *(_reclaimed_line(one) for one in receipt.reclaimed)]
+
+
+def _reclaimed_line(one: ReclaimedType) -> str:
+    if one.error is not None:
+        return f"not reclaimed: {one.type_name}: {one.error}"
+    return f"reclaimed: {one.type_name}: {one.files} files, {one.bytes} bytes"
+
+
+def _step_line(found: SchemaPlan, step: Step) -> Text:
+    rows = found.rows(step)
     document: dict[str, Any] = step.to_json()
     if isinstance(step, UnsupportedChange):
         return Text.assemble("  ", ("refused", "red"), f"  {step.message}")
     what = " ".join(str(part) for part in _words(document) if part)
     cost = document["effect"] if rows == 0 else f"{document['effect']}, {rows} rows"
+    if found.takes_history(step):
+        cost += f"; the history of {step.type_name} goes with it"
     return Text.assemble("  ", (document["kind"], "bold"), f"  {what}  ", (f"({cost})", "dim"))
 
 

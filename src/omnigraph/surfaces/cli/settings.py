@@ -80,6 +80,11 @@ class Settings:
         return uri if "://" in uri else str(self.config.project_folder / uri)
 
 
+def is_remote(address: str) -> bool:
+    """Say whether an address is somewhere else than on this machine's disks."""
+    return "://" in address and not address.startswith("file://")
+
+
 def read_config(environment: dict[str, str] | None = None, folder: Path | None = None) -> Config:
     """Read the operator config and the project file."""
     env = os.environ if environment is None else environment
