@@ -68,7 +68,7 @@ def _measure(name: str, work: Callable[[], int]) -> None:
 def _read(path: Path, catalog: Catalog) -> int:
     report = Problems()
     source = open_source(path, catalog=catalog, now_ms=0)
-    rows = sum(block.rows.num_rows for block in source.blocks(catalog, report, lambda _: None))
+    rows: int = sum(block.rows.num_rows for block in source.blocks(catalog, report, lambda _: None))
     report.findings().refuse("load")
     return rows
 

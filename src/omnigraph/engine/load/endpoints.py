@@ -22,6 +22,7 @@ from omnigraph.engine.load.arrow import arrow_column, is_text, text_column
 from omnigraph.engine.load.cells import cell, cells_column, one_by_one
 from omnigraph.engine.load.column import Column, ColumnMisfit, Misfit, Target
 from omnigraph.engine.load.texts import texts_column
+from omnigraph.engine.validate.values import Breach, shown
 
 
 def endpoint_node(catalog: Catalog, edge: EdgeType, end: str) -> NodeType:
@@ -82,15 +83,13 @@ def _rendered(column: Column, target: Target, key: PropertyType) -> Column:
     if key.scalar not in FLOATS:
         return Column(keys.canonical_texts(values, key), column.breaches)
     finite = pc.is_finite(values)
-    wrong = (
-        {
-            row: Misfit("a key is never NaN or infinite")
-            for row, good in enumerate(finite.to_pylist())
-            if good is False
-        }
-        if pc.all(finite).as_py() is False
-        else {}
-    )
-    kept = pc.if_else(finite, values, pa.scalar(None, values.type))
-    texts = Column.with_misfits(keys.canonical_texts(kept, key), target, wrong)
-    return Column(texts.values, column.breaches + texts.breaches)
+    texts = keys.canonical_texts(pc.if_else(finite, values, pa.scalar(None, values.type)), key)
+    wrong = pc.invert(pc.fill_null(finite, True))
+    if not pc.any(wrong).as_py():
+        return Column(texts, column.breaches)
+
+    def describe(row: int) -> tuple[str, str | None]:
+        value = shown(values[row].as_py())
+        return f"{target.place}: a key is a finite number, not {value}", value
+
+    return Column(texts, (*column.breaches, Breach("type", target.name, wrong, describe)))

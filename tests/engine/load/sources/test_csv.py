@@ -136,7 +136,7 @@ def test_an_endpoint_is_read_as_the_key_of_its_node(edge: str, field: str, store
     ("edge", "field", "code", "words"),
     [
         ("Counts", "seven", "type", "'to' of Counts: expected an integer"),
-        ("Measures", "nan", "type", "never NaN"),
+        ("Measures", "nan", "type", "a key is a finite number, not NaN"),
         ("Counts", "", "required", "non-nullable property 'to' has null"),
     ],
 )

@@ -240,7 +240,7 @@ def test_endpoints_are_ids_or_typed_keys(edge: str, column: pa.Array, ids: list[
         ("Knows", pa.array([1, 2]), "holds the ids of Person nodes, which are text, not int64"),
         ("Takes", pa.array([1, 2]), "holds the ids of Slot nodes"),
         ("Counts", pa.array([1.5, 2.0]), "takes integers"),
-        ("Measures", pa.array([1.0, float("nan")]), "never NaN"),
+        ("Measures", pa.array([1.0, float("nan")]), "a key is a finite number, not NaN"),
         ("Counts", pa.array([1, None]), "non-nullable property 'to'"),
     ],
 )

@@ -142,7 +142,7 @@ class Gatherer:
             raise _unknown_data(data, rows)
         if not is_node:
             for name in ("from", "to"):
-                if type(record.get(name)) is not str:
+                if not isinstance(record.get(name), str):
                     raise _endpoint(record, name, rows.declared)
             rows.ends[0].append(record["from"])
             rows.ends[1].append(record["to"])
