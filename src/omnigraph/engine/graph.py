@@ -22,6 +22,8 @@ from omnigraph.engine.query_text import QueryText
 from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.schema.door import SchemaDoor, SchemaText, load_schema
 from omnigraph.engine.table import TableView
+from omnigraph.engine.validate.local import LocalExecutor
+from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.store import GraphStore
@@ -31,13 +33,13 @@ from omnigraph.storage.transaction import NewTable
 class Graph:
     """One open graph."""
 
-    def __init__(self, store: GraphStore) -> None:
+    def __init__(self, store: GraphStore, executor: ExecutorFor = LocalExecutor) -> None:
         self.store = store
         self._catalogs = Catalogs(store.schemas)
         self.schema = SchemaDoor(store, self._catalogs)
         claims = Claims(store.location, store.syncer)
-        self._mutate = MutateDoor(store, self._catalogs, claims)
-        self._load = LoadDoor(store, self._catalogs, claims)
+        self._mutate = MutateDoor(store, self._catalogs, claims, executor)
+        self._load = LoadDoor(store, self._catalogs, claims, executor)
 
     @property
     def uri(self) -> str:

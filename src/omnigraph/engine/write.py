@@ -19,6 +19,7 @@ from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_valu
 from omnigraph.engine.validate.findings import Findings
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.validate.questions import Question, questions
+from omnigraph.engine.validate.relation import Executor
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Append, DeleteIds, Effect, Overwrite, Upsert
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
@@ -33,6 +34,14 @@ class Draft:
     affected_nodes: int = 0
     affected_edges: int = 0
     values_judged: bool = False  # sources of a load judge values while they read
+
+
+class ExecutorFor(Protocol):
+    """Whoever can answer the questions of set checks, made for one change on one base."""
+
+    def __call__(self, change: ChangeSet, base: WriteTxn) -> Executor:
+        """Return an executor."""
+        ...
 
 
 class Drafter(Protocol):
@@ -55,6 +64,7 @@ class ChangeWrite:
         *,
         always_commit: bool = False,
         locate: Callable[[Findings, ChangeSet], Findings] | None = None,
+        executor: ExecutorFor = LocalExecutor,
     ) -> None:
         self._drafter = drafter
         self._catalogs = catalogs
@@ -62,6 +72,7 @@ class ChangeWrite:
         self._doing = doing
         self._always_commit = always_commit
         self._locate = locate
+        self._executor = executor
         self._asked: tuple[Question, ...] = ()
         self.draft: Draft | None = None
         self.catalog: Catalog | None = None
@@ -69,7 +80,12 @@ class ChangeWrite:
     def like(self, drafter: Drafter) -> ChangeWrite:
         """Return another write of the same kind."""
         return ChangeWrite(
-            drafter, self._catalogs, self._kind, self._doing, always_commit=self._always_commit
+            drafter,
+            self._catalogs,
+            self._kind,
+            self._doing,
+            always_commit=self._always_commit,
+            executor=self._executor,
         )
 
     def redraft(self, txn: WriteTxn, catalog: Catalog) -> Draft:
@@ -97,7 +113,7 @@ class ChangeWrite:
         if self.draft is None:
             raise AssertionError("validated before it was prepared")
         change = self.draft.change
-        found = judge_sets(self._asked, LocalExecutor(change, txn))
+        found = judge_sets(self._asked, self._executor(change, txn))
         if found.total and self._locate is not None:
             found = self._locate(found, change)
         refuse(found, self._doing)

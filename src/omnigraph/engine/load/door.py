@@ -22,7 +22,8 @@ from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.spool import Spools
 from omnigraph.engine.receipt import Receipt, TypeCount, counts_of
-from omnigraph.engine.write import ChangeWrite
+from omnigraph.engine.validate.local import LocalExecutor
+from omnigraph.engine.write import ChangeWrite, ExecutorFor
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
@@ -60,10 +61,17 @@ class LoadRequest:
 class LoadDoor:
     """Loads data into one graph."""
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs, claims: Claims) -> None:
+    def __init__(
+        self,
+        store: GraphStore,
+        catalogs: Catalogs,
+        claims: Claims,
+        executor: ExecutorFor = LocalExecutor,
+    ) -> None:
         self._store = store
         self._catalogs = catalogs
         self._claims = claims
+        self._executor = executor
 
     def load(
         self,
@@ -171,7 +179,13 @@ class LoadDoor:
         draft = LoadDraft(read, request.mode, replaced)
         write = _Announced(
             ChangeWrite(
-                draft, self._catalogs, CommitKind.LOAD, REFUSED, always_commit=True, locate=draft.locate
+                draft,
+                self._catalogs,
+                CommitKind.LOAD,
+                REFUSED,
+                always_commit=True,
+                locate=draft.locate,
+                executor=self._executor,
             ),
             lambda: report(LoadProgress("writing", read.rows)),
         )

@@ -21,7 +21,8 @@ from omnigraph.engine.group import GroupCommit
 from omnigraph.engine.mutate.draft import Run
 from omnigraph.engine.query_text import QueryText, read_query
 from omnigraph.engine.receipt import Receipt, counts_of
-from omnigraph.engine.write import ChangeWrite, Draft
+from omnigraph.engine.validate.local import LocalExecutor
+from omnigraph.engine.write import ChangeWrite, Draft, ExecutorFor
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
@@ -30,6 +31,7 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import WriteTxn
 
 COMPILED = 256  # queries kept ready
+REFUSED = "the mutation was refused"
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,17 @@ class Request:
 class MutateDoor:
     """Runs mutations on one graph."""
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs, claims: Claims) -> None:
+    def __init__(
+        self,
+        store: GraphStore,
+        catalogs: Catalogs,
+        claims: Claims,
+        executor: ExecutorFor = LocalExecutor,
+    ) -> None:
         self._store = store
         self._catalogs = catalogs
         self._claims = claims
+        self._executor = executor
         self._group = GroupCommit(store)
         self._compiled: OrderedDict[tuple[str, str | None, str], CheckedMutation] = OrderedDict()
         self._inserts: set[tuple[str, str | None]] = set()
@@ -73,7 +82,7 @@ class MutateDoor:
         request = Request(text, file, query_name, dict(params or {}), self._store.clock.now_us() // 1000)
         with measured() as meter:
             runner = _Runner(self, request)
-            write = ChangeWrite(runner, self._catalogs, CommitKind.MUTATION, "the mutation was refused")
+            write = ChangeWrite(runner, self._catalogs, CommitKind.MUTATION, REFUSED, executor=self._executor)
             intent = Intent(
                 actor, message, if_commit, commit_id=self._claim(idempotency_key, branch, request)
             )

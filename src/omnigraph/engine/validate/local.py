@@ -11,17 +11,17 @@ from functools import cached_property
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.frames import FrameExecutor
 from omnigraph.engine.validate.relation import Answer, Relation
-from omnigraph.engine.validate.rows import RowExecutor
+from omnigraph.engine.validate.rows import MOST, RowExecutor
 from omnigraph.storage.transaction import WriteTxn
 
 
 class LocalExecutor:
     """Answers questions about one change on one base."""
 
-    def __init__(self, change: ChangeSet, base: WriteTxn) -> None:
+    def __init__(self, change: ChangeSet, base: WriteTxn, most: int = MOST) -> None:
         self._change = change
         self._base = base
-        self._rows = RowExecutor(change, base)
+        self._rows = RowExecutor(change, base, most)
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Return the first rows by the columns of `order`, and the total."""

@@ -52,14 +52,15 @@ class _Rows:
 class RowExecutor:
     """Answers questions about one small change on one base."""
 
-    def __init__(self, change: ChangeSet, base: WriteTxn) -> None:
+    def __init__(self, change: ChangeSet, base: WriteTxn, most: int = MOST) -> None:
         self._change = change
         self._base = base
+        self._most = most
         self._looked_up: dict[tuple[Any, ...], pa.Table] = {}
 
     def fits(self, relation: Relation) -> bool:
         """Say whether every source that would have to be held is small."""
-        return all(self._count(read) <= MOST for read in _held(relation))
+        return all(self._count(read) <= self._most for read in _held(relation))
 
     def rows(self, relation: Relation) -> pa.Table:
         """Answer a question that fits."""
