@@ -108,6 +108,8 @@ def test_empty_braces_in_a_binding_are_accepted() -> None:
         ("$a is $b", ("is", None, False, None)),
         ("$a and $b", ("and", None, False, None)),
         ("$a or{1,2} $b", ("or", None, False, (1, 2))),
+        ("$a count{1,2} $b", ("count", None, False, (1, 2))),
+        ("$a exists /* ! */ { 1, } $b", ("exists", None, False, (1, None))),
     ],
 )
 def test_traversals(text: str, expected: tuple[str, str | None, bool, tuple[int, int | None] | None]) -> None:

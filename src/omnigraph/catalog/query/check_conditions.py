@@ -146,7 +146,7 @@ class ConditionChecker:
                 right = self._operand(written.right, scope)
                 if left is None or right is None:
                     return None
-                if isinstance(right, ParamRef):
+                if isinstance(right, ParamRef) and right.type.is_list:
                     return Among(left, right) if self._listed(written, left, right.type, 1) else None
             case _:
                 pass
@@ -157,7 +157,7 @@ class ConditionChecker:
 
     def _listed(self, written: ast.Member, left: Value, right: PropertyType, size: int) -> bool:
         found = type_of(left)
-        fits = found is not None and is_plain(found) and right.is_list
+        fits = found is not None and is_plain(found)
         fits = fits and (size == 0 or (found is not None and same_family(found.scalar, right.scalar)))
         if not fits:
             message = f"cannot compare {shown_type(left)} with the values of {right}"

@@ -253,21 +253,23 @@ class _Checker:
         match value:
             case ast.ListLiteral(items):
                 constants = tuple(constant(item) for item in items)
-                if place is None or not self._listed(constant(value).type, place, value, len(items)):
-                    return None
-                return IsIn(place, constants)
+                found = constant(value).type
+                fits = place is not None and (not items or self._listed(found, place, value))
+                return IsIn(place, constants) if place is not None and fits else None
             case ast.Var():
                 reference = self._findings.parameter(value)
                 if place is None or reference is None:
                     return None
-                return IsIn(place, reference) if self._listed(reference.type, place, value, 1) else None
+                if reference.type.is_list:
+                    return IsIn(place, reference) if self._listed(reference.type, place, value) else None
             case _:
-                message = "'in' takes a list: [literal, ...] or a parameter that holds one"
-                self._findings.report(rules.INCOMPATIBLE, message, value.span)
-                return None
+                pass
+        message = "'in' takes a list: [literal, ...] or a parameter that holds one"
+        self._findings.report(rules.INCOMPATIBLE, message, value.span)
+        return None
 
-    def _listed(self, found: PropertyType, place: Place, value: ast.Value, size: int) -> bool:
-        fits = found.is_list and (size == 0 or same_family(found.scalar, place.type.scalar))
+    def _listed(self, found: PropertyType, place: Place, value: ast.Value) -> bool:
+        fits = same_family(found.scalar, place.type.scalar)
         if not fits:
             message = f"cannot compare {place_name(place)}, which is {place.type}, with the values of {found}"
             self._findings.report(rules.INCOMPATIBLE, message, value.span)

@@ -16,6 +16,8 @@ from lark import Lark
 # Space and comments between a word and its bracket; atomic, so that no text makes the lookahead slow.
 _SKIP = r"(?>[ \t\r\n]+|\/\/[^\n]*|\/\*(?>[^*]|\*(?!\/))*\*\/)*+"
 _END = r"(?![A-Za-z0-9_])"
+# A brace that opens clauses rather than the hop bounds of an edge of that name.
+_BLOCK = rf"(?={_SKIP}\{{(?!{_SKIP}[0-9]+{_SKIP},))"
 
 GRAMMAR = rf"""
 query: QUERY word "(" _params? ")" note* "{{" (read | write) "}}"
@@ -118,10 +120,10 @@ OR.3:       /or{_END}(?!{_SKIP}\{{)/
 IN.3:       /in{_END}(?!{_SKIP}\{{)/
 IS.3:       /is{_END}(?={_SKIP}(?:not{_END}{_SKIP})?null{_END})/
 
-NOT_BLOCK.4:      /not(?={_SKIP}\{{)/
-EXISTS.4:         /exists(?={_SKIP}\{{)/
-COUNT_BLOCK.4:    /count(?={_SKIP}\{{)/
-OPTIONAL_BLOCK.4: /optional(?={_SKIP}\{{)/
+NOT_BLOCK.4:      /not{_BLOCK}/
+EXISTS.4:         /exists{_BLOCK}/
+COUNT_BLOCK.4:    /count{_BLOCK}/
+OPTIONAL_BLOCK.4: /optional{_BLOCK}/
 NOT_CALL.4:       /not(?={_SKIP}\()/
 SHORTEST.4:       /shortest(?={_SKIP}\()/
 CALL.2:           /[a-z_][A-Za-z0-9_]*(?={_SKIP}\()/
