@@ -274,6 +274,29 @@ def test_a_branch_that_dropped_it_softly_still_holds_it_and_is_named(graph: Grap
     assert "Person" in tables(graph, holding(place))
 
 
+def test_a_branch_that_holds_other_leftovers_is_not_accused(graph: Graph) -> None:
+    """It keeps an old column behind a widened one, which is not the one that was dropped."""
+    graph.store.branches.create("review", "main")
+    graph.schema.apply(NO_DIARY, branch="review", allow_data_loss=True)
+    graph.schema.apply(NO_DIARY.replace("age: I32?", "age: I64?"), branch="review")
+
+    receipt = graph.schema.apply(NO_DIARY, allow_data_loss=True)
+
+    assert receipt.warnings == ()
+
+
+def test_a_branch_that_has_the_property_but_never_a_value_is_not_accused(place: Place) -> None:
+    """Neither is one that has no rows of it: a column that was only declared is in no file."""
+    with og.init(place.address, "node A { slug: String @key p: I32? }", **place.kwargs) as graph:
+        insert(graph, {"A": [{"slug": "a"}]})
+        graph.schema.apply("node A { slug: String @key p: I32? q: String? }")
+        graph.store.branches.create("review", "main")
+
+        receipt = graph.schema.apply("node A { slug: String @key p: I32? }", allow_data_loss=True)
+
+        assert receipt.warnings == ()
+
+
 def test_a_drop_on_a_branch_leaves_main_as_it_was(graph: Graph) -> None:
     graph.store.branches.create("review", "main")
     before = state(graph).rows

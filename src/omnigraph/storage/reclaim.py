@@ -195,18 +195,28 @@ def _referenced(handle: Handle) -> Iterator[str]:
         yield from (f"_indices/{segment.uuid}/" for segment in index.segments)
 
 
-def carries(handle: Handle, column: str) -> bool:
-    """Say whether a version's files hold a column, shown or left behind by an earlier soft drop."""
-    if column in handle.schema.names:
-        return True
-    shown = {number for field in handle.lance_schema.fields() for number in _field_ids(field)}
+def field_ids(handle: Handle, column: str) -> frozenset[int]:
+    """Return the numbers under which a version's files hold a column, those of its items included."""
+    field = handle.lance_schema.field(column)
+    return frozenset() if field is None else frozenset(_field_ids(field))
+
+
+def carries(handle: Handle, column: str, ids: frozenset[int]) -> bool:
+    """Say whether a version's files hold a column, shown or left behind there by a soft drop.
+
+    `ids` are its numbers where it was dropped; a column that both lines inherited has the same on both.
+    """
+    names = handle.schema.names
+    shown = {name: field_ids(handle, name) for name in names}
     stored = {
         number
         for fragment in handle.get_fragments()
         for file in fragment.metadata.files
         for number in file.fields
     }
-    return any(number >= 0 and number not in shown for number in stored)
+    if column in shown:
+        return not stored.isdisjoint(shown[column])
+    return not stored.difference(*shown.values()).isdisjoint(ids)
 
 
 def _field_ids(field: Handle) -> Iterator[int]:

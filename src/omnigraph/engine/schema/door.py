@@ -166,10 +166,11 @@ class SchemaDoor:
             receipt = self._store.publish(branch, change, Intent(actor, message, if_commit))
             assert change.proposal is not None
             plan = SchemaPlan(change.proposal)
-            taken = Reclamation() if receipt.commit is None else reclaim(self._store, branch, plan.steps)
-        if receipt.commit is not None:
-            log.info("schema of %s changed by commit %s", branch, receipt.commit.id)
-        return SchemaReceipt(plan, receipt.commit, meter.cost, taken.types, taken.warnings)
+            commit = receipt.commit
+            taken = Reclamation() if commit is None else reclaim(self._store, commit, plan.steps)
+        if commit is not None:
+            log.info("schema of %s changed by commit %s", branch, commit.id)
+        return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings)
 
     def lint(self, schema: SchemaText, *, branch: str = "main") -> tuple[Diagnostic, ...]:
         """Say everything there is to say about a schema text, migration included; raises nothing."""

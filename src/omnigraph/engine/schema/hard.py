@@ -18,7 +18,8 @@ import pyarrow as pa
 from omnigraph.base.errors import GraphError
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.steps import DropProperty, DropType, Effect, Mode, Step
-from omnigraph.storage.reclaim import Reclaimed, carries
+from omnigraph.storage.manifest.records import CommitRecord
+from omnigraph.storage.reclaim import Reclaimed, carries, field_ids
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DropColumn, Overwrite
 from omnigraph.storage.tables.effects import Effect as TableEffect
@@ -96,45 +97,70 @@ class Reclamation:
     warnings: tuple[str, ...] = ()
 
 
-def reclaim(store: GraphStore, branch: str, steps: Iterable[Step]) -> Reclamation:
-    """Reclaim the history of every table that hard drops concern. The apply stands, whatever happens here."""
+def reclaim(store: GraphStore, commit: CommitRecord, steps: Iterable[Step]) -> Reclamation:
+    """Reclaim the history of every table that a commit's hard drops concern. The commit stands anyway."""
     hard = [step for step in steps if isinstance(step, DropProperty | DropType) and is_hard(step)]
     names = {step.type_id: step.type_name for step in hard}
     if not names:
         return Reclamation()
     try:
+        dropped = _dropped(store, commit, hard)  # before the version that knows it is gone
         found = store.reclaim(names)
-        warnings = tuple(_still_held(store, branch, hard, found))
     except GraphError as error:
-        failed = (ReclaimedType(name, error=str(error)) for name in names.values())
+        failed = (ReclaimedType(name, error=str(error)) for name in sorted(names.values()))
         text = f"the schema was changed, but dropped data is still stored: {error}"
         return Reclamation(tuple(failed), (text,))
-    types = tuple(ReclaimedType(names[one.table_id], one.files, one.bytes) for one in found)
+    types = [ReclaimedType(names[one.table_id], one.files, one.bytes) for one in found]
     for one in types:
         log.info("reclaimed %d files, %d bytes of %s", one.files, one.bytes, one.type_name)
-    return Reclamation(tuple(sorted(types, key=lambda one: one.type_name)), warnings)
+    held = _still_held(store, commit.branch, dropped, found)
+    return Reclamation(tuple(sorted(types, key=lambda one: one.type_name)), tuple(held))
+
+
+@dataclass(frozen=True)
+class _Dropped:
+    """What one step dropped; a type has no column."""
+
+    table_id: str
+    shown: str
+    column: str | None = None
+    ids: frozenset[int] = frozenset()
+
+    def is_in(self, store: GraphStore, version: int) -> bool:
+        """Say whether a version of the table holds it; one that cannot be looked at may."""
+        try:
+            handle = store.opener.table(self.table_id, version)
+        except GraphError:
+            return True
+        return self.column is None or carries(handle, self.column, self.ids)
+
+
+def _dropped(
+    store: GraphStore, commit: CommitRecord, hard: Iterable[DropProperty | DropType]
+) -> list[_Dropped]:
+    before = {change.table_id: change.before for change in commit.tables}
+    found = []
+    for step in hard:
+        version = before.get(step.type_id)
+        if isinstance(step, DropType):
+            found.append(_Dropped(step.type_id, step.type_name))
+        elif step.column is not None and version is not None:
+            ids = field_ids(store.opener.table(step.type_id, version), step.column)
+            shown = f"{step.type_name}.{step.property_name}"
+            found.append(_Dropped(step.type_id, shown, step.column, ids))
+    return found
 
 
 def _still_held(
-    store: GraphStore, branch: str, hard: Iterable[DropProperty | DropType], found: Iterable[Reclaimed]
+    store: GraphStore, branch: str, dropped: Iterable[_Dropped], found: Iterable[Reclaimed]
 ) -> Iterator[str]:
-    """Name the branches whose heads hold what was dropped here."""
+    """Name the branches whose heads hold what was dropped on this one."""
     pinned = {one.table_id: one.pinned_by for one in found}
-    for step in hard:
-        holders = [
-            repr(name)
-            for name, version in pinned[step.type_id].items()
-            if name != branch and _holds(store, step, version)
-        ]
+    for one in dropped:
+        others = ((name, version) for name, version in pinned[one.table_id].items() if name != branch)
+        holders = [repr(name) for name, version in others if one.is_in(store, version)]
         if holders:
-            what = step.type_name if isinstance(step, DropType) else f"{step.type_name}.{step.property_name}"
             yield (
-                f"the data of {what} is still held by {'branch' if len(holders) == 1 else 'branches'} "
+                f"the data of {one.shown} is still held by {'branch' if len(holders) == 1 else 'branches'} "
                 f"{', '.join(holders)}: drop it there too, or delete the branch"
             )
-
-
-def _holds(store: GraphStore, step: DropProperty | DropType, version: int) -> bool:
-    if isinstance(step, DropType) or step.column is None:
-        return True
-    return carries(store.opener.table(step.type_id, version), step.column)
