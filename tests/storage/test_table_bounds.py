@@ -12,7 +12,7 @@ import pytest
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteIds, Overwrite, Upsert
 from omnigraph.storage.tables.fold import PER_TIER, TIERS
-from omnigraph.storage.tables.keys import INDEX_NAME, MAX_SEGMENTS, PROBE_LIMIT
+from omnigraph.storage.tables.keys import MAX_SEGMENTS, PROBE_LIMIT, index_name
 from tests.conftest import Place
 from tests.storage.docs import DOC, Row, Stream, doc, ids, make_docs, rows, table
 from tests.storage.shared import again
@@ -30,7 +30,7 @@ def covered(store: GraphStore) -> tuple[int, set[int]]:
     """Return how many segments the key index has, and the living fragments it covers."""
     handle = store.table(store.snapshot(), DOC)
     living = {fragment.fragment_id for fragment in handle.get_fragments()}
-    segments = [s for i in handle.describe_indices() if i.name == INDEX_NAME for s in i.segments]
+    segments = [s for i in handle.describe_indices() if i.name == index_name("id") for s in i.segments]
     return len(segments), {f for segment in segments for f in segment.fragment_ids} & living
 
 

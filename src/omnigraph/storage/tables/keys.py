@@ -1,7 +1,7 @@
-"""Keys: where in a table the rows with given ids are, and the index that makes that cheap.
+"""Keys: where in a table the rows with given ids or endpoints are, and the indexes that make that cheap.
 
 Room    storage.tables. Small fragments are scanned (their files stay in the session's cache); those
-        past the first tier are covered by a BTREE on `id`, kept as a few segments.
+        past the first tier are covered by a BTREE on each of the `INDEXED` columns, kept as a few segments.
 Rule    an index never decides a result: a scan over uncovered fragments completes every lookup.
 """
 
@@ -21,10 +21,11 @@ from pyarrow.substrait import serialize_expressions
 
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
-from omnigraph.storage.tables.fold import FragmentSize, settled
+from omnigraph.storage.tables.fold import FragmentSize
+from omnigraph.storage.tables.layout import Layout
 from omnigraph.storage.tables.predicate import ADDRESS, IsIn, find
 
-INDEX_NAME = "id_idx"
+INDEXED = (ID, "src", "dst")  # what rows are looked up by on every write: their id, and the ends of edges
 PROBE_LIMIT = 5_000  # beyond this many keys one scan beats index lookups (measured: lance-facts 5.3)
 MAX_SEGMENTS = 4
 INLINE_ROWS = 2_000_000  # a write indexes at most so many rows itself (a second or two); maintenance the rest
@@ -96,20 +97,37 @@ def by_fragment(row_addresses: pa.ChunkedArray) -> Addresses:
     return {int(part[0] >> 32): part & 0xFFFFFFFF for part in np.split(values, starts[1:]) if len(part)}
 
 
-def index_change(handle: Handle, sizes: Mapping[int, FragmentSize]) -> LanceOperation.CreateIndex | None:
-    """Build what the key index lacks, and merge segments when there are too many; None if nothing to do."""
-    big = {fragment for fragment, size in sizes.items() if settled(size)}
+def index_change(handle: Handle, layout: Layout) -> LanceOperation.CreateIndex | None:
+    """Build what the indexes lack, and merge segments when there are too many; None if nothing to do."""
+    sizes = {fragment: part.size for fragment, part in layout.parts.items()}
+    big = frozenset(fragment for fragment, part in layout.parts.items() if part.settled)
     if not big:
         return None
-    segments = {
-        segment.uuid: frozenset(segment.fragment_ids) & sizes.keys()
-        for index in handle.describe_indices()
-        if index.name == INDEX_NAME
-        for segment in index.segments
-    }
+    stored: dict[str, dict[str, frozenset[int]]] = {}
+    for index in handle.describe_indices():
+        for segment in index.segments:
+            stored.setdefault(index.name, {})[segment.uuid] = frozenset(segment.fragment_ids) & sizes.keys()
+    new: list[Index] = []
+    gone: list[Index] = []
+    for column in INDEXED:
+        if column in layout.schema.names:
+            segment, replaced = _extend(handle, column, stored.get(index_name(column), {}), big, sizes)
+            new += [] if segment is None else [segment]
+            gone += [_stub(uuid, column) for uuid in replaced]
+    return LanceOperation.CreateIndex(new, gone) if new else None
+
+
+def _extend(
+    handle: Handle,
+    column: str,
+    segments: Mapping[str, frozenset[int]],
+    big: frozenset[int],
+    sizes: Mapping[int, FragmentSize],
+) -> tuple[Index | None, list[str]]:
+    """Cover what one index lacks by a new segment; return it and the segments that it replaces."""
     uncovered = _affordable(big - frozenset().union(*segments.values()), sizes)
     if not uncovered:
-        return None
+        return None, []
     gone = {uuid for uuid, fragments in segments.items() if not fragments}
     live = sorted((u for u in segments if u not in gone), key=lambda u: (_rows(segments[u], sizes), u))
     if len(live) + 1 > MAX_SEGMENTS:
@@ -118,11 +136,16 @@ def index_change(handle: Handle, sizes: Mapping[int, FragmentSize]) -> LanceOper
             uncovered = uncovered | segments[uuid]
             gone.add(uuid)
     segment = handle.create_index_uncommitted(
-        ID, "BTREE", name=f"tmp_{uuid4().hex}", fragment_ids=sorted(uncovered)
+        column, "BTREE", name=f"tmp_{uuid4().hex}", fragment_ids=sorted(uncovered)
     )
     # Lance compares this number with detached versions, which are random: 1 keeps segments mergeable.
-    segment = dataclasses.replace(segment, name=INDEX_NAME, dataset_version=1)
-    return LanceOperation.CreateIndex([segment], [_stub(uuid) for uuid in sorted(gone)])
+    segment = dataclasses.replace(segment, name=index_name(column), dataset_version=1)
+    return segment, sorted(gone)
+
+
+def index_name(column: str) -> str:
+    """Return the name of a column's key index."""
+    return f"{column}_idx"
 
 
 def _affordable(fragments: Set[int], sizes: Mapping[int, FragmentSize]) -> Set[int]:
@@ -140,9 +163,14 @@ def _rows(fragments: Iterable[int], sizes: Mapping[int, FragmentSize]) -> int:
     return sum(sizes[fragment].rows for fragment in fragments)
 
 
-def _stub(uuid: str) -> Index:
+def _stub(uuid: str, column: str) -> Index:
     """Name an index segment to remove: Lance matches by uuid alone."""
     unread: Any = set()
     return Index(
-        uuid=uuid, name=INDEX_NAME, fields=[], dataset_version=0, fragment_ids=unread, index_version=0
+        uuid=uuid,
+        name=index_name(column),
+        fields=[],
+        dataset_version=0,
+        fragment_ids=unread,
+        index_version=0,
     )

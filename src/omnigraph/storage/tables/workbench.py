@@ -164,7 +164,7 @@ class Workbench:
         else:
             layout = self.layout.after(done, self._changed)
         with durable(Step.TABLE_INDEX):
-            change = index_change(done, {fragment: part.size for fragment, part in layout.parts.items()})
+            change = index_change(done, layout)
         if change is not None:
             self.files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]
             done = self._detached(done, change)

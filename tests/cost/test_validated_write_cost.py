@@ -1,0 +1,120 @@
+"""A validated one-edge load costs the same at any depth, with any number of tables, in a graph of any size.
+
+The edge is merged by id into a type with every kind of set check: both endpoints must exist, (from, to) is
+unique, and a source may have only so many edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph.engine.graph import Graph
+from tests.conftest import Place
+from tests.cost.gates import Figures, check_flat, count
+from tests.cost.test_write_cost import places, report
+from tests.support.proxy import S3Proxy, serial_hops
+from tests.support.s3 import S3Server
+
+pytestmark = [pytest.mark.s3, pytest.mark.slow]
+
+REQUESTS, WORST, HOPS = 18, 28, 12
+WRITES = 30
+SOURCES = 200  # at most five edges each
+DEPTHS = [(10, 100), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
+TABLES = [(2, 40), pytest.param((2, 200), marks=pytest.mark.full)]
+ROWS = [(1_000, 20_000), pytest.param((1_000, 1_000_000), marks=pytest.mark.full)]
+HOP_LATENCIES = (0.0, 80.0, 160.0)
+
+
+def schema(tables: int) -> str:
+    others = "\n".join(f"node Other{n} {{ name: String @key }}" for n in range(tables - 2))
+    return f"""
+    node Person {{ name: String @key }}
+    edge Knows: Person -> Person @card(0..5000) {{ since: I32?  @unique(src, dst) }}
+    {others}
+    """
+
+
+@contextmanager
+def graph_at(
+    direct: Place, proxied: Place, *, depth: int, tables: int = 2, rows: int = 1_000
+) -> Iterator[Graph]:
+    with og.init(direct.address, schema(tables), **direct.kwargs) as builder:
+        people = pa.table({"name": [f"p{n}" for n in range(rows)]})
+        builder.load(people, type="Person", mode="append")
+        for number in range(depth):
+            merge_edge(builder, f"h{number}", number, number + 1 + number // SOURCES)
+    with og.connect(proxied.address, **proxied.kwargs) as graph:
+        for number in range(3):
+            merge_edge(graph, f"warm-{number}", number, 900 + number)
+        yield graph
+
+
+def merge_edge(graph: Graph, edge_id: str, source: int, target: int) -> None:
+    edge = {
+        "edge": "Knows",
+        "from": f"p{source % SOURCES}",
+        "to": f"p{target % 1_000}",
+        "data": {"id": edge_id},
+    }
+    graph.load([edge], mode="merge")
+
+
+def measure(graph: Graph, proxy: S3Proxy, label: str) -> Figures:
+    """Merge edges: two new ones, then one that replaces another."""
+    requests = tuple(
+        count(
+            proxy,
+            lambda n=n: merge_edge(graph, f"h{n}" if n % 3 == 2 else f"{label}-{n}", n, 400 + n),  # type: ignore[misc]
+        )
+        for n in range(WRITES)
+    )
+    slope = serial_hops(lambda: merge_edge(graph, f"{label}-hops", 3, 777), proxy, HOP_LATENCIES)
+    return Figures(label, requests, slope)
+
+
+def check(found: list[Figures]) -> None:
+    report(found)
+    for figures in found:
+        assert figures.mean <= REQUESTS, str(figures)
+        assert max(figures.requests) <= WORST, str(figures)
+        assert figures.hops is not None
+        assert figures.hops <= HOPS, str(figures)
+    check_flat(found)
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("depths", DEPTHS, ids=str)
+def test_flat_in_depth(s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]) -> None:
+    found = []
+    for depth in depths:
+        with graph_at(*places(s3_server, proxy), depth=depth) as graph:
+            found.append(measure(graph, proxy, f"depth {depth}"))
+    check(found)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("tables", TABLES, ids=str)
+def test_flat_in_tables(s3_server: S3Server, proxy: S3Proxy, tables: tuple[int, ...]) -> None:
+    found = []
+    for number in tables:
+        with graph_at(*places(s3_server, proxy), depth=10, tables=number) as graph:
+            found.append(measure(graph, proxy, f"{number} tables"))
+    check(found)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rows", ROWS, ids=str)
+def test_flat_in_the_size_of_the_endpoint_table(
+    s3_server: S3Server, proxy: S3Proxy, rows: tuple[int, ...]
+) -> None:
+    found = []
+    for number in rows:
+        with graph_at(*places(s3_server, proxy), depth=10, rows=number) as graph:
+            found.append(measure(graph, proxy, f"{number} nodes"))
+    check(found)
