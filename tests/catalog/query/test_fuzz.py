@@ -32,17 +32,29 @@ def assert_checked(text: str) -> int:
 
 
 def shuffled_queries(rounds: int) -> Iterator[str]:
-    """Exchange words of queries with each other, so that most still parse and mean something else."""
+    """Exchange words of queries for others of their sort: many still parse, and mean something else."""
     rng = random.Random(20_260_301)
     texts = [case.source for case in REJECTED] + re.split(r"(?m)^(?=query)", LIBRARY)[1:]
-    pool = sorted({t for text in texts for t in TOKEN.findall(text) if not t.isspace()})
-    words = [t for t in pool if t[0].isalpha() or t[0] in '$"' or t.isdigit()]
+    pool: dict[str, list[str]] = {}
+    for word in sorted({token for text in texts for token in TOKEN.findall(text)}):
+        pool.setdefault(_sort(word), []).append(word)
     for _ in range(rounds):
         tokens = TOKEN.findall(rng.choice(texts))
         for _ in range(rng.randrange(1, 4)):
-            places = [at for at, token in enumerate(tokens) if token in words]
-            tokens[rng.choice(places)] = rng.choice(words)
+            places = [at for at, token in enumerate(tokens) if _sort(token)]
+            at = rng.choice(places)
+            tokens[at] = rng.choice(pool[_sort(tokens[at])])
         yield "".join(tokens)
+
+
+def _sort(token: str) -> str:
+    if token[0] == "$":
+        return "$." if "." in token else "$"
+    if token[0] in "=<>+-*/!":
+        return "operator"
+    if token[0].isalpha():
+        return "Type" if token[0].isupper() else "word"
+    return "value" if token[0] == '"' or token.isdigit() else ""
 
 
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(FULL_ROUNDS, marks=pytest.mark.full)])

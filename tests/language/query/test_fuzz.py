@@ -94,6 +94,9 @@ def test_damaged_queries(rounds: int) -> None:
         "query q() { match { $p: P } return { " + "9" * 400 + ".5 } }",
         'query q() { match { $p: P } return { "' + "x" * 100_000,
         "/*" * 50_000,
+        "/* " * 50_000,
+        '"' + '\\"' * 50_000,
+        "query q() { " + "a /* x */ " * 20_000,
     ],
     ids=lambda text: f"{text[:20]}...{len(text)}",
 )

@@ -39,11 +39,14 @@ def constant(literal: Literal | ListLiteral) -> Constant:
     """Return a literal as a constant of its own type; a list of mixed numbers is one of F64."""
     if isinstance(literal, Literal):
         return Constant(_plain(literal), PropertyType(_SCALARS[literal.kind]))
-    items = tuple(constant(item) for item in literal.items)
-    scalars = {item.type.scalar for item in items}
-    scalar = Scalar.F64 if Scalar.F64 in scalars else next(iter(scalars), Scalar.STRING)
-    values = (float(_number(i)) if scalar is Scalar.F64 else i.value for i in items)
-    return Constant(tuple(_scalar(v) for v in values), PropertyType(scalar, is_list=True))
+    items = [constant(item) for item in literal.items]
+    first = items[0].type.scalar if items else Scalar.STRING
+    # Elements of another sort were reported when the text was parsed.
+    alike = [i for i in items if i.type.scalar is first or {i.type.scalar, first} <= NUMBERS]
+    scalar = Scalar.F64 if any(i.type.scalar is Scalar.F64 for i in alike) else first
+    values = (i.value for i in alike if i.value is not None and not isinstance(i.value, tuple))
+    stored = (float(v) if scalar is Scalar.F64 else v for v in values)
+    return Constant(tuple(stored), PropertyType(scalar, is_list=True))
 
 
 def fit(literal: Literal | ListLiteral, declared: PropertyType) -> Stored | None:
@@ -107,16 +110,6 @@ def _plain(literal: Literal) -> str | bool | int | float:
             return milliseconds(literal.text) or 0
         case _:
             return literal.text
-
-
-def _number(found: Constant) -> int | float:
-    return found.value if isinstance(found.value, int | float) else 0
-
-
-def _scalar(value: Stored | None) -> str | bool | int | float:
-    if value is None or isinstance(value, tuple):
-        raise TypeError(f"{value!r} is no element of a list")
-    return value
 
 
 # -- values of parameters ----------------------------------------------------------------------------

@@ -11,6 +11,8 @@ Rule    the lexer is contextual: a keyword is one only where the grammar expects
 
 from __future__ import annotations
 
+from functools import cache
+
 from lark import Lark
 
 # Space and comments between a word and its bracket; atomic, so that no text makes the lookahead slow.
@@ -202,11 +204,15 @@ DISPLAY = {
     "$END": "the end of the query",
 }
 
-PARSER = Lark(
-    GRAMMAR,
-    start="query",
-    parser="lalr",
-    lexer="contextual",
-    propagate_positions=True,
-    maybe_placeholders=False,
-)
+
+@cache
+def parser() -> Lark:
+    """Return the parser; making it takes a while, so that it is made when the first query is read."""
+    return Lark(
+        GRAMMAR,
+        start="query",
+        parser="lalr",
+        lexer="contextual",
+        propagate_positions=True,
+        maybe_placeholders=False,
+    )

@@ -17,7 +17,7 @@ from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.language.diagnostics import Diagnostic, QueryError, Reporter, Source, Span
 from omnigraph.language.query import rules
 from omnigraph.language.query.build import build
-from omnigraph.language.query.grammar import DISPLAY, PARSER
+from omnigraph.language.query.grammar import DISPLAY, parser
 from omnigraph.language.query.split import MAX_DEPTH, Piece, split
 from omnigraph.language.query.tree import Query, QueryFile
 from omnigraph.language.suggest import did_you_mean, nearest
@@ -105,7 +105,7 @@ def _piece(piece: Piece, reporter: Reporter) -> Query | None:
         reporter.report(rules.SYNTAX, f"the brackets are nested more than {MAX_DEPTH} deep", span)
         return None
     try:
-        parsed = PARSER.parse(source.text[piece.start : piece.end])
+        parsed = parser().parse(source.text[piece.start : piece.end])
     except UnexpectedInput as error:
         report_syntax(error, (piece.start, piece.end), reporter, WORDING)
         return None

@@ -14,11 +14,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+# What is never closed goes on to the end, so that no text is scanned more than twice.
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\r\n]+|//[^\n]*|/\*[\s\S]*?\*/)
       | (?P<string>"(?:[^"\\]|\\[\s\S])*")
       | (?P<word>\$?[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<other>[\s\S])""",
+      | (?P<other>/\*[\s\S]*|"[\s\S]*|[\s\S])""",
     re.VERBOSE,
 )
 MAX_DEPTH = 48  # of brackets; nobody nests deeper by hand, and a tree of that depth is safe to walk
