@@ -136,8 +136,8 @@ def test_a_missing_required_parameter_is_an_error() -> None:
 
 def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
     parameters = [Parameter("name", PropertyType(Scalar.STRING)), Parameter("age", PropertyType(Scalar.I32))]
-    with pytest.raises(BadParameters, match="unknown parameter 'nam': did you mean 'name'"):
-        bind_params(parameters, {"name": "a", "age": 1, "nam": "b"})
+    with pytest.raises(BadParameters, match="unknown parameter 'nme': did you mean 'name'"):
+        bind_params(parameters, {"name": "a", "age": 1, "nme": "b"})
     with pytest.raises(BadParameters, match="unknown parameter 'zzz': the query declares name, age"):
         bind_params(parameters, {"name": "a", "age": 1, "zzz": "b"})
     with pytest.raises(BadParameters, match="unknown parameter 'zzz': the query declares none"):

@@ -7,6 +7,7 @@ import pytest
 from omnigraph.catalog.query import BadParameters, bind_params, page, query_entry
 from omnigraph.catalog.query.expressions import (
     Aggregate,
+    Arithmetic,
     Bm25,
     Entity,
     Nearest,
@@ -111,6 +112,21 @@ def test_without_keys_there_is_one_group() -> None:
     assert matched("$p: Person", "count($p)").keys == ()
     assert matched("$p: Person", "count($p) - 1 as n").keys == ()
     assert matched("$p: Person", "$p.age").keys is None
+
+
+def test_an_alias_inside_an_aggregate_is_the_value_of_the_row() -> None:
+    checked = matched("$p: Person", "$p.age as a, a as b, sum(b + 1) as total")
+    total = checked.outputs[2].value
+    assert isinstance(total, Aggregate)
+    assert isinstance(total.argument, Arithmetic)
+
+    assert total.argument.left == checked.outputs[0].value
+
+
+def test_an_alias_of_a_node_that_may_be_missing_may_be_null() -> None:
+    checked = matched("$p: Person optional { $p worksAt $c }", "$p as a, a as b, $c as d, d as e")
+
+    assert [column.nullable for column in checked.columns] == [False, False, True, True]
 
 
 # -- order -------------------------------------------------------------------------------------------

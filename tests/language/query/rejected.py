@@ -94,7 +94,10 @@ REJECTED = [
     Rejected("Q000", read("$p: P", "count(¦*)"), "unexpected '*'", "count($x)"),
     Rejected("Q000", read("$p: P", "¦total($p.a)"), "there is no function 'total'"),
     Rejected(
-        "Q000", read("$p: P", "¦serch($p.a, $s)"), "there is no function 'serch'", "did you mean 'search'?"
+        "Q000",
+        read("$p: P", "¦searchh($p.a, $s)"),
+        "there is no function 'searchh'",
+        "did you mean 'search'?",
     ),
     Rejected("Q000", read("$p: P", "¦search($p.a)"), "search takes 2 arguments, found 1"),
     Rejected("Q000", read("$p: P", "¦fuzzy($p.a, $s, 1, 2)"), "fuzzy takes 2 or 3 arguments, found 4"),
@@ -149,8 +152,8 @@ REJECTED = [
     ),
     Rejected(
         "Q105",
-        'query q() ¦@descripton("x") { insert T { a: 1 } }',
-        "no annotation '@descripton'",
+        'query q() ¦@descriptions("x") { insert T { a: 1 } }',
+        "no annotation '@descriptions'",
         "'description'",
     ),
     Rejected(

@@ -89,7 +89,7 @@ class OrderChecker:
             self._findings.report(rules.UNKNOWN_ALIAS, message, name.span, hint)
             return
         reference = self._values.aliases[text]
-        meant = self._meant(reference)
+        meant = self._values.meant(reference)
         if isinstance(meant, Nearest):
             if self._has_limit(meant, sort.span):
                 message = f"'{text}' is a nearest output: order by nearest(...) itself"
@@ -100,13 +100,6 @@ class OrderChecker:
             if meant is not None:
                 self._has_limit(meant, sort.span)
             self._key(sort, reference)
-
-    def _meant(self, value: Value | None) -> Value | None:
-        """Return what an alias stands for."""
-        while isinstance(value, OutputRef):
-            output = self._outputs[value.position]
-            value = None if output is None else output.value
-        return value
 
     def _rank(self, position: int, sort: ast.Sort, found: Ranking | None) -> None:
         if position > 0:

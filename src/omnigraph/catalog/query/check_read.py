@@ -100,13 +100,10 @@ class _Outputs:
             names.add(name)
             if value is not None and self.grouped:
                 self._group(written, value)
-            self.outputs.append(None if value is None else Output(_column(name, value), value))
+            self._values.outputs.append(value)
+            self.outputs.append(None if value is None else Output(self._column(name, value), value))
             if written.alias is not None:
-                self._values.aliases[written.alias.text] = (
-                    None
-                    if value is None
-                    else OutputRef(position, name, type_of(value), holds_aggregate(value))
-                )
+                self._values.aliases[written.alias.text] = _reference(position, name, value)
 
     def _value(self, written: ast.Output) -> Value | None:
         value = self._values.value(written.expression, self._scope)
@@ -117,6 +114,13 @@ class _Outputs:
             self._findings.report(rules.BLOB, "a Blob cannot be returned", written.expression.span)
             return None
         return value
+
+    def _column(self, name: str, value: Value) -> Column:
+        found = type_of(value)
+        if found is not None:
+            return Column.of(name, found)
+        node = self._values.meant(value)
+        return Column(name, OBJECT, isinstance(node, Entity) and node.variable.optional)
 
     # -- grouping ------------------------------------------------------------------------------------
 
@@ -139,10 +143,8 @@ class _Outputs:
             self._findings.report(rules.GROUPING, message, written.expression.span)
 
     def _is_key(self, value: Value) -> bool:
-        if isinstance(value, OutputRef):
-            target = self.outputs[value.position]
-            return target is None or self._is_key(target.value)
-        return isinstance(value, PropertyValue | EntityField | Entity)
+        meant = self._values.meant(value)
+        return meant is None or isinstance(meant, PropertyValue | EntityField | Entity)
 
 
 def _has_aggregate(expression: ast.Expr) -> bool:
@@ -191,9 +193,7 @@ def _default_name(expression: ast.Expr) -> str:
             return EXPRESSION
 
 
-def _column(name: str, value: Value) -> Column:
-    found = type_of(value)
-    if found is not None:
-        return Column.of(name, found)
-    optional = isinstance(value, Entity) and value.variable.optional
-    return Column(name, OBJECT, optional)
+def _reference(position: int, name: str, value: Value | None) -> OutputRef | None:
+    if value is None:
+        return None
+    return OutputRef(position, name, type_of(value), holds_aggregate(value))

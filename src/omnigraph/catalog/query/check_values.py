@@ -38,7 +38,6 @@ from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
 from omnigraph.language.diagnostics import Span
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
-from omnigraph.language.schema.literals import RANGES
 from omnigraph.language.suggest import did_you_mean
 
 _UNSIGNED = frozenset({Scalar.U32, Scalar.U64})
@@ -46,10 +45,11 @@ _ORDERED = NUMBERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME, Scalar.BOOL}
 
 
 class ValueChecker:
-    """Resolves expressions; `aliases` are the outputs so far, by name."""
+    """Resolves expressions; `outputs` are those so far, and `aliases` refer to them by name."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
+        self.outputs: list[Value | None] = []
         self.aliases: dict[str, OutputRef | None] = {}
         self.reads: list[TableType] = []  # by paths, which need no clause of the match
         self._calls = CallChecker(findings, self)
@@ -153,10 +153,18 @@ class ValueChecker:
     def _alias(self, name: ast.Name) -> Value | None:
         text = name.name.text
         if text in self.aliases:
-            return self.aliases[text]
+            reference = self.aliases[text]
+            # An aggregate runs over rows, before there are outputs.
+            return self.meant(reference) if self._inside_aggregate else reference
         message = f"there is no alias '{text}' above this"
         self.findings.unknown(rules.UNKNOWN_ALIAS, message, name.span, text, self.aliases)
         return None
+
+    def meant(self, value: Value | None) -> Value | None:
+        """Return what an alias stands for."""
+        while isinstance(value, OutputRef):
+            value = self.outputs[value.position]
+        return value
 
     # -- arithmetic ----------------------------------------------------------------------------------
 
@@ -254,8 +262,7 @@ def _fitting(value: Value, own: PropertyType, other: PropertyType) -> tuple[Valu
     if other.scalar not in INTEGERS:
         wide = PropertyType(Scalar.F64)
         return Constant(float(value.value), wide), wide
-    low, high = RANGES["U64" if other.scalar in _UNSIGNED else "I64"]
-    if low <= value.value <= high and other.scalar in _UNSIGNED:
+    if other.scalar in _UNSIGNED and value.value >= 0:
         unsigned = PropertyType(Scalar.U64)
         return Constant(value.value, unsigned), unsigned
     return value, own

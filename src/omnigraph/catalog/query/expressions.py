@@ -126,7 +126,10 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class OutputRef:
-    """The value of the output at a position, counted from 0: what an alias refers to."""
+    """The value of the output at a position, counted from 0: what an alias refers to.
+
+    It never stands inside an aggregate.
+    """
 
     position: int
     name: str
