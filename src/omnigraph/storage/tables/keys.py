@@ -51,24 +51,29 @@ def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addres
 def scan_where_in(
     handle: Handle, column: str, values: pa.Array, fragments: Sequence[int], columns: Sequence[str]
 ) -> pa.Table:
-    """Return some columns of the rows of some fragments whose `column` is one of the values."""
+    """Return some columns (the address may be among them) of the rows whose `column` is one of the values."""
     wanted = [handle.get_fragment(fragment) for fragment in fragments]
+    stored = [name for name in columns if name != ADDRESS]
     if len(values) <= PROBE_LIMIT and not _has_word(values.type):
-        rows = find(handle, IsIn(column, tuple(values)), tuple(columns))
+        rows = find(handle, IsIn(column, tuple(values)), tuple(stored))
         inside = pc.is_in(pc.shift_right(rows[ADDRESS], 32), value_set=pa.array(fragments, pa.uint64()))
         return rows.filter(inside).select(columns)
     if len(values) <= PROBE_LIMIT:
-        scan: Any = ScannerBuilder(handle).columns(list(columns)).with_fragments(wanted)
+        scan: Any = ScannerBuilder(handle).columns(stored).with_fragments(wanted)
+        scan = scan.with_row_address(ADDRESS in columns)
         scan._substrait_filter = _membership(handle.schema, column, values)
-        return scan.to_scanner().to_table()
-    read = list(dict.fromkeys([*columns, column]))
-    scanner = handle.scanner(columns=read, fragments=wanted)
+        return scan.to_scanner().to_table().select(columns)
+    read = list(dict.fromkeys([*stored, column]))
+    scanner = handle.scanner(columns=read, fragments=wanted, with_row_address=ADDRESS in columns)
     found = [
         batch.filter(pc.is_in(batch[column], value_set=values)).select(columns)
         for batch in scanner.to_batches()
     ]
-    schema = pa.schema([handle.schema.field(name) for name in columns])
-    return pa.Table.from_batches([batch.cast(schema) for batch in found], schema)
+    return pa.Table.from_batches(found, pa.schema([_field(handle.schema, name) for name in columns]))
+
+
+def _field(schema: pa.Schema, name: str) -> pa.Field:
+    return pa.field(ADDRESS, pa.uint64()) if name == ADDRESS else schema.field(name)
 
 
 def _has_word(values: pa.DataType) -> bool:

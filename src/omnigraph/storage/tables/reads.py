@@ -72,6 +72,7 @@ class TableReads:
         schema = pa.schema([layout.schema.field(name) for name in columns])
         if len(values) == 0 or not layout.parts:
             return schema.empty_table()
+        values = _both_zeros(values)
         found = []
         for fragment, part in layout.small.items():
             rows = self._tail.get(handle, fragment, part.key).rows
@@ -81,6 +82,28 @@ class TableReads:
         if layout.big:
             cost_stage()
             found.append(self._from_big(handle, layout, column, pc.unique(values), columns))
+        return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
+
+    def layout(self, handle: Handle) -> Layout:
+        """Return what a version is made of."""
+        return self._layouts.get(handle)
+
+    def addressed(self, table_id: str, version: int, column: str, values: pa.Array) -> pa.Table:
+        """Return the address and the value of the rows whose `column` is one of the values."""
+        handle = self.handle(table_id, version)
+        layout = self._layouts.get(handle)
+        schema = pa.schema([layout.schema.field(column), pa.field(ADDRESS, pa.uint64())])
+        found = []
+        for fragment, part in layout.small.items():
+            tail = self._tail.get(handle, fragment, part.key)
+            matching = pc.is_in(tail.rows[column], value_set=values)
+            if pc.any(matching).as_py():
+                at = pa.array(tail.offsets.astype("uint64") | (fragment << 32), pa.uint64())
+                rows = tail.rows.select([column]).append_column(ADDRESS, at)
+                found.append(rows.filter(matching).cast(schema))
+        if layout.big:
+            cost_stage()
+            found.append(self._from_big(handle, layout, column, pc.unique(values), [column, ADDRESS]))
         return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
 
     def scan(self, table_id: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
@@ -108,3 +131,10 @@ class TableReads:
             return scan_where_in(handle, column, values, list(layout.big), list(columns))
         except (OSError, pa.ArrowInvalid) as error:
             raise storage_failure("looking rows up", error) from error
+
+
+def _both_zeros(values: pa.Array) -> pa.Array:
+    """Return the values, with both zeros where one is among them: they are equal, but not to a hash table."""
+    if not pa.types.is_floating(values.type) or not pc.any(pc.equal(values, 0)).as_py():
+        return values
+    return pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])

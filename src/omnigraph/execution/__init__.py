@@ -1,0 +1,1 @@
+"""Execution: reads. Plans, operators, topology and search over one pinned snapshot."""

@@ -1,0 +1,170 @@
+"""Entities: the rows of one stored version as dense numbers.
+
+Room    execution. A query holds entities as ordinals, not as ids: the ordinal of a row is its place in the
+        table's files, counted through all fragments. It is arithmetic on Lance's row address, so it costs no
+        look-up; it is good for one version of one table, and deleted rows just leave holes.
+Gives   `EntityTable`: scans that yield ordinals, ids to ordinals, and columns by ordinal (read when asked
+        for, whole columns kept in a bounded cache).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.catalog.model import ID, TableType
+from omnigraph.storage.opener import Handle
+from omnigraph.storage.tables.predicate import ADDRESS, Predicate, find
+from omnigraph.storage.tables.reads import TableReads
+
+Ordinals: TypeAlias = NDArray[np.int64]
+TableKey: TypeAlias = tuple[str, int]
+MISSING = -1  # the ordinal of an optional variable that matched nothing
+CACHE_BYTES = 1 << 30
+WHOLE_ABOVE = 0.02  # of a column's rows: beyond this share, reading all of it is cheaper than picking
+FEW = 4_096
+
+
+class ColumnCache:
+    """Whole columns by table version, least recently used first out."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self._columns: OrderedDict[tuple[TableKey, str], pa.Array] = OrderedDict()
+        self._bytes = 0
+        self._limit = limit
+        self._lock = threading.Lock()
+
+    def get(self, table: TableKey, column: str) -> pa.Array | None:
+        """Return a column, if it is here."""
+        with self._lock:
+            found = self._columns.get((table, column))
+            if found is not None:
+                self._columns.move_to_end((table, column))
+            return found
+
+    def put(self, table: TableKey, column: str, values: pa.Array) -> None:
+        """Keep a column, unless it alone would fill the cache."""
+        if values.nbytes > self._limit // 2:
+            return
+        with self._lock:
+            if (table, column) not in self._columns:
+                self._columns[(table, column)] = values
+                self._bytes += values.nbytes
+            while self._bytes > self._limit:
+                _, oldest = self._columns.popitem(last=False)
+                self._bytes -= oldest.nbytes
+
+
+class EntityTable:
+    """One table at one version."""
+
+    def __init__(
+        self, declared: TableType, table_id: str, version: int, reads: TableReads, columns: ColumnCache
+    ) -> None:
+        self.declared = declared
+        self.handle: Handle = reads.handle(table_id, version)
+        self.key: TableKey = (table_id, version)
+        self._reads = reads
+        self._columns = columns
+        parts = sorted(reads.layout(self.handle).parts.items())
+        lengths = np.array([part.metadata.physical_rows for _, part in parts], dtype=np.int64)
+        self._fragments = np.array([number for number, _ in parts], dtype=np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self.span = int(self._starts[-1])  # ordinals are below this
+        self.rows = sum(part.size.rows for _, part in parts)
+
+    # -- ordinals ----------------------------------------------------------------------------------
+
+    def ordinals(self, addresses: Any) -> Ordinals:
+        """Return the ordinals of row addresses."""
+        raw = np.asarray(addresses, dtype=np.uint64).astype(np.int64)
+        at = np.searchsorted(self._fragments, raw >> 32)
+        return self._starts[at] + (raw & 0xFFFFFFFF)
+
+    def addresses(self, ordinals: Ordinals) -> NDArray[np.uint64]:
+        """Return the row addresses of ordinals."""
+        at = np.searchsorted(self._starts, ordinals, side="right") - 1
+        raw = (self._fragments[at] << 32) | (ordinals - self._starts[at])
+        return raw.astype(np.uint64)
+
+    def every(self) -> Ordinals:
+        """Return the ordinals of all rows, ascending."""
+        if self.rows == self.span:
+            return np.arange(self.span, dtype=np.int64)
+        scanned = self.handle.scanner(columns=[], with_row_address=True, scan_in_order=True).to_table()
+        return np.sort(self.ordinals(scanned[ADDRESS].to_numpy()))
+
+    def where(self, predicate: Predicate) -> Ordinals:
+        """Return the ordinals of the rows for which a predicate is true, ascending."""
+        found = find(self.handle, predicate)
+        return np.sort(self.ordinals(found[ADDRESS].to_numpy()))
+
+    def by_value(self, column: str, values: pa.Array) -> tuple[Ordinals, pa.Array]:
+        """Return the rows whose column is one of the values, and which value each of them has."""
+        if self._columns.get(self.key, column) is not None:
+            whole = self.column(column)
+            at = np.flatnonzero(pc.is_in(whole, value_set=values).to_numpy(zero_copy_only=False))
+            return at, whole.take(pa.array(at))
+        found = self._reads.addressed(*self.key, column, values)
+        order = self.ordinals(found[ADDRESS].to_numpy())
+        return order, found[column].combine_chunks()
+
+    def find(self, ids: pa.Array) -> Ordinals:
+        """Return the ordinal of each id, or `MISSING`."""
+        order, there = self.by_value(ID, pc.unique(ids))
+        if not len(order):
+            return np.full(len(ids), MISSING, dtype=np.int64)
+        place = pc.index_in(ids, value_set=there)
+        found = order[pc.fill_null(place, 0).to_numpy(zero_copy_only=False)]
+        return np.where(place.is_valid().to_numpy(zero_copy_only=False), found, MISSING)
+
+    # -- columns -----------------------------------------------------------------------------------
+
+    def column(self, name: str) -> pa.Array:
+        """Return a whole column by ordinal; holes are null."""
+        kept = self._columns.get(self.key, name)
+        if kept is not None:
+            return kept
+        scanned = self.handle.scanner(columns=[name], with_row_address=True, scan_in_order=True).to_table()
+        values = _one(scanned[name])
+        if self.rows != self.span:
+            places = np.full(self.span, -1, dtype=np.int64)
+            places[self.ordinals(scanned[ADDRESS].to_numpy())] = np.arange(len(values))
+            values = values.take(pa.array(places, mask=places < 0))
+        self._columns.put(self.key, name, values)
+        return values
+
+    def take(self, name: str, ordinals: Ordinals) -> pa.Array:
+        """Return the values of a column for some rows, in their order; null for `MISSING`."""
+        absent = ordinals < 0
+        if absent.any():
+            indices = pa.array(np.where(absent, 0, ordinals), mask=absent)
+            if absent.all():
+                return pa.nulls(len(ordinals), self.declared.stored_schema.field(name).type)
+        else:
+            indices = pa.array(ordinals)
+        whole = self._columns.get(self.key, name)
+        if whole is None and len(ordinals) > max(FEW, self.rows * WHOLE_ABOVE):
+            whole = self.column(name)
+        if whole is not None:
+            return whole.take(indices)
+        return self._picked([name], ordinals, absent)[0]
+
+    def _picked(self, names: Sequence[str], ordinals: Ordinals, absent: NDArray[np.bool_]) -> list[pa.Array]:
+        distinct, back = np.unique(ordinals[~absent], return_inverse=True)
+        table = self.handle._take_rows(self.addresses(distinct).tolist(), columns=list(names))
+        places = np.zeros(len(ordinals), dtype=np.int64)
+        places[~absent] = back
+        return [_one(table[name]).take(pa.array(places, mask=absent)) for name in names]
+
+
+def _one(values: pa.ChunkedArray) -> pa.Array:
+    combined = values.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
