@@ -280,7 +280,7 @@ class CountBlock:
 Clause: TypeAlias = Binding | Traversal | Filter | Block | CountBlock
 
 
-# -- bodies ------------------------------------------------------------------------------------------
+# -- bodies and queries ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,9 +351,6 @@ class Write:
 
     statements: tuple[Statement, ...]
     span: Span = field(compare=False, repr=False)
-
-
-# -- queries -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
