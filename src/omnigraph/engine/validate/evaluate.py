@@ -14,12 +14,13 @@ from collections.abc import Iterable
 
 from omnigraph.base.errors import KeyConflict
 from omnigraph.engine.change import ChangeSet
-from omnigraph.engine.validate.findings import SHOWN, Findings
+from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
 from omnigraph.engine.validate.questions import Question
 from omnigraph.engine.validate.relation import STORED, Executor, reads
-from omnigraph.engine.validate.values import value_findings
+from omnigraph.engine.validate.values import CODES, value_findings
 
 KEY_CONFLICT = "key_conflict"
+ORDER = (*CODES, KEY_CONFLICT, "unique", "orphan_edge", "cardinality")  # of report (engine contract E-13)
 
 
 def consulted(asked: Iterable[Question]) -> frozenset[str]:
@@ -30,21 +31,33 @@ def consulted(asked: Iterable[Question]) -> frozenset[str]:
 
 def judge_values(change: ChangeSet) -> Findings:
     """Judge each row by itself."""
-    found = Findings()
-    for one in change.types.values():
-        for batch in one.rows.to_batches():
-            found += value_findings(batch, one.declared)
-    return found
+    return _in_order(
+        value_findings(batch, one.declared)
+        for one in change.types.values()
+        for batch in one.rows.to_batches()
+    )
 
 
 def judge_sets(asked: Iterable[Question], executor: Executor) -> Findings:
     """Judge the rows together, and against what is stored."""
-    found = Findings()
-    for question in asked:
-        answer = executor.ask(question.relation, question.order, SHOWN)
-        if answer.total:
-            found += Findings.of([question.means(row) for row in answer.rows.to_pylist()], answer.total)
-    return found
+    answers = ((question, executor.ask(question.relation, question.order, SHOWN)) for question in asked)
+    return _in_order(
+        Findings.of([question.means(row) for row in answer.rows], answer.total)
+        for question, answer in answers
+        if answer.total
+    )
+
+
+def _in_order(parts: Iterable[Findings]) -> Findings:
+    """Put findings together: by code, nodes before edges, by type and id. Each part has its first ones."""
+    found = list(parts)
+    every = sorted((violation for part in found for violation in part.violations), key=_place)
+    return Findings.of(every, sum(part.total for part in found))
+
+
+def _place(violation: Violation) -> tuple[int, bool, str, str]:
+    kind, name = violation.entity_kind == "edge", violation.type_name
+    return ORDER.index(violation.code), kind, name, violation.entity_id or ""
 
 
 def refuse(found: Findings, doing: str) -> None:

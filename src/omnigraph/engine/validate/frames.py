@@ -18,6 +18,7 @@ from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.relation import (
+    NUMBER_OF,
     Answer,
     Anti,
     Join,
@@ -63,7 +64,7 @@ class FrameExecutor:
                 remedy="If memory or disk ran out, load less at a time or use engine='spark'",
                 storage_kind="unknown",
             ) from error
-        return Answer(pa.table({}) if first is None else first, total)
+        return Answer([] if first is None else first.to_pylist(), total)
 
     def _of(self, relation: Relation) -> Any:
         match relation:
@@ -121,11 +122,16 @@ class FrameExecutor:
         types = self._change.catalog.table(read.table).stored_schema
         chosen = []
         for name, stored in read.columns:
+            kind = types.field(stored).type
             value = col(quoted(stored))
-            if pa.types.is_floating(types.field(stored).type):
+            if pa.types.is_floating(kind):
                 value = value + lit(0.0)  # both zeros are one value
+            elif kind in NUMBER_OF:
+                value = value.cast(NUMBER_OF[kind])
             chosen.append(value.alias(name))
-        frame = self._source(read).select(*chosen, *(lit(value).alias(name) for name, value in read.label))
+        # Typed: a bare text becomes a view, which Arrow cannot sort.
+        labels = [lit(pa.scalar(value, pa.string())).alias(name) for name, value in read.label]
+        frame = self._source(read).select(*chosen, *labels)
         if read.complete:
             for name, _ in read.columns:
                 frame = frame.filter(col(name).is_not_null())

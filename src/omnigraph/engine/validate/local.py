@@ -25,12 +25,8 @@ class LocalExecutor:
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Return the first rows by the columns of `order`, and the total."""
-        if not self._rows.fits(relation):
-            return self._frames.answer(relation, order, limit)
-        rows = self._rows.rows(relation)
-        if rows.num_rows > 1:
-            rows = rows.sort_by([(name, "ascending") for name in order])
-        return Answer(rows.slice(0, limit), rows.num_rows)
+        chosen = self._rows if self._rows.fits(relation) else self._frames
+        return chosen.answer(relation, order, limit)
 
     @cached_property
     def _frames(self) -> FrameExecutor:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from omnigraph.catalog.constraints import Unique
+import numpy as np
+
+from omnigraph.catalog.constraints import ENDPOINTS, Unique
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.validate.findings import Violation
 from omnigraph.engine.validate.relation import (
@@ -29,7 +32,8 @@ from omnigraph.engine.validate.relation import (
 )
 from omnigraph.engine.validate.values import shown
 
-SOURCE, TARGET = "src", "dst"
+SOURCE, TARGET = ENDPOINTS
+_UNITS: dict[Scalar, Literal["D", "ms"]] = {Scalar.DATE: "D", Scalar.DATETIME: "ms"}
 Row = Mapping[str, Any]
 
 
@@ -131,14 +135,20 @@ def _members(declared: TableType, constraint: Unique) -> tuple[tuple[str, str], 
 
 def _held(declared: TableType, constraint: Unique, row: Row, mine: str, other: str) -> Violation:
     names = [declared.name_of(p) for p in constraint.properties]
-    values = [row[f"k{n}"] for n in range(len(names))]
+    values = [_shown(declared, p, row[f"k{n}"]) for n, p in enumerate(constraint.properties)]
     if len(names) == 1:
-        place, value = f"{declared.name}.{names[0]}", shown(values[0])
+        place, value = f"{declared.name}.{names[0]}", values[0]
     else:
         place = f"{declared.name}.({', '.join(names)})"
-        value = f"({', '.join(map(shown, values))})"
+        value = f"({', '.join(values)})"
     message = f"@unique violation on {place}: value {value} held by {mine!r} and {other!r}"
     return Violation("unique", declared.kind.value, declared.name, message, mine, ", ".join(names), value)
+
+
+def _shown(declared: TableType, member: str, value: Any) -> str:
+    """Return a value as people write it: dates and moments come as numbers."""
+    unit = None if member in ENDPOINTS else _UNITS.get(declared.property_by_id(member).type.scalar)
+    return shown(value if unit is None else str(np.datetime64(value, unit)))
 
 
 # -- endpoints ---------------------------------------------------------------------------------------

@@ -3,14 +3,16 @@
 Room    engine.validate. A small algebra over five sources of rows. questions.py builds the questions from the
         catalog, an executor answers them: here on Arrow and DataFusion, on Spark in the pipeline.
 Rule    columns have plain names of our own (`id`, `node`, `k0`), so that no executor has to quote one, and no
-        value is ever part of a question.
+        value is ever part of a question. Dates and moments are read as the numbers that are stored, both
+        zeros of a float as one value: so every executor compares alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 
 import pyarrow as pa
 
@@ -26,6 +28,7 @@ class Side(Enum):
 
 
 STORED = frozenset({Side.COMMITTED, Side.BEFORE})
+NUMBER_OF = {pa.date32(): pa.int32(), pa.date64(): pa.int64()}  # what dates and moments are read as
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ Relation: TypeAlias = Read | Join | Semi | Anti | Union | Pick | Shared | Outsid
 class Answer:
     """The first rows of an answer, in order, and how many there are."""
 
-    rows: pa.Table
+    rows: Sequence[Mapping[str, Any]]
     total: int
 
 

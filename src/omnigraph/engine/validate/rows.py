@@ -18,7 +18,9 @@ from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.relation import (
+    NUMBER_OF,
     STORED,
+    Answer,
     Anti,
     Join,
     Outside,
@@ -35,7 +37,6 @@ from omnigraph.storage.transaction import WriteTxn
 
 MOST = 2_000  # rows of any one source; beyond, a query engine is worth its start
 Tuples = list[tuple[Any, ...]]
-_NOTHING = pa.table({})
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,12 @@ class RowExecutor:
         """Say whether every source that would have to be held is small."""
         return all(self._count(read) <= self._most for read in _held(relation))
 
-    def rows(self, relation: Relation) -> pa.Table:
-        """Answer a question that fits."""
+    def answer(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
+        """Answer a question that fits: the first rows, and the total."""
         found = self._of(relation)
-        if not found.tuples:
-            return _NOTHING
-        columns = zip(*found.tuples, strict=True)
-        return pa.table(dict(zip(found.columns, map(list, columns), strict=True)))
+        places = [found.columns.index(name) for name in order]
+        first = sorted(found.tuples, key=lambda row: [row[place] for place in places])[:limit]
+        return Answer([dict(zip(found.columns, row, strict=True)) for row in first], len(found.tuples))
 
     def _count(self, read: Read) -> int:
         change = self._change.types.get(read.table)
@@ -78,8 +78,10 @@ class RowExecutor:
                 return 0 if hidden else self._base.rows(read.table)
             case Side.REMOVED:
                 return 0 if change is None else len(change.removed)
+            case Side.GIVEN if change is not None and change.given is not None:
+                return int(change.given.num_rows)
             case _:
-                return 0 if change is None else change.rows.num_rows
+                return 0 if change is None else int(change.rows.num_rows)
 
     def _of(self, relation: Relation) -> _Rows:
         match relation:
@@ -181,28 +183,34 @@ class RowExecutor:
             return _Rows(names(right), [])
         stored = dict(right.columns)
         by = stored[on[0]]
-        schema = self._change.catalog.table(right.table).stored_schema
-        values = {key[0] for key in left.keys(on[:1])} - {None}
+        values = sorted({key[0] for key in left.keys(on[:1])} - {None})
         columns = {*stored.values()}
         if isinstance(self._change.catalog.table(right.table), EdgeType):
             columns |= {ID, *ENDPOINTS}  # one look-up then serves several questions
-        found = self._lookup(right.table, by, pa.array(sorted(values), schema.field(by).type), columns)
+        found = self._lookup(right.table, by, values, columns)
         return _tuples(found.select(list(stored.values())), right)
 
-    def _lookup(self, table: str, by: str, values: pa.Array, columns: set[str]) -> pa.Table:
-        key = (table, by, tuple(values.to_pylist()), frozenset(columns))
+    def _lookup(self, table: str, by: str, values: Sequence[Any], columns: set[str]) -> pa.Table:
+        key = (table, by, tuple(values), frozenset(columns))
         if key not in self._looked_up:
-            self._looked_up[key] = self._base.lookup(table, by, values, sorted(columns))
+            kind = self._change.catalog.table(table).stored_schema.field(by).type
+            self._looked_up[key] = self._base.lookup(table, by, pa.array(values, kind), sorted(columns))
         return self._looked_up[key]
 
 
 def _tuples(table: pa.Table, read: Read) -> _Rows:
     labels = tuple(value for _, value in read.label)
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [_plain(column).to_pylist() for column in table.columns]
     rows = [(*row, *labels) for row in zip(*columns, strict=True)]
     if read.complete:
         rows = [row for row in rows if None not in row]
     return _Rows(names(read), rows)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return dates and moments as numbers: Python's own dates have no milliseconds and end in year 9999."""
+    stored = NUMBER_OF.get(column.type)
+    return column if stored is None else column.cast(stored)
 
 
 def _shared(rows: _Rows, by: tuple[str, ...], holder: str, columns: tuple[str, ...]) -> _Rows:
