@@ -272,3 +272,10 @@ class KeyConflict(Conflict):
     """A strict insert names an id that exists; `fields` say which. Nothing was written."""
 
     code = "key_conflict"
+
+
+class ResourceLimit(GraphError):
+    """The work would need more memory, time or space than it may have; `fields` say which."""
+
+    kind = Kind.UNAVAILABLE
+    code = "resource_limit"

@@ -18,12 +18,14 @@ from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
 from omnigraph.engine.mutate.door import MutateDoor
+from omnigraph.engine.query.door import QueryDoor
 from omnigraph.engine.query_text import QueryText
 from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.schema.door import SchemaDoor, SchemaText, load_schema
 from omnigraph.engine.table import TableView
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
+from omnigraph.execution.result import Result
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.store import GraphStore
@@ -40,11 +42,28 @@ class Graph:
         claims = Claims(store.location, store.syncer)
         self._mutate = MutateDoor(store, self._catalogs, claims, executor)
         self._load = LoadDoor(store, self._catalogs, claims, executor)
+        self._query = QueryDoor(store, self._catalogs)
 
     @property
     def uri(self) -> str:
         """Where the graph is."""
         return self.store.location.uri
+
+    def query(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        at: str | int | None = None,
+        **named: Any,
+    ) -> Result:
+        """Run one read (`.gq` text, or the path of a file) on one snapshot: the head of a branch, or `at`.
+
+        Parameters go in `params` or, where no option has their name, as keywords.
+        """
+        return self._query.run(gq, _parameters(params, named), query_name=query_name, branch=branch, at=at)
 
     def mutate(
         self,

@@ -1,0 +1,1 @@
+"""Query: reads on one snapshot."""

@@ -1,0 +1,104 @@
+"""Door: `graph.query`, `graph.explain`, `graph.profile`.
+
+Room    engine.query. From text and parameters to a result; one snapshot from the first look to the last row.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.query import bind_params, compile_query
+from omnigraph.catalog.query.mutation import CheckedMutation
+from omnigraph.catalog.query.read import CheckedRead
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.query_text import QueryText, read_query
+from omnigraph.execution.answer import Answerer
+from omnigraph.execution.context import Caches, Context, Traversal
+from omnigraph.execution.plan.build import plan
+from omnigraph.execution.result import Result
+from omnigraph.execution.rows import MEMORY_BYTES, Budget
+from omnigraph.storage.cost import measured
+from omnigraph.storage.store import GraphStore
+
+COMPILED = 512  # queries kept ready
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a query runs; no option changes a result."""
+
+    rules: Set[str] | None = None  # rewrite rules to apply; None means all
+    traversal: Traversal = "auto"
+    memory_bytes: int = MEMORY_BYTES
+
+
+class QueryDoor:
+    """Runs reads on one graph."""
+
+    def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
+        self._store = store
+        self._catalogs = catalogs
+        self._caches = Caches()
+        self._compiled: OrderedDict[tuple[str, str | None, str], CheckedRead] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def run(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        at: str | int | None = None,
+        rules: Set[str] | None = None,
+        traversal: Traversal = "auto",
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> Result:
+        """Run one read."""
+        options = Options(rules, traversal, memory_bytes)
+        text, file = read_query(gq)
+        with measured() as meter:
+            snapshot = self._store.snapshot(branch, at=at)
+            catalog = self._catalogs.get(snapshot.schema)
+            read = self._compile(text, file, query_name, catalog)
+            context = Context(
+                snapshot=snapshot,
+                catalog=catalog,
+                reads=self._store.reads,
+                caches=self._caches,
+                values=bind_params(read.parameters, params),
+                now_ms=self._store.clock.now_us() // 1000,
+                budget=Budget(options.memory_bytes),
+                traversal=options.traversal,
+            )
+            rows = {table_id: pin.rows for table_id, pin in snapshot.state.pins.items()}
+            columns = Answerer(context).run(plan(read, rows, options.rules))
+        names = [column.name for column in read.columns]
+        table = pa.table(columns, names=names)
+        return Result(table, read.columns, read.name, snapshot.branch, snapshot.commit_id, meter.cost)
+
+    def _compile(self, text: str, file: str, name: str | None, catalog: Catalog) -> CheckedRead:
+        key = (text, name, catalog.digest)
+        with self._lock:
+            found = self._compiled.get(key)
+            if found is not None:
+                self._compiled.move_to_end(key)
+                return found
+        checked = compile_query(text, catalog, name, file=file)
+        if isinstance(checked, CheckedMutation):
+            raise InvalidRequest(
+                f"query {checked.name!r} changes the graph", remedy="Run it with mutate, not query"
+            )
+        with self._lock:
+            self._compiled[key] = checked
+            while len(self._compiled) > COMPILED:
+                self._compiled.popitem(last=False)
+        return checked

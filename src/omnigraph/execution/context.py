@@ -1,0 +1,63 @@
+"""Context: everything one run of a query may touch.
+
+Room    execution. One snapshot, the values of the parameters, the caches; nothing re-resolves a branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.query.operands import Values
+from omnigraph.execution.entities import ColumnCache, EntityTable
+from omnigraph.execution.rows import Budget
+from omnigraph.execution.topology import Topologies
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.tables.reads import TableReads
+
+Traversal = Literal["auto", "lookup", "csr"]
+
+
+@dataclass
+class Caches:
+    """What outlives a query: columns and topologies, by immutable table versions."""
+
+    columns: ColumnCache = field(default_factory=ColumnCache)
+    topologies: Topologies = field(default_factory=Topologies)
+
+
+@dataclass
+class Context:
+    """One run."""
+
+    snapshot: PinnedSnapshot
+    catalog: Catalog
+    reads: TableReads
+    caches: Caches
+    values: Values
+    now_ms: int
+    budget: Budget = field(default_factory=Budget)
+    traversal: Traversal = "auto"
+    note: Callable[[str], None] = lambda _: None  # what was chosen on the way, for explain and profile
+    _tables: dict[str, EntityTable] = field(default_factory=dict)
+
+    def table(self, type_id: str) -> EntityTable:
+        """Return a type's rows in the snapshot."""
+        found = self._tables.get(type_id)
+        if found is None:
+            pin = self.snapshot.pin(type_id)
+            declared = self.catalog.table(type_id)
+            found = EntityTable(declared, pin.table_id, pin.version, self.reads, self.caches.columns)
+            self._tables[type_id] = found
+        return found
+
+    def ends(self, edge: EdgeType) -> tuple[EntityTable, EntityTable, EntityTable]:
+        """Return the tables of an edge type and of its two ends."""
+        return self.table(edge.id), self.table(edge.source), self.table(edge.target)
+
+    def rows(self, type_id: str) -> int:
+        """Return how many rows a type has, without opening it."""
+        return self.snapshot.pin(type_id).rows

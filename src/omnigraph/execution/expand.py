@@ -1,0 +1,185 @@
+"""Expand: following edges, from every row at once.
+
+Room    execution. One meaning, two ways to get at the neighbours of a set of nodes: look-ups by the indexes
+        on the ends of edges (few nodes), or the topology (many, or again and again).
+Rule    without an edge variable each distinct pair of nodes counts once; breadth first from every source, a
+        node at its shortest distance; a self-loop gives its node again. With one, each edge is a row.
+Choice  whatever is there is used; else look-ups, until they have cost as much as building the topology would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.model import ID
+from omnigraph.catalog.query.expressions import Direction, Hops
+from omnigraph.execution.context import Context
+from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
+
+MOST_LOOKUPS = 1_024  # nodes looked up at once; beyond, one pass over the edges is cheaper
+LOOKUP_COST = 60  # edges that a topology numbers in the time of one look-up (measured, local disk)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Edges found from a list of nodes: where in the list, which edge, which node at the other end."""
+
+    places: Ordinals
+    edges: Ordinals
+    others: Ordinals
+
+
+class Expander:
+    """Follows one edge type in one direction; `turned` follows it the other way."""
+
+    def __init__(self, context: Context, hops: Hops) -> None:
+        self._context = context
+        self._hops = hops
+        self._edges, self._sources, self._targets = context.ends(hops.edge)
+
+    @property
+    def start(self) -> EntityTable:
+        """The table of the nodes that are expanded."""
+        return self._targets if self._hops.direction is Direction.BACKWARD else self._sources
+
+    @property
+    def end(self) -> EntityTable:
+        """The table of the nodes that are reached."""
+        return self._sources if self._hops.direction is Direction.BACKWARD else self._targets
+
+    def pairs(self, nodes: Ordinals) -> tuple[Ordinals, Ordinals]:
+        """Return (position in `nodes`, node reached), each pair once; `nodes` are distinct."""
+        hops, span = self._hops, self.end.span
+        places = np.arange(len(nodes))
+        frontier = nodes
+        visited = places * span + nodes if self.start.key == self.end.key else np.zeros(0, np.int64)
+        emitted: list[Ordinals] = []
+        for hop in range(1, hops.high + 1):
+            if not len(frontier):
+                break
+            distinct, back = np.unique(frontier, return_inverse=True)
+            found = self.neighbours(distinct)
+            self._context.budget.check(_fanned(found.places, back, len(distinct)), 2, "a traversal")
+            at, reached, looped = _spread(found, distinct, back, self.start.key == self.end.key)
+            keys = np.unique(places[at] * span + reached)
+            fresh = keys[~np.isin(keys, visited, assume_unique=True)] if len(visited) else keys
+            if hop >= hops.low:
+                emitted += [fresh, np.unique(places[looped] * span + frontier[looped])]
+            visited = np.concatenate([visited, fresh])
+            places, frontier = np.divmod(fresh, max(span, 1))
+            if self.start.key != self.end.key:
+                break  # edges between different types do not chain
+        every = np.unique(np.concatenate(emitted)) if emitted else np.zeros(0, np.int64)
+        first, second = np.divmod(every, max(span, 1))
+        return first, second
+
+    def neighbours(self, nodes: Ordinals) -> Found:
+        """Return every edge of these nodes; a self-loop followed either way stands there once."""
+        match self._hops.direction:
+            case Direction.FORWARD:
+                return self._side(nodes, forward=True)
+            case Direction.BACKWARD:
+                return self._side(nodes, forward=False)
+            case Direction.EITHER:
+                out, back = self._side(nodes, forward=True), self._side(nodes, forward=False)
+                other = back.others != nodes[back.places]
+                return Found(
+                    np.concatenate([out.places, back.places[other]]),
+                    np.concatenate([out.edges, back.edges[other]]),
+                    np.concatenate([out.others, back.others[other]]),
+                )
+
+    def every_edge(self) -> tuple[Ordinals, Ordinals, Ordinals]:
+        """Return (left node, edge, right node) of all edges, by how they are followed."""
+        self._context.note(f"{self._hops.edge.name}: all edges")
+        topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        edges = topology.edges.astype(np.int64)
+        sources, targets = topology.sources.astype(np.int64), topology.targets.astype(np.int64)
+        match self._hops.direction:
+            case Direction.FORWARD:
+                return sources, edges, targets
+            case Direction.BACKWARD:
+                return targets, edges, sources
+            case Direction.EITHER:
+                other = sources != targets
+                return (
+                    np.concatenate([sources, targets[other]]),
+                    np.concatenate([edges, edges[other]]),
+                    np.concatenate([targets, sources[other]]),
+                )
+
+    # -- one side ----------------------------------------------------------------------------------
+
+    def _side(self, nodes: Ordinals, *, forward: bool) -> Found:
+        if not len(nodes) or not self._edges.rows:
+            nothing = np.zeros(0, np.int64)
+            return Found(nothing, nothing, nothing)
+        if self._use_lookups(len(nodes)):
+            return self._looked_up(nodes, forward=forward)
+        self._context.note(f"{self._hops.edge.name}: topology")
+        topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        return Found(*(topology.forward if forward else topology.backward).of(nodes))
+
+    def _use_lookups(self, nodes: int) -> bool:
+        tables = (self._edges, self._sources, self._targets)
+        topologies = self._context.caches.topologies
+        if self._context.traversal != "auto":
+            return self._context.traversal == "lookup"
+        if topologies.known(*tables) is not None or nodes > MOST_LOOKUPS:
+            return False
+        return topologies.spend(*tables, nodes) * LOOKUP_COST <= self._edges.rows
+
+    def _looked_up(self, nodes: Ordinals, *, forward: bool) -> Found:
+        self._context.note(f"{self._hops.edge.name}: look-ups")
+        here, there = (self._sources, self._targets) if forward else (self._targets, self._sources)
+        near, far = ("src", "dst") if forward else ("dst", "src")
+        ids = here.take(ID, nodes)
+        edges, ends = self._edges.by_value(near, ids)
+        order = np.argsort(edges, kind="stable")
+        edges, ends = edges[order], ends.take(pa.array(order))
+        places = pa.compute.index_in(ends, value_set=ids).to_numpy(zero_copy_only=False).astype(np.int64)
+        others = there.find(self._edges.take(far, edges))
+        kept = others != MISSING
+        return Found(places[kept], edges[kept], others[kept])
+
+
+def _spread(
+    found: Found, distinct: Ordinals, back: Ordinals, same_type: bool
+) -> tuple[Ordinals, Ordinals, Ordinals]:
+    """Bring what was found from distinct nodes to every frontier entry that is one of them.
+
+    Returns (entry, node reached) without self-loops, and the entries that have one.
+    """
+    loops = (found.others == distinct[found.places]) & same_type
+    looping = np.zeros(len(distinct), dtype=bool)
+    looping[found.places[loops]] = True
+    places, others = found.places[~loops], found.others[~loops]
+    order = np.argsort(places, kind="stable")
+    counts = np.bincount(places, minlength=len(distinct))
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(distinct) else np.zeros(0, np.int64)
+    each = counts[back]
+    entries = np.repeat(np.arange(len(back)), each)
+    before = np.concatenate([[0], np.cumsum(each)[:-1]]) if len(back) else np.zeros(0, np.int64)
+    at = np.arange(int(each.sum())) - np.repeat(before - starts[back], each)
+    return entries, others[order][at], np.flatnonzero(looping[back])
+
+
+def _fanned(places: Ordinals, back: Ordinals, distinct: int) -> int:
+    """Return how many pairs the next hop makes."""
+    return int(np.bincount(places, minlength=distinct)[back].sum()) if len(places) else 0
+
+
+def repeat_for(keys: Ordinals, of: Ordinals) -> tuple[Ordinals, Ordinals]:
+    """Join rows to entries by key: return (row, entry) for each entry whose key is the row's.
+
+    `of` holds the key of each entry and is sorted.
+    """
+    low, high = np.searchsorted(of, keys, "left"), np.searchsorted(of, keys, "right")
+    counts = high - low
+    rows = np.repeat(np.arange(len(keys)), counts)
+    before = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(keys) else np.zeros(0, np.int64)
+    entries = np.arange(int(counts.sum())) - np.repeat(before - low, counts)
+    return rows, entries

@@ -1,0 +1,121 @@
+"""Group: aggregates over the rows of each group.
+
+Room    execution. Keys compare by value, null is a value of its own; a node groups by identity. Rows where
+        the argument is null do not count. Without keys there is one group, even over no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.query.expressions import (
+    Aggregate,
+    AggregateFunction,
+    Arithmetic,
+    Entity,
+    OutputRef,
+    Value,
+)
+from omnigraph.execution.entities import Ordinals
+from omnigraph.execution.order import _hashable
+from omnigraph.execution.rows import Rows
+from omnigraph.execution.values import Evaluator, calculate
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which group each row is in, and a row that stands for each group."""
+
+    of: Ordinals
+    count: int
+    first: Ordinals  # the first row of each group; none when there are no rows
+
+
+def group(keys: Sequence[pa.Array], rows: int) -> Groups:
+    """Number the groups by the order of their first rows."""
+    if not keys:
+        return Groups(np.zeros(rows, np.int64), 1, np.zeros(min(rows, 1), np.int64))
+    codes = np.zeros(rows, dtype=np.int64)
+    for column in keys:
+        encoded = pc.dictionary_encode(_hashable(column), null_encoding="encode")
+        each = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, codes = np.unique(codes * (int(each.max(initial=0)) + 1) + each, return_inverse=True)
+    _, first, of = np.unique(codes, return_index=True, return_inverse=True)
+    return Groups(of.astype(np.int64), len(first), first.astype(np.int64))
+
+
+def key_column(value: Value, rows: Rows, evaluator: Evaluator, outputs: Sequence[pa.Array]) -> pa.Array:
+    """Return what a grouping key compares by: a node by which one it is, anything else by value."""
+    if isinstance(value, Entity):
+        return pa.array(rows.bound[value.variable])
+    return evaluator.column(value, rows, outputs)
+
+
+def grouped(
+    value: Value, rows: Rows, groups: Groups, evaluator: Evaluator, outputs: Sequence[pa.Array]
+) -> pa.Array:
+    """Return the value of an aggregate expression in each group; `outputs` are those of the groups."""
+    match value:
+        case Aggregate():
+            return _aggregate(value, rows, groups, evaluator)
+        case Arithmetic(operator, left, right, kind):
+            sides = [grouped(side, rows, groups, evaluator, outputs) for side in (left, right)]
+            return calculate(operator, sides[0], sides[1], kind)
+        case OutputRef(position=position):
+            return outputs[position]
+        case _:
+            return evaluator.column(value, rows.take(groups.first))
+
+
+def _aggregate(value: Aggregate, rows: Rows, groups: Groups, evaluator: Evaluator) -> pa.Array:
+    kind = value.type.arrow
+    if isinstance(value.argument, Entity):
+        ordinals = rows.bound[value.argument.variable]
+        argument = pa.array(ordinals, mask=ordinals < 0)
+    else:
+        argument = evaluator.column(value.argument, rows)
+    match value.function:
+        case AggregateFunction.COUNT:
+            known = pc.is_valid(argument).to_numpy(zero_copy_only=False)
+            return pa.array(np.bincount(groups.of[known], minlength=groups.count), pa.int64()).cast(kind)
+        case AggregateFunction.SUM | AggregateFunction.AVG:
+            name = "sum" if value.function is AggregateFunction.SUM else "mean"
+            return _arrow(argument.cast(pa.float64(), safe=False), groups, name).cast(kind)
+        case AggregateFunction.MIN | AggregateFunction.MAX:
+            return _arrow(argument, groups, value.function.value).cast(kind)
+        case AggregateFunction.COUNT_DISTINCT:
+            plain = pc.add(argument, 0.0) if pa.types.is_floating(argument.type) else argument
+            return _arrow(plain, groups, "count_distinct").cast(kind)
+        case AggregateFunction.COLLECT:
+            return _collected(argument, groups, kind)
+
+
+def _arrow(argument: pa.Array, groups: Groups, function: str) -> pa.Array:
+    """Aggregate with Arrow; a group without values is null, or 0 where things are counted."""
+    known = pc.is_valid(argument)
+    values = argument.filter(known)
+    of = groups.of[known.to_numpy(zero_copy_only=False)]
+    table = pa.table({"g": of, "v": values})
+    options = pc.CountOptions(mode="only_valid") if function == "count_distinct" else None
+    done = table.group_by("g", use_threads=False).aggregate([("v", function, options)])
+    result = done[f"v_{function}"].combine_chunks()
+    places = np.full(groups.count, -1, dtype=np.int64)
+    places[done["g"].to_numpy()] = np.arange(len(result))
+    spread = result.take(pa.array(places, mask=places < 0))
+    return pc.fill_null(spread, 0) if function == "count_distinct" else spread
+
+
+def _collected(argument: pa.Array, groups: Groups, kind: pa.DataType) -> pa.Array:
+    """Gather the values of each group, in the order of the rows."""
+    known = pc.is_valid(argument).to_numpy(zero_copy_only=False)
+    of = groups.of[known]
+    order = np.argsort(of, kind="stable")
+    values = argument.filter(pa.array(known)).take(pa.array(order))
+    counts = np.bincount(of, minlength=groups.count)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values).cast(kind)

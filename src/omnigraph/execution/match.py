@@ -1,0 +1,229 @@
+"""Match: run the steps of a plan, all rows at once.
+
+Room    execution. From one empty row to every combination of entities that the match keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.keys import NoCanonicalText, canonical_text
+from omnigraph.catalog.query.expressions import Condition, Direction, Hops, PropertyValue, Variable
+from omnigraph.catalog.query.read import Counted, Exists, Expand, Optional
+from omnigraph.execution.conditions import judge
+from omnigraph.execution.context import Context
+from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
+from omnigraph.execution.expand import Expander, repeat_for
+from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Scan, Step
+from omnigraph.execution.predicates import typed
+from omnigraph.execution.rows import Rows
+from omnigraph.execution.values import Evaluator, mask_of
+
+_TURNED = {
+    Direction.FORWARD: Direction.BACKWARD,
+    Direction.BACKWARD: Direction.FORWARD,
+    Direction.EITHER: Direction.EITHER,
+}
+_COUNTS: dict[str, Callable[[Ordinals, int], np.ndarray[tuple[int], np.dtype[np.bool_]]]] = {
+    "=": lambda n, k: n == k,
+    "!=": lambda n, k: n != k,
+    "<": lambda n, k: n < k,
+    "<=": lambda n, k: n <= k,
+    ">": lambda n, k: n > k,
+    ">=": lambda n, k: n >= k,
+}
+
+
+class Matcher:
+    """Runs steps over rows."""
+
+    def __init__(self, context: Context, evaluator: Evaluator) -> None:
+        self._context = context
+        self._evaluator = evaluator
+
+    def run(self, steps: Sequence[Step], rows: Rows) -> Rows:
+        """Return the rows that the steps leave."""
+        for step in steps:
+            rows = self.step(step, rows)
+        return rows
+
+    def step(self, step: Step, rows: Rows) -> Rows:
+        """Run one step."""
+        match step:
+            case Scan(variable, conditions, pushed):
+                return self._scan(rows, variable, conditions, pushed)
+            case Lookup(variable, key, conditions):
+                found = self._by_key(
+                    self._context.table(variable.type.id), variable, self._evaluator.operand(key)
+                )
+                return self._introduce(rows, variable, found, conditions)
+            case Follow(clause):
+                return self._follow(rows, clause)
+            case Keep(condition):
+                return self._keep(rows, (condition,))
+            case Inner(clause, steps):
+                return self._inner(rows, clause, steps)
+            case _:
+                assert_never(step)
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _scan(
+        self, rows: Rows, variable: Variable, conditions: tuple[Condition, ...], pushed: tuple[Condition, ...]
+    ) -> Rows:
+        if variable in rows.bound:  # an edge got there first
+            return self._keep(rows, conditions)
+        table = self._context.table(variable.type.id)
+        in_memory = all(self._cached(table, condition) for condition in pushed)
+        predicate = None if in_memory or not pushed else typed(pushed, self._evaluator)
+        found = table.every() if predicate is None else table.where(predicate)
+        rest = conditions if predicate is None else tuple(c for c in conditions if c not in pushed)
+        return self._introduce(rows, variable, found, rest)
+
+    def _cached(self, table: EntityTable, condition: Condition) -> bool:
+        """Say whether the column that a condition reads is in memory: then no scan is needed."""
+        left = getattr(condition, "left", None) or getattr(condition, "operand", None)
+        return isinstance(left, PropertyValue) and (
+            self._context.caches.columns.get(table.key, left.member.column) is not None
+        )
+
+    def _by_key(self, table: EntityTable, variable: Variable, value: object) -> Ordinals:
+        key = variable.type.property_by_id(variable.type.key[0])  # type: ignore[union-attr]
+        try:
+            text = canonical_text(value, key.type)
+        except NoCanonicalText:
+            return np.zeros(0, np.int64)  # no node has such a key
+        found = table.find(pa.array([text], pa.string()))
+        present: Ordinals = found[found != MISSING]
+        return present
+
+    def _introduce(
+        self, rows: Rows, variable: Variable, found: Ordinals, conditions: tuple[Condition, ...]
+    ) -> Rows:
+        """Bind a variable to some entities: those that meet the conditions, beside every row there is."""
+        if variable in rows.bound:
+            there = np.isin(rows.bound[variable], found)
+            return self._keep(rows.keep(there), conditions)
+        alone = self._keep(Rows(len(found), {variable: found}), conditions)
+        if rows.count == 1 and not rows.bound and rows.origin is None:
+            return alone
+        self._context.budget.check(rows.count * alone.count, len(rows.bound) + 1, "a cross product")
+        left = np.repeat(np.arange(rows.count), alone.count)
+        return rows.take(left).bind(variable, np.tile(alone.bound[variable], rows.count))
+
+    def _keep(self, rows: Rows, conditions: tuple[Condition, ...]) -> Rows:
+        for condition in conditions:
+            if not rows.count:
+                break
+            rows = rows.keep(mask_of(judge(condition, rows, self._evaluator)))
+        return rows
+
+    # -- edges -------------------------------------------------------------------------------------
+
+    def _follow(self, rows: Rows, clause: Expand) -> Rows:
+        left, right = clause.left in rows.bound, clause.right in rows.bound
+        if not left and not right:
+            return self._every(rows, clause)
+        hops = clause.hops
+        if left:
+            near, far = clause.left, clause.right
+        else:
+            near, far = clause.right, clause.left
+            hops = Hops(hops.edge, _TURNED[hops.direction], hops.low, hops.high)
+        expander = Expander(self._context, hops)
+        present = rows.bound[near] >= 0
+        if not present.all():
+            rows = rows.keep(present)
+        nodes, back = np.unique(rows.bound[near], return_inverse=True)
+        if clause.edge is None:
+            places, others = expander.pairs(nodes)
+            edges = None
+        else:
+            found = expander.neighbours(nodes)
+            order = np.argsort(found.places, kind="stable")
+            places, others, edges = found.places[order], found.others[order], found.edges[order]
+        if left and right:
+            return self._close(rows, back, places, others, edges, rows.bound[far], clause.edge)
+        fanned = int(np.bincount(places, minlength=len(nodes))[back].sum()) if len(nodes) else 0
+        self._context.budget.check(fanned, len(rows.bound) + 2, "a traversal")
+        at, entries = repeat_for(back, places)
+        made = rows.take(at).bind(far, others[entries])
+        return made if edges is None or clause.edge is None else made.bind(clause.edge, edges[entries])
+
+    def _close(
+        self,
+        rows: Rows,
+        back: Ordinals,
+        places: Ordinals,
+        others: Ordinals,
+        edges: Ordinals | None,
+        targets: Ordinals,
+        edge: Variable | None,
+    ) -> Rows:
+        """Keep the rows whose two bound ends are joined; with an edge variable, once for each edge."""
+        span = int(max(others.max(initial=0), targets.max(initial=0))) + 1
+        keys = places * span + others
+        wanted = np.where(targets < 0, -1, back * span + targets)
+        if edges is None or edge is None:
+            return rows.keep(np.isin(wanted, keys))
+        order = np.argsort(keys, kind="stable")
+        at, entries = repeat_for(wanted, keys[order])
+        return rows.take(at).bind(edge, edges[order][entries])
+
+    def _every(self, rows: Rows, clause: Expand) -> Rows:
+        """Both ends are new: every edge there is, or every pair within the bounds."""
+        expander = Expander(self._context, clause.hops)
+        edges: Ordinals | None = None
+        if clause.edge is not None:
+            lefts, edges, rights = expander.every_edge()
+        elif clause.hops.high == 1:
+            lefts, _, rights = expander.every_edge()
+            pairs = np.unique(lefts * max(expander.end.span, 1) + rights)
+            lefts, rights = np.divmod(pairs, max(expander.end.span, 1))
+        else:
+            nodes = expander.start.every()
+            places, rights = expander.pairs(nodes)
+            lefts = nodes[places]
+        if clause.left == clause.right:
+            loops = lefts == rights
+            lefts, rights = lefts[loops], rights[loops]
+            edges = None if edges is None else edges[loops]
+        self._context.budget.check(rows.count * len(lefts), len(rows.bound) + 3, "a traversal")
+        at = np.repeat(np.arange(rows.count), len(lefts))
+        made = rows.take(at).bind(clause.left, np.tile(lefts, rows.count))
+        made = made.bind(clause.right, np.tile(rights, rows.count))
+        if edges is not None and clause.edge is not None:
+            made = made.bind(clause.edge, np.tile(edges, rows.count))
+        return made
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def _inner(self, rows: Rows, clause: Exists | Counted | Optional, steps: tuple[Step, ...]) -> Rows:
+        inside = Rows(rows.count, rows.bound, np.arange(rows.count))
+        found = self.run(steps, inside)
+        origin = found.origin if found.origin is not None else np.zeros(0, np.int64)
+        match clause:
+            case Exists(_, negated):
+                there = np.zeros(rows.count, dtype=bool)
+                there[origin] = True
+                return rows.keep(~there if negated else there)
+            case Counted(_, operator, number):
+                counts = np.bincount(origin, minlength=rows.count)
+                return rows.keep(_COUNTS[operator](counts, number))
+            case Optional(block):
+                return self._optional(rows, found, origin, block.introduces)
+            case _:
+                assert_never(clause)
+
+    def _optional(self, rows: Rows, found: Rows, origin: Ordinals, introduced: tuple[Variable, ...]) -> Rows:
+        alone = np.setdiff1d(np.arange(rows.count), origin)
+        index = np.concatenate([origin, alone])
+        made = rows.take(index)
+        for variable in introduced:
+            values = found.bound.get(variable, np.zeros(0, np.int64))
+            made = made.bind(variable, np.concatenate([values, np.full(len(alone), MISSING)]))
+        return made

@@ -1,0 +1,96 @@
+"""Order: the total order of result rows.
+
+Room    execution. Nulls are smallest: first ascending, last descending. What the sort keys leave equal is
+        ordered by the ids of the bound entities, so that the same snapshot always answers in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import ID
+from omnigraph.execution.context import Context
+from omnigraph.execution.entities import Ordinals
+from omnigraph.execution.rows import Rows
+
+TOP_SHARE = 8  # selecting beats sorting while the wanted rows are fewer than one in so many
+
+
+@dataclass(frozen=True, eq=False)
+class Key:
+    """One sort key: a value for each row."""
+
+    values: pa.Array
+    descending: bool = False
+
+
+def ties(rows: Rows, context: Context) -> list[Key]:
+    """Return the keys that break ties: ids of all bound entities, by the names of the variables."""
+    found = []
+    for variable in sorted(rows.bound, key=lambda v: (v.name.encode(), v.number)):
+        found.append(Key(context.table(variable.type.id).take(ID, rows.bound[variable])))
+    return found
+
+
+def sort(keys: Sequence[Key], count: int, first: int | None = None) -> Ordinals:
+    """Return the row numbers in order; only the first ones, if that is all that is wanted."""
+    if count <= 1 or not keys:
+        whole = np.arange(count, dtype=np.int64)
+        return whole if first is None else whole[:first]
+    columns: dict[str, pa.Array] = {}
+    orders: list[tuple[str, str]] = []
+    for number, key in enumerate(keys):
+        way = "descending" if key.descending else "ascending"
+        values = key.values.cast(pa.uint8()) if pa.types.is_boolean(key.values.type) else key.values
+        if values.null_count:
+            columns[f"v{number}"] = pc.is_valid(values).cast(pa.uint8())
+            orders.append((f"v{number}", way))
+        columns[f"k{number}"] = values
+        orders.append((f"k{number}", way))
+    table = pa.table(columns)
+    if first is not None and first * TOP_SHARE < count:
+        return _selected(table, orders, first)
+    found: Ordinals = pc.sort_indices(table, sort_keys=orders).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found if first is None else found[:first]
+
+
+def _selected(table: pa.Table, orders: list[tuple[str, str]], first: int) -> Ordinals:
+    """Cut by the first key alone, then sort what may be among the first."""
+    if first == 0:
+        return np.zeros(0, np.int64)
+    name, way = orders[0]
+    rough = pc.select_k_unstable(table.select([name]), k=first, sort_keys=[(name, way)])
+    edge = table[name].take(rough.slice(len(rough) - 1, 1))[0]
+    compare = pc.less_equal if way == "ascending" else pc.greater_equal
+    inside = np.flatnonzero(pc.fill_null(compare(table[name], edge), False).to_numpy(zero_copy_only=False))
+    if table[name].null_count:  # not the flag column: leave nothing to guessing
+        inside = np.arange(table.num_rows)
+    part = table.take(pa.array(inside))
+    order = pc.sort_indices(part, sort_keys=orders).to_numpy(zero_copy_only=False).astype(np.int64)
+    chosen: Ordinals = inside[order[:first]]
+    return chosen
+
+
+def distinct(columns: Iterable[pa.Array], count: int) -> Ordinals:
+    """Return the number of the first row of each combination of values, in order."""
+    codes = np.zeros(count, dtype=np.int64)
+    for column in columns:
+        encoded = pc.dictionary_encode(_hashable(column), null_encoding="encode")
+        each = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, codes = np.unique(codes * (int(each.max(initial=0)) + 1) + each, return_inverse=True)
+    _, first = np.unique(codes, return_index=True)
+    return np.sort(first).astype(np.int64)
+
+
+def _hashable(column: pa.Array) -> pa.Array:
+    """Lists and objects have no dictionary: their text stands for them."""
+    if pa.types.is_nested(column.type):
+        return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
+    if pa.types.is_floating(column.type):
+        return pc.add(column, pa.scalar(0.0, column.type))  # both zeros are one value
+    return column

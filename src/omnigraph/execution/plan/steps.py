@@ -1,0 +1,156 @@
+"""Steps: a plan as values.
+
+    checked read -> **plan** -> rows -> result
+
+Room    execution.plan. What the match does, one step after the other; each binds variables or drops rows.
+        Rules rewrite steps; the operators run them; explain prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from omnigraph.catalog.query import expressions as e
+from omnigraph.catalog.query.expressions import Condition, Variable
+from omnigraph.catalog.query.operands import Operand
+from omnigraph.catalog.query.read import CheckedRead, Counted, Exists, Expand, Optional
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Bind every node of a type that meets the conditions, whatever else is bound (a cross product)."""
+
+    variable: Variable
+    conditions: tuple[Condition, ...] = ()
+    pushed: tuple[Condition, ...] = ()  # handed to the scan itself; the others are judged on its rows
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Bind the node whose key has a value: at most one."""
+
+    variable: Variable
+    key: Operand
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Bind or test the ends of an edge; which ends are bound already decides how."""
+
+    clause: Expand
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep the rows that meet a condition."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A block, run for all rows at once."""
+
+    clause: Exists | Counted | Optional
+    steps: tuple[Step, ...]
+
+
+Step: TypeAlias = Scan | Lookup | Follow | Keep | Inner
+
+
+@dataclass(frozen=True, slots=True)
+class CountRows:
+    """The answer is the number of rows of a type, which the snapshot knows."""
+
+    type_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountEdges:
+    """The answer is the number of rows of a chain of single hops, which follows from degrees."""
+
+    clauses: tuple[Expand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps of the match, and shortcuts for what comes after."""
+
+    read: CheckedRead
+    steps: tuple[Step, ...]
+    shortcut: CountRows | CountEdges | None = None
+    top: bool = False  # only the first rows of the order are wanted: select, do not sort
+
+
+def binds(step: Step) -> tuple[Variable, ...]:
+    """Return the variables that a step may bind."""
+    match step:
+        case Scan(variable) | Lookup(variable):
+            return (variable,)
+        case Follow(clause):
+            ends = (clause.left, clause.right)
+            return ends if clause.edge is None else (*ends, clause.edge)
+        case Keep():
+            return ()
+        case Inner(clause):
+            return clause.block.introduces if isinstance(clause, Optional) else ()
+        case _:
+            assert_never(step)
+
+
+def needs(step: Step) -> frozenset[Variable]:
+    """Return the variables that must be bound before a step."""
+    match step:
+        case Scan(variable, conditions):
+            return variables_of(conditions) - {variable}
+        case Lookup(variable, _, conditions):
+            return variables_of(conditions) - {variable}
+        case Follow():
+            return frozenset()
+        case Keep(condition):
+            return variables_of((condition,))
+        case Inner(clause):
+            return frozenset(clause.block.uses)
+        case _:
+            assert_never(step)
+
+
+def variables_of(conditions: tuple[Condition, ...]) -> frozenset[Variable]:
+    """Return the variables that conditions mention."""
+    return frozenset(variable for one in conditions for variable in _mentioned(one))
+
+
+def _mentioned(value: Condition | e.Value) -> Iterator[Variable]:
+    match value:
+        case e.Comparison(left, _, right) | e.Contains(left, right) | e.Substring(left, right):
+            yield from _mentioned(left)
+            yield from _mentioned(right)
+        case e.Prefix(left, right):
+            yield from _mentioned(left)
+            yield from _mentioned(right)
+        case e.Arithmetic(_, left, right):
+            yield from _mentioned(left)
+            yield from _mentioned(right)
+        case e.Among(left):
+            yield from _mentioned(left)
+        case e.IsNull(operand) | e.Not(operand):
+            yield from _mentioned(operand)
+        case e.And(operands) | e.Or(operands):
+            for one in operands:
+                yield from _mentioned(one)
+        case e.PropertyValue(variable) | e.EntityField(variable) | e.Entity(variable):
+            yield variable
+        case e.TextMatch(_, variable) | e.Nearest(variable) | e.Bm25(variable):
+            yield variable
+        case e.Rrf(first, second):
+            yield from _mentioned(first)
+            yield from _mentioned(second)
+        case e.ShortestPath(source, _, target):
+            yield from (source, target)
+        case e.Aggregate(_, argument):
+            yield from _mentioned(argument)
+        case _:
+            return

@@ -1,0 +1,158 @@
+"""Topology: the edges of one type as adjacency lists of dense numbers.
+
+Room    execution. Built from one version of an edge table and of its endpoint tables, so it never changes;
+        cached by those versions, which branches share as long as they pin the same.
+Cost    reading both ends of every edge and two sorts; worth it for large or deep traversals (expand.py
+        decides). Four arrays of 32-bit numbers for each direction used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.catalog.model import ID
+from omnigraph.execution.entities import EntityTable, Ordinals, TableKey
+
+CACHE_BYTES = 2 << 30
+Numbers = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """For each node, the edges on one side of it and the nodes at their other end."""
+
+    offsets: NDArray[np.int64]
+    edges: Numbers
+    others: Numbers
+
+    def of(self, nodes: Ordinals) -> tuple[Ordinals, Ordinals, Ordinals]:
+        """Return (position in `nodes`, edge, other node) of every edge of these nodes."""
+        starts = self.offsets[nodes]
+        counts = self.offsets[nodes + 1] - starts
+        total = int(counts.sum())
+        places = np.repeat(np.arange(len(nodes)), counts)
+        before = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(nodes) else np.zeros(0, np.int64)
+        at = np.arange(total) - np.repeat(before - starts, counts)
+        return places, self.edges[at].astype(np.int64), self.others[at].astype(np.int64)
+
+    def degrees(self) -> NDArray[np.int64]:
+        """Return how many edges each node has on this side."""
+        return np.diff(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return int(self.offsets.nbytes + self.edges.nbytes + self.others.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """All edges of a type: `edges`, `sources` and `targets` are parallel, one entry for each edge."""
+
+    edges: Numbers
+    sources: Numbers
+    targets: Numbers
+    source_span: int
+    target_span: int
+
+    @cached_property
+    def forward(self) -> Adjacency:
+        """By source."""
+        return _adjacency(self.sources, self.targets, self.edges, self.source_span)
+
+    @cached_property
+    def backward(self) -> Adjacency:
+        """By target."""
+        return _adjacency(self.targets, self.sources, self.edges, self.target_span)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken once both directions are in use."""
+        return 3 * int(self.edges.nbytes + self.sources.nbytes + self.targets.nbytes)
+
+
+def build(edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
+    """Read both ends of every edge and number them."""
+    scanned = edges.handle.scanner(columns=["src", "dst"], with_row_address=True, scan_in_order=True)
+    table = scanned.to_table()
+    numbers = edges.ordinals(table["_rowaddr"].to_numpy()).astype(np.int32)
+    source_ids = sources.column(ID)
+    target_ids = source_ids if targets.key == sources.key else targets.column(ID)
+    return Topology(
+        numbers,
+        _numbered(table["src"], source_ids),
+        _numbered(table["dst"], target_ids),
+        sources.span,
+        targets.span,
+    )
+
+
+def _numbered(ends: pa.ChunkedArray, ids: pa.Array) -> Numbers:
+    found = pc.index_in(ends, value_set=ids)
+    return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in found.chunks] or [[]]).astype(
+        np.int32
+    )
+
+
+def _adjacency(by: Numbers, others: Numbers, edges: Numbers, span: int) -> Adjacency:
+    order = np.argsort(by, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(by, minlength=span))]).astype(np.int64)
+    return Adjacency(offsets, edges[order], others[order])
+
+
+class Topologies:
+    """Topologies by the versions they were built from; knows how much look-ups have cost without one."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self._known: OrderedDict[tuple[TableKey, ...], Topology] = OrderedDict()
+        self._spent: dict[tuple[TableKey, ...], int] = {}
+        self._bytes = 0
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._building: dict[tuple[TableKey, ...], threading.Lock] = {}
+
+    def known(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology | None:
+        """Return the topology if it was built before."""
+        key = (edges.key, sources.key, targets.key)
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+            return found
+
+    def get(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
+        """Return the topology, building it once."""
+        key = (edges.key, sources.key, targets.key)
+        with self._lock:
+            building = self._building.setdefault(key, threading.Lock())
+        with building:
+            found = self.known(edges, sources, targets)
+            if found is None:
+                found = build(edges, sources, targets)
+                self._keep(key, found)
+        return found
+
+    def _keep(self, key: tuple[TableKey, ...], topology: Topology) -> None:
+        with self._lock:
+            self._known[key] = topology
+            self._bytes += topology.nbytes
+            self._building.pop(key, None)
+            self._spent.pop(key, None)
+            while self._bytes > self._limit and len(self._known) > 1:
+                _, oldest = self._known.popitem(last=False)
+                self._bytes -= oldest.nbytes
+
+    def spend(self, edges: EntityTable, sources: EntityTable, targets: EntityTable, lookups: int) -> int:
+        """Count look-ups made for want of a topology; return how many there have been."""
+        key = (edges.key, sources.key, targets.key)
+        with self._lock:
+            self._spent[key] = self._spent.get(key, 0) + lookups
+            return self._spent[key]

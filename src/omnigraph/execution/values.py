@@ -1,0 +1,134 @@
+"""Values: what an expression is in each row, as an Arrow column.
+
+Room    execution. Properties are fetched when they are asked for, and only those: a vector or blob that no
+        expression names is never read.
+Rule    null in, null out. Arithmetic on integers that overflows or divides by zero is a typed error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.model import ID
+from omnigraph.catalog.query.expressions import (
+    Aggregate,
+    Arithmetic,
+    Bm25,
+    Entity,
+    EntityField,
+    EntityPart,
+    Nearest,
+    OutputRef,
+    PropertyValue,
+    Rrf,
+    ShortestPath,
+    TextMatch,
+    Value,
+    Variable,
+)
+from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef, operand_value
+from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.execution.context import Context
+from omnigraph.execution.paths import shortest_paths
+from omnigraph.execution.rows import Rows
+
+Searches = Callable[[TextMatch | Nearest | Bm25 | Rrf, Rows], pa.Array]
+
+
+class Evaluator:
+    """Evaluates expressions over rows; `outputs` are the columns computed so far, for aliases."""
+
+    def __init__(self, context: Context, searches: Searches) -> None:
+        self.context = context
+        self._searches = searches
+
+    def column(self, value: Value, rows: Rows, outputs: Sequence[pa.Array] = ()) -> pa.Array:
+        """Return the value of an expression in each row."""
+        match value:
+            case Constant() | ParamRef() | Now():
+                return constant_column(self.operand(value), value.type, rows.count)
+            case PropertyValue(variable, member):
+                return self._taken(rows, variable, member.column)
+            case EntityField(variable, part):
+                return self._part(rows, variable, part)
+            case Entity(variable):
+                return self._whole(rows, variable)
+            case Arithmetic(operator, left, right, kind):
+                sides = (self.column(left, rows, outputs), self.column(right, rows, outputs))
+                return calculate(operator, *sides, kind)
+            case OutputRef(position=position):
+                return outputs[position]
+            case TextMatch() | Nearest() | Bm25() | Rrf():
+                return self._searches(value, rows)
+            case ShortestPath():
+                return shortest_paths(self.context, value, rows)
+            case Aggregate():
+                raise AssertionError("aggregates belong to groups, not to rows")
+            case _:
+                assert_never(value)
+
+    def operand(self, operand: Operand) -> Any:
+        """Return what a constant, parameter or now() stands for."""
+        return operand_value(operand, self.context.values, self.context.now_ms)
+
+    def _taken(self, rows: Rows, variable: Variable, column: str) -> pa.Array:
+        return self.context.table(variable.type.id).take(column, rows.bound[variable])
+
+    def _part(self, rows: Rows, variable: Variable, part: EntityPart) -> pa.Array:
+        if part is not EntityPart.TYPE:
+            return self._taken(rows, variable, ID if part is EntityPart.ID else part.value)
+        names = pa.repeat(pa.scalar(variable.type.name), rows.count)
+        absent = rows.bound[variable] < 0
+        return names if not absent.any() else pc.if_else(pa.array(~absent), names, None)
+
+    def _whole(self, rows: Rows, variable: Variable) -> pa.Array:
+        """Return a node as an object: its id, then every property but blobs, by name."""
+        members = [p for p in variable.type.properties if p.type.scalar is not Scalar.BLOB]
+        names = [ID, *(p.name for p in members)]
+        columns = [self._taken(rows, variable, column) for column in (ID, *(p.column for p in members))]
+        absent = rows.bound[variable] < 0
+        fields = [pa.field(name, column.type) for name, column in zip(names, columns, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(absent))
+
+
+def constant_column(value: Any, declared: PropertyType, count: int) -> pa.Array:
+    """Return one stored value for every row."""
+    if isinstance(value, tuple):
+        value = list(value)
+    return pa.repeat(pa.scalar(value, declared.arrow), count)
+
+
+def calculate(operator: str, left: pa.Array, right: pa.Array, kind: PropertyType) -> pa.Array:
+    """Return `left operator right` in the type of the result."""
+    left, right = (side.cast(kind.arrow, safe=False) for side in (left, right))
+    if operator == "/":
+        zero = pc.equal(right, pa.scalar(0, kind.arrow))
+        if pc.any(pc.and_(zero, pc.is_valid(left))).as_py():
+            raise InvalidRequest("division by zero", remedy="Filter out the rows that divide by zero first")
+        right = pc.if_else(zero, None, right)
+    functions = {
+        "+": pc.add_checked,
+        "-": pc.subtract_checked,
+        "*": pc.multiply_checked,
+        "/": pc.divide_checked,
+    }
+    try:
+        return functions[operator](left, right)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            f"{kind} overflow in {operator!r}", remedy="Use F64 values where numbers get so large"
+        ) from error
+
+
+def mask_of(condition: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return where a three-valued condition is true."""
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = pc.fill_null(condition, False).to_numpy(
+        zero_copy_only=False
+    )
+    return found.astype(bool)
