@@ -10,7 +10,7 @@ from omnigraph.catalog.query import lint_queries
 from omnigraph.language.query import parse_query, print_queries
 from tests.catalog.support import catalog
 
-EXAMPLES = Path("/work/shared/examples")
+EXAMPLES = Path(__file__).resolve().parents[4] / "shared" / "examples"  # beside the project
 PROJECTS = sorted(path.parent for path in EXAMPLES.glob("*/schema.pg"))
 absent = pytest.mark.skipif(not PROJECTS, reason="the example projects are not on this machine")
 
