@@ -70,11 +70,7 @@ class Answerer:
         return int((arrivals * departures).sum())
 
     def _pairs(self, clause: Expand) -> tuple[Ordinals, Ordinals]:
-        expander = Expander(self._context, clause.hops)
-        lefts, _, rights = expander.every_edge()
-        span = max(expander.end.span, 1)
-        found = np.unique(lefts * span + rights)
-        return np.divmod(found, span)
+        return Expander(self._context, clause.hops).every_pair()
 
     # -- rows --------------------------------------------------------------------------------------
 

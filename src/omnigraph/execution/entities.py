@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,26 +31,38 @@ MISSING = -1  # the ordinal of an optional variable that matched nothing
 CACHE_BYTES = 1 << 30
 WHOLE_ABOVE = 0.02  # of a column's rows: beyond this share, reading all of it is cheaper than picking
 FEW = 4_096
+SORTED = "id#sorted"
+PICK_COST = 50_000  # rows of a column that are read whole in the time of picking a few (measured, local disk)
+WIDEST_ID = 128  # bytes; longer ids are not worth a sorted copy
 
 
 class ColumnCache:
     """Whole columns by table version, least recently used first out."""
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self._columns: OrderedDict[tuple[TableKey, str], pa.Array] = OrderedDict()
+        self._columns: OrderedDict[tuple[TableKey, str], Any] = OrderedDict()
+        self._picks: dict[tuple[TableKey, str], int] = {}
         self._bytes = 0
         self._limit = limit
         self._lock = threading.Lock()
 
-    def get(self, table: TableKey, column: str) -> pa.Array | None:
-        """Return a column, if it is here."""
+    def worth_reading(self, table: TableKey, column: str, rows: int) -> bool:
+        """Count one more pick from a column; say whether they have cost as much as reading it whole."""
+        with self._lock:
+            if len(self._picks) > FEW:
+                self._picks.clear()
+            picks = self._picks[(table, column)] = self._picks.get((table, column), 0) + 1
+            return picks * PICK_COST > rows
+
+    def get(self, table: TableKey, column: str) -> Any:
+        """Return a column (or what was derived from it), if it is here."""
         with self._lock:
             found = self._columns.get((table, column))
             if found is not None:
                 self._columns.move_to_end((table, column))
             return found
 
-    def put(self, table: TableKey, column: str, values: pa.Array) -> None:
+    def put(self, table: TableKey, column: str, values: Any) -> None:
         """Keep a column, unless it alone would fill the cache."""
         if values.nbytes > self._limit // 2:
             return
@@ -118,6 +131,13 @@ class EntityTable:
 
     def find(self, ids: pa.Array) -> Ordinals:
         """Return the ordinal of each id, or `MISSING`."""
+        whole = self._columns.get(self.key, ID)
+        if whole is None and self._columns.worth_reading(self.key, ID, self.rows):
+            whole = self.column(ID)
+        if whole is not None and len(ids) <= FEW:
+            sorted_ids = self._sorted_ids(whole)
+            if sorted_ids is not None:
+                return sorted_ids.find(ids, whole)
         order, there = self.by_value(ID, pc.unique(ids))
         if not len(order):
             return np.full(len(ids), MISSING, dtype=np.int64)
@@ -125,7 +145,23 @@ class EntityTable:
         found = order[pc.fill_null(place, 0).to_numpy(zero_copy_only=False)]
         return np.where(place.is_valid().to_numpy(zero_copy_only=False), found, MISSING)
 
+    def _sorted_ids(self, ids: pa.Array) -> SortedIds | None:
+        found: SortedIds | None = self._columns.get(self.key, SORTED)
+        if found is None:
+            found = SortedIds.of(ids)
+            if found is not None:
+                self._columns.put(self.key, SORTED, found)
+        return found
+
     # -- columns -----------------------------------------------------------------------------------
+
+    def codes(self, name: str) -> pa.DictionaryArray:
+        """Return a whole column by ordinal, each distinct value once and a code for each row."""
+        kept = self._columns.get(self.key, f"{name}#codes")
+        if kept is None:
+            kept = pc.dictionary_encode(self.column(name), null_encoding="encode")
+            self._columns.put(self.key, f"{name}#codes", kept)
+        return kept
 
     def column(self, name: str) -> pa.Array:
         """Return a whole column by ordinal; holes are null."""
@@ -151,11 +187,17 @@ class EntityTable:
         else:
             indices = pa.array(ordinals)
         whole = self._columns.get(self.key, name)
-        if whole is None and len(ordinals) > max(FEW, self.rows * WHOLE_ABOVE):
+        if whole is None and self._read_whole(name, len(ordinals)):
             whole = self.column(name)
         if whole is not None:
             return whole.take(indices)
         return self._picked([name], ordinals, absent)[0]
+
+    def _read_whole(self, name: str, wanted: int) -> bool:
+        if wanted > max(FEW, self.rows * WHOLE_ABOVE):
+            return True
+        wide = pa.types.is_nested(self.declared.stored_schema.field(name).type)
+        return not wide and self._columns.worth_reading(self.key, name, self.rows)
 
     def _picked(self, names: Sequence[str], ordinals: Ordinals, absent: NDArray[np.bool_]) -> list[pa.Array]:
         distinct, back = np.unique(ordinals[~absent], return_inverse=True)
@@ -163,6 +205,39 @@ class EntityTable:
         places = np.zeros(len(ordinals), dtype=np.int64)
         places[~absent] = back
         return [_one(table[name]).take(pa.array(places, mask=absent)) for name in names]
+
+
+@dataclass(frozen=True, eq=False)
+class SortedIds:
+    """The ids of a table in order, for look-ups in memory."""
+
+    texts: NDArray[np.bytes_]
+    order: NDArray[np.int32]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return int(self.texts.nbytes + self.order.nbytes)
+
+    @classmethod
+    def of(cls, ids: pa.Array) -> SortedIds | None:
+        """Sort ids, unless one of them is so long that all would take its room."""
+        widest = pc.max(pc.binary_length(ids)).as_py() or 0
+        if widest > WIDEST_ID:
+            return None
+        texts = np.array(pc.fill_null(ids.cast(pa.binary()), b""), dtype=f"S{max(widest, 1)}")
+        order = np.argsort(texts, kind="stable").astype(np.int32)
+        return cls(texts[order], order)
+
+    def find(self, ids: pa.Array, whole: pa.Array) -> Ordinals:
+        """Return the ordinal of each id, or `MISSING`; what looks alike is compared in full."""
+        wanted = np.array(ids.cast(pa.binary()).to_pylist(), dtype="S")
+        at = np.minimum(np.searchsorted(self.texts, wanted), len(self.order) - 1)
+        if not len(self.order):
+            return np.full(len(ids), MISSING, dtype=np.int64)
+        found = self.order[at].astype(np.int64)
+        same = pc.fill_null(pc.equal(whole.take(pa.array(found)), ids), False)
+        return np.where(same.to_numpy(zero_copy_only=False), found, MISSING)
 
 
 def _one(values: pa.ChunkedArray) -> pa.Array:

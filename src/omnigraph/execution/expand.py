@@ -18,6 +18,7 @@ from omnigraph.catalog.model import ID
 from omnigraph.catalog.query.expressions import Direction, Hops
 from omnigraph.execution.context import Context
 from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
+from omnigraph.execution.topology import Topology
 
 MOST_LOOKUPS = 1_024  # nodes looked up at once; beyond, one pass over the edges is cheaper
 LOOKUP_COST = 60  # edges that a topology numbers in the time of one look-up (measured, local disk)
@@ -53,6 +54,12 @@ class Expander:
     def pairs(self, nodes: Ordinals) -> tuple[Ordinals, Ordinals]:
         """Return (position in `nodes`, node reached), each pair once; `nodes` are distinct."""
         hops, span = self._hops, self.end.span
+        if hops.high == 1 and hops.direction is not Direction.EITHER and len(nodes):
+            known = self._known_topology(len(nodes))
+            if known is not None:
+                side = known.forward_pairs if hops.direction is Direction.FORWARD else known.backward_pairs
+                places, _, reached = side.of(nodes)
+                return places, reached
         places = np.arange(len(nodes))
         frontier = nodes
         visited = places * span + nodes if self.start.key == self.end.key else np.zeros(0, np.int64)
@@ -122,6 +129,29 @@ class Expander:
         self._context.note(f"{self._hops.edge.name}: topology")
         topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
         return Found(*(topology.forward if forward else topology.backward).of(nodes))
+
+    def _known_topology(self, nodes: int) -> Topology | None:
+        """Return the topology if the next hop would use it."""
+        if not self._edges.rows or self._use_lookups(nodes):
+            return None
+        self._context.note(f"{self._hops.edge.name}: topology")
+        return self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+
+    def every_pair(self) -> tuple[Ordinals, Ordinals]:
+        """Return (left, right) of all edges, each pair once."""
+        self._context.note(f"{self._hops.edge.name}: all pairs")
+        topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        sources, targets = (side.astype(np.int64) for side in topology.pairs)
+        match self._hops.direction:
+            case Direction.FORWARD:
+                return sources, targets
+            case Direction.BACKWARD:
+                return targets, sources
+            case Direction.EITHER:
+                span = max(self.end.span, 1)
+                both = np.concatenate([sources * span + targets, targets * span + sources])
+                lefts, rights = np.divmod(np.unique(both), span)
+                return lefts, rights
 
     def _use_lookups(self, nodes: int) -> bool:
         tables = (self._edges, self._sources, self._targets)

@@ -181,9 +181,7 @@ class Matcher:
         if clause.edge is not None:
             lefts, edges, rights = expander.every_edge()
         elif clause.hops.high == 1:
-            lefts, _, rights = expander.every_edge()
-            pairs = np.unique(lefts * max(expander.end.span, 1) + rights)
-            lefts, rights = np.divmod(pairs, max(expander.end.span, 1))
+            lefts, rights = expander.every_pair()
         else:
             nodes = expander.start.every()
             places, rights = expander.pairs(nodes)

@@ -73,10 +73,31 @@ class Topology:
         """By target."""
         return _adjacency(self.targets, self.sources, self.edges, self.target_span)
 
+    @cached_property
+    def pairs(self) -> tuple[Numbers, Numbers]:
+        """Each distinct (source, target) once, by source and then target."""
+        keys = self.sources.astype(np.int64) * max(self.target_span, 1) + self.targets
+        keys.sort()
+        distinct = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+        sources, targets = np.divmod(distinct, max(self.target_span, 1))
+        return sources.astype(np.int32), targets.astype(np.int32)
+
+    @cached_property
+    def forward_pairs(self) -> Adjacency:
+        """By source, each target once."""
+        sources, targets = self.pairs
+        return _adjacency(sources, targets, targets, self.source_span)
+
+    @cached_property
+    def backward_pairs(self) -> Adjacency:
+        """By target, each source once."""
+        sources, targets = self.pairs
+        return _adjacency(targets, sources, sources, self.target_span)
+
     @property
     def nbytes(self) -> int:
         """Memory taken once both directions are in use."""
-        return 3 * int(self.edges.nbytes + self.sources.nbytes + self.targets.nbytes)
+        return 4 * int(self.edges.nbytes + self.sources.nbytes + self.targets.nbytes)
 
 
 def build(edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
