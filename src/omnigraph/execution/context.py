@@ -15,10 +15,12 @@ from omnigraph.catalog.query.operands import Values
 from omnigraph.execution.entities import ColumnCache, EntityTable
 from omnigraph.execution.rows import Budget
 from omnigraph.execution.topology import Topologies
+from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.tables.reads import TableReads
 
 Traversal = Literal["auto", "lookup", "csr"]
+TABLES = 256
 
 
 @dataclass
@@ -27,6 +29,19 @@ class Caches:
 
     columns: ColumnCache = field(default_factory=ColumnCache)
     topologies: Topologies = field(default_factory=Topologies)
+    tables: dict[tuple[str, str, int], EntityTable] = field(default_factory=dict)
+
+    def table(self, catalog: Catalog, pin: Pin, reads: TableReads) -> EntityTable:
+        """Return a table at a version."""
+        key = (catalog.digest, pin.table_id, pin.version)
+        found = self.tables.get(key)
+        if found is None:
+            if len(self.tables) >= TABLES:
+                self.tables.clear()  # cheap to make again
+            declared = catalog.table(pin.table_id)
+            found = EntityTable(declared, pin.table_id, pin.version, reads, self.columns)
+            self.tables[key] = found
+        return found
 
 
 @dataclass
@@ -48,9 +63,7 @@ class Context:
         """Return a type's rows in the snapshot."""
         found = self._tables.get(type_id)
         if found is None:
-            pin = self.snapshot.pin(type_id)
-            declared = self.catalog.table(type_id)
-            found = EntityTable(declared, pin.table_id, pin.version, self.reads, self.caches.columns)
+            found = self.caches.table(self.catalog, self.snapshot.pin(type_id), self.reads)
             self._tables[type_id] = found
         return found
 

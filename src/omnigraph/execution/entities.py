@@ -86,6 +86,7 @@ class EntityTable:
         self.key: TableKey = (table_id, version)
         self._reads = reads
         self._columns = columns
+        self._scanned: dict[str, int] = {}
         parts = sorted(reads.layout(self.handle).parts.items())
         lengths = np.array([part.metadata.physical_rows for _, part in parts], dtype=np.int64)
         self._fragments = np.array([number for number, _ in parts], dtype=np.int64)
@@ -128,6 +129,20 @@ class EntityTable:
         found = self._reads.addressed(*self.key, column, values)
         order = self.ordinals(found[ADDRESS].to_numpy())
         return order, found[column].combine_chunks()
+
+    def scanned_by(self, column: str) -> int:
+        """Return how many rows a look-up by this column must scan, for want of an index over them."""
+        if column not in self._scanned:
+            covered: set[int] = set()
+            for index in self.handle.describe_indices():
+                if column in index.field_names:
+                    for segment in index.segments:
+                        covered |= set(segment.fragment_ids)
+            big = self._reads.layout(self.handle).big
+            self._scanned[column] = sum(
+                part.size.rows for number, part in big.items() if number not in covered
+            )
+        return self._scanned[column]
 
     def find(self, ids: pa.Array) -> Ordinals:
         """Return the ordinal of each id, or `MISSING`."""
@@ -231,10 +246,15 @@ class SortedIds:
 
     def find(self, ids: pa.Array, whole: pa.Array) -> Ordinals:
         """Return the ordinal of each id, or `MISSING`; what looks alike is compared in full."""
-        wanted = np.array(ids.cast(pa.binary()).to_pylist(), dtype="S")
-        at = np.minimum(np.searchsorted(self.texts, wanted), len(self.order) - 1)
         if not len(self.order):
             return np.full(len(ids), MISSING, dtype=np.int64)
+        if len(ids) == 1:  # by far the most frequent, and Arrow's calls cost more than the search
+            text = ids[0].as_py()
+            place = min(int(np.searchsorted(self.texts, text.encode())), len(self.order) - 1)
+            one = int(self.order[place])
+            return np.array([one if whole[one].as_py() == text else MISSING], dtype=np.int64)
+        wanted = np.array(ids.cast(pa.binary()).to_pylist(), dtype="S")
+        at = np.minimum(np.searchsorted(self.texts, wanted), len(self.order) - 1)
         found = self.order[at].astype(np.int64)
         same = pc.fill_null(pc.equal(whole.take(pa.array(found)), ids), False)
         return np.where(same.to_numpy(zero_copy_only=False), found, MISSING)

@@ -4,7 +4,7 @@ Room    execution. One meaning, two ways to get at the neighbours of a set of no
         on the ends of edges (few nodes), or the topology (many, or again and again).
 Rule    without an edge variable each distinct pair of nodes counts once; breadth first from every source, a
         node at its shortest distance; a self-loop gives its node again. With one, each edge is a row.
-Choice  whatever is there is used; else look-ups, until they have cost as much as building the topology would.
+Choice  a topology that is there is used; else look-ups, until they have cost as much as building one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
 from omnigraph.execution.topology import Topology
 
 MOST_LOOKUPS = 1_024  # nodes looked up at once; beyond, one pass over the edges is cheaper
+ENDS = ("src", "dst")
 LOOKUP_COST = 60  # edges that a topology numbers in the time of one look-up (measured, local disk)
 
 
@@ -160,7 +161,8 @@ class Expander:
             return self._context.traversal == "lookup"
         if topologies.known(*tables) is not None or nodes > MOST_LOOKUPS:
             return False
-        return topologies.spend(*tables, nodes) * LOOKUP_COST <= self._edges.rows
+        price = nodes * LOOKUP_COST + max(map(self._edges.scanned_by, ENDS))
+        return topologies.spend(*tables, price) <= self._edges.rows
 
     def _looked_up(self, nodes: Ordinals, *, forward: bool) -> Found:
         self._context.note(f"{self._hops.edge.name}: look-ups")

@@ -31,6 +31,8 @@ class Key:
 
 def ties(rows: Rows, context: Context) -> list[Key]:
     """Return the keys that break ties: ids of all bound entities, by the names of the variables."""
+    if rows.count <= 1:
+        return []
     found = []
     for variable in sorted(rows.bound, key=lambda v: (v.name.encode(), v.number)):
         found.append(Key(context.table(variable.type.id).take(ID, rows.bound[variable])))

@@ -171,9 +171,9 @@ class Topologies:
                 _, oldest = self._known.popitem(last=False)
                 self._bytes -= oldest.nbytes
 
-    def spend(self, edges: EntityTable, sources: EntityTable, targets: EntityTable, lookups: int) -> int:
-        """Count look-ups made for want of a topology; return how many there have been."""
+    def spend(self, edges: EntityTable, sources: EntityTable, targets: EntityTable, price: int) -> int:
+        """Add up what look-ups cost for want of a topology; return the sum."""
         key = (edges.key, sources.key, targets.key)
         with self._lock:
-            self._spent[key] = self._spent.get(key, 0) + lookups
+            self._spent[key] = self._spent.get(key, 0) + price
             return self._spent[key]

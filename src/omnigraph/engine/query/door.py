@@ -23,9 +23,11 @@ from omnigraph.engine.query_text import QueryText, read_query
 from omnigraph.execution.answer import Answerer
 from omnigraph.execution.context import Caches, Context, Traversal
 from omnigraph.execution.plan.build import plan
+from omnigraph.execution.plan.steps import Plan
 from omnigraph.execution.result import Result
 from omnigraph.execution.rows import MEMORY_BYTES, Budget
 from omnigraph.storage.cost import measured
+from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
 COMPILED = 512  # queries kept ready
@@ -48,6 +50,7 @@ class QueryDoor:
         self._catalogs = catalogs
         self._caches = Caches()
         self._compiled: OrderedDict[tuple[str, str | None, str], CheckedRead] = OrderedDict()
+        self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
 
     def run(
@@ -79,11 +82,25 @@ class QueryDoor:
                 budget=Budget(options.memory_bytes),
                 traversal=options.traversal,
             )
-            rows = {table_id: pin.rows for table_id, pin in snapshot.state.pins.items()}
-            columns = Answerer(context).run(plan(read, rows, options.rules))
+            columns = Answerer(context).run(self._plan(read, snapshot, options.rules))
         names = [column.name for column in read.columns]
         table = pa.table(columns, names=names)
         return Result(table, read.columns, read.name, snapshot.branch, snapshot.commit_id, meter.cost)
+
+    def _plan(self, read: CheckedRead, snapshot: PinnedSnapshot, rules: Set[str] | None) -> Plan:
+        """Return the plan of a read on a snapshot; the last one of each read is kept."""
+        state = snapshot.state
+        key = (state.line.incarnation, state.version, rules)
+        with self._lock:
+            kept = self._plans.get(id(read))
+        if kept is not None and kept[0] is read and kept[1] == key:
+            return kept[2]
+        made = plan(read, {table_id: pin.rows for table_id, pin in state.pins.items()}, rules)
+        with self._lock:
+            if len(self._plans) >= COMPILED:
+                self._plans.clear()
+            self._plans[id(read)] = (read, key, made)
+        return made
 
     def _compile(self, text: str, file: str, name: str | None, catalog: Catalog) -> CheckedRead:
         key = (text, name, catalog.digest)

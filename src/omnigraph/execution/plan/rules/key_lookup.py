@@ -24,7 +24,8 @@ def _looked_up(step: Step) -> Step:
     for condition in step.conditions:
         key = _key(condition, step.variable)
         if key is not None:
-            return Lookup(step.variable, key, step.conditions)
+            others = tuple(one for one in step.conditions if one is not condition)
+            return Lookup(step.variable, key, others)
     return step
 
 
