@@ -23,6 +23,8 @@ from tests.surfaces.support import BROKEN, GROWN, REFUSED, SCHEMA, Desk
 COMMANDS = [
     [],
     ["init"],
+    ["load"],
+    ["mutate"],
     ["version"],
     ["schema"],
     *(["schema", command.name or ""] for command in schema_commands.app.registered_commands),
@@ -230,6 +232,7 @@ def test_an_error_exits_with_the_code_of_its_kind(error: GraphError, code: int) 
 
 # -- failures --------------------------------------------------------------------------------------
 
+STALE = "01" + "0" * 24
 Failure = tuple[list[str], int, str]
 FAILURES: dict[str, Failure] = {
     "graph not found": (["schema", "show", "nowhere.og"], 6, "graph_not_found"),
@@ -242,7 +245,7 @@ FAILURES: dict[str, Failure] = {
     "unsupported": (["schema", "apply", "GRAPH", "--schema", "REFUSED"], 1, "schema_unsupported"),
     "violation": (["schema", "apply", "GRAPH", "--schema", "STRICT"], 1, "constraint_violation"),
     "stale": (
-        ["schema", "apply", "GRAPH", "--schema", "GROWN", "--if-commit", "x"],
+        ["schema", "apply", "GRAPH", "--schema", "GROWN", "--if-commit", STALE],
         4,
         "precondition_failed",
     ),
@@ -344,7 +347,7 @@ def test_the_document_of_a_violation_lists_the_rows(at_desk: Any) -> None:
 
 def test_the_document_of_a_lost_precondition_names_both_heads(at_desk: Any) -> None:
     line, _, _ = FAILURES["stale"]
-    assert at_desk(line, "--json").document["precondition_failure"]["expected"] == "x"
+    assert at_desk(line, "--json").document["precondition_failure"]["expected"] == STALE
 
 
 def test_trace_shows_where_it_failed(desk: Desk) -> None:
@@ -383,7 +386,7 @@ def test_every_command_explains_itself(desk: Desk, command: list[str], flag: str
 
 def test_the_command_alone_shows_the_commands(desk: Desk) -> None:
     ran = desk.run()
-    assert all(name in ran.out + ran.err for name in ("init", "schema", "version"))
+    assert all(name in ran.out + ran.err for name in ("init", "load", "mutate", "schema", "version"))
 
 
 def test_every_command_has_a_description() -> None:

@@ -16,7 +16,7 @@ from omnigraph import __version__
 from omnigraph.base.clock import SystemClock
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.storage.manifest.records import FORMAT
-from omnigraph.surfaces.cli import init, schema
+from omnigraph.surfaces.cli import init, load, mutate, schema
 from omnigraph.surfaces.cli.deadline import Expired, Progress, Stage, TimedOut, timeout_in, within
 from omnigraph.surfaces.cli.frame import JSON_WANTED, Call, GlobalFlags, call_of, split
 from omnigraph.surfaces.cli.logs import LogFormat, LogLevel, configure
@@ -34,7 +34,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("init", rich_help_panel="Start here")(init.init)
+app.command("load", rich_help_panel="Start here")(load.load)
+app.command("mutate", rich_help_panel="Start here")(mutate.mutate)
 app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
+app.command("ingest", hidden=True)(load.ingest)
+app.command("change", hidden=True)(mutate.mutate)
 TIMED_OUT = EXIT_BY_KIND[TimedOut.kind]
 log = logging.getLogger(__name__)
 

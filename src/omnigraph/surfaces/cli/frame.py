@@ -20,7 +20,6 @@ from omnigraph.surfaces.cli.settings import Settings, is_remote
 SWITCHES = frozenset({"--json", "--quiet", "--yes", "--dry-run", "--trace", "--no-color", "--version", "-v"})
 VALUED = frozenset({"--as", "--branch", "--profile", "--timeout", "--log-level", "--log-format"})
 JSON_WANTED = "omnigraph.json"
-HELP_HEADINGS = {"Start here": ("init", "schema"), "More": ("version",)}
 
 Address = Annotated[
     str | None, typer.Argument(help="The graph: a path, file://..., s3://..., or a configured name.")
@@ -28,6 +27,19 @@ Address = Annotated[
 GraphUri = Annotated[
     str | None,
     typer.Option("--graph-uri", "-g", "--store", "--uri", help="The graph, instead of the first argument."),
+]
+
+IfCommit = Annotated[
+    str | None, typer.Option("--if-commit", metavar="ID", help="Only if this is the head of the branch.")
+]
+Message = Annotated[
+    str | None, typer.Option("--message", metavar="TEXT", help="Why; recorded on the commit.")
+]
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option(
+        "--idempotency-key", metavar="KEY", help="A repeated call with the same key is not done twice."
+    ),
 ]
 
 
@@ -93,9 +105,29 @@ class Call:
             target=target,
         )
 
+    def require_yes(self, operation: str, target: str, *, destroys: str, can_ask: bool = True) -> None:
+        """Refuse to destroy on a remote target without `--yes`, or a typed `yes` where somebody can type."""
+        if self.settings.dry_run or self.settings.yes or not is_remote(target):
+            return
+        question = f"{operation} on {target} destroys {destroys}. Type yes to go on:"
+        if can_ask and self.output.ask(question) == "yes":
+            return
+        raise ConfirmationRequired(
+            f"{operation} destroys {destroys}",
+            remedy="Look at it with --dry-run first; then repeat with --yes",
+            operation=operation,
+            target=target,
+        )
+
 
 def call_of(ctx: typer.Context) -> Call:
     """Return the call that the root command prepared."""
     found = ctx.find_root().obj
     assert isinstance(found, Call)
     return found
+
+
+def note_old_spelling(ctx: typer.Context, now: str) -> None:
+    """Warn if a command was called by a name that it had before."""
+    if ctx.info_name != now.partition(" ")[0]:
+        call_of(ctx).output.note(f"'{ctx.info_name}' is now '{now}'")

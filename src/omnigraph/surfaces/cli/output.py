@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -19,6 +20,7 @@ from omnigraph.base.errors import GraphError, Kind
 from omnigraph.language.diagnostics import SourceError
 from omnigraph.surfaces.cli.deadline import Progress, Stage
 from omnigraph.surfaces.cli.settings import Settings, is_remote
+from omnigraph.surfaces.cli.violations import violation_lines
 
 EXIT_BY_KIND = {
     Kind.INVALID: 2,
@@ -27,6 +29,10 @@ EXIT_BY_KIND = {
     Kind.UNAVAILABLE: 7,
     Kind.DENIED: 3,
     Kind.CORRUPT: 1,
+}
+DETAILS_BY_CODE = {
+    "precondition_failed": ("precondition_failure", ("expected", "actual")),
+    "key_conflict": ("key_conflict", ("entity_kind", "type_name", "entity_id")),
 }
 EXIT_BY_CODE = {"precondition_failed": 4, "schema_unsupported": 1, "constraint_violation": 1}
 
@@ -64,6 +70,18 @@ class Output:
         if not self._settings.quiet:
             self._err.print(text, markup=False)
 
+    @property
+    def watched(self) -> Console | None:
+        """Where to show progress: stderr, if a person looks at it."""
+        return self._err if self._err.is_terminal and not self._settings.quiet else None
+
+    def ask(self, question: str) -> str | None:
+        """Ask a person; None if there is nobody to answer."""
+        if self._settings.json or not (self._err.is_terminal and sys.stdin.isatty()):
+            return None
+        self._err.print(question, end=" ", markup=False)
+        return sys.stdin.readline().strip()
+
     def failure(self, error: GraphError) -> int:
         """Print an error and return the exit code."""
         self._progress.reach(Stage.ANSWERED)
@@ -72,10 +90,20 @@ class Output:
         if isinstance(error, SourceError):
             self._err.print(error.render(), markup=False)
         else:
-            self._err.print(Text.assemble(("error", "bold red"), f" [{error.code}]: {error.message}"))
+            listed = error.fields.get("violations")
+            message = error.message.partition("\n")[0] if listed else error.message
+            self._err.print(Text.assemble(("error", "bold red"), f" [{error.code}]: {message}"))
+            for line in violation_lines(error) if listed else _further(error):
+                self._err.print(line, markup=False)
             if error.remedy:
                 self._err.print(f"  {error.remedy}", markup=False)
         return exit_code(error)
+
+
+def _further(error: GraphError) -> Iterator[str]:
+    """Yield what else is wrong, where an error collects several reasons and its message names the first."""
+    for problem in error.fields.get("problems", ())[1:]:
+        yield f"  {problem}"
 
 
 def print_document(document: dict[str, Any]) -> None:
@@ -95,6 +123,7 @@ def error_document(error: GraphError) -> dict[str, Any]:
         document["diagnostics"] = [diagnostic.to_json() for diagnostic in error.diagnostics]
     elif error.fields:
         document["details"] = error.fields
-    if error.code == "precondition_failed":
-        document["precondition_failure"] = {key: error.fields[key] for key in ("expected", "actual")}
+    if error.code in DETAILS_BY_CODE and error.fields:
+        name, keys = DETAILS_BY_CODE[error.code]
+        document[name] = {key: error.fields.get(key) for key in keys}
     return document

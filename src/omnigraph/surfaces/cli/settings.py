@@ -7,6 +7,7 @@ Order   flag, then operator config, then project file (`omnigraph.yaml` in the w
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 from omnigraph.base.errors import InvalidRequest
 
 PROJECT_FILE = "omnigraph.yaml"
+SIGNS_OF_ADDRESS = frozenset({"/", ".", ":", os.sep})
 WAYS = "a path, file://..., s3://bucket/prefix, or a name from omnigraph.yaml or the operator config"
 
 
@@ -71,6 +73,19 @@ class Settings:
             "project", "cli", "graph"
         )
         return None if default is None else str(default)
+
+    def is_address(self, word: str) -> bool:
+        """Say whether a word names a graph; where queries are run, any other is the name of one."""
+        if any(sign in word for sign in SIGNS_OF_ADDRESS) or Path(word).exists():
+            return True
+        return self.config.find("project", "graphs", word, "uri") is not None
+
+    def query_files(self, file: Path) -> Iterator[Path]:
+        """Yield where a query file may be: as given, then in the roots of the project file."""
+        yield file
+        roots = self.config.find("project", "query", "roots")
+        for root in roots if isinstance(roots, list) else ():
+            yield self.config.project_folder / str(root) / file
 
     def _named(self, address: str) -> str:
         """Look a bare name up in the project file; anything else is an address as it stands."""

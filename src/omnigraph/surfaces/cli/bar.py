@@ -1,0 +1,49 @@
+"""Bar: how far a long command is, shown to a person who watches.
+
+Room    surfaces.cli. On a terminal only: what reads from a pipe gets nothing but errors and notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from omnigraph.engine.load.door import LoadProgress, Report
+
+
+@contextmanager
+def load_bar(console: Console | None) -> Iterator[Report | None]:
+    """Show the stages of a load: bytes read of the total, rows, and then what is being done with them."""
+    if console is None:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[read]}"),
+        TextColumn("{task.fields[rows]:,} rows"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        stages: dict[str, TaskID] = {}
+
+        def report(now: LoadProgress) -> None:
+            reading = now.stage == "reading"
+            if now.stage not in stages:
+                for earlier in stages.values():
+                    bar.update(earlier, visible=False)
+                total = now.bytes_total if reading else None  # of the other stages nobody knows the end
+                stages[now.stage] = bar.add_task(now.stage, total=total, rows=0, read="")
+            read = _read(now) if reading else ""
+            bar.update(stages[now.stage], completed=now.bytes_read, rows=now.rows, read=read)
+
+        yield report
+
+
+def _read(now: LoadProgress) -> str:
+    read = decimal(now.bytes_read)
+    return read if now.bytes_total is None else f"{read} of {decimal(now.bytes_total)}"

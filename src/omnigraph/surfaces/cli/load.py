@@ -1,0 +1,146 @@
+"""Load: data from a file, a folder or standard input, as one commit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from omnigraph.engine.receipt import Receipt
+from omnigraph.surfaces.cli.bar import load_bar
+from omnigraph.surfaces.cli.frame import (
+    Address,
+    GraphUri,
+    IdempotencyKey,
+    IfCommit,
+    Message,
+    call_of,
+)
+
+STDIN = "-"
+
+
+class Mode(StrEnum):
+    """What happens to entities that exist."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+
+
+class Format(StrEnum):
+    """How the data is written."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    TSV = "tsv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+Data = Annotated[str, typer.Option("--data", metavar="FILE|-", help="A file or folder; - is standard input.")]
+ModeFlag = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        help="append: every id is new. merge: an entity that exists is replaced. "
+        "overwrite: the types in the data get exactly these rows.",
+    ),
+]
+FromBranch = Annotated[
+    str | None, typer.Option("--from", metavar="BASE", help="Make the branch from this one if it is missing.")
+]
+FormatFlag = Annotated[Format | None, typer.Option("--format", help="How the data is written.")]
+TypeFlag = Annotated[
+    str | None, typer.Option("--type", metavar="T", help="The type of all rows; tables need it.")
+]
+ReplaceType = Annotated[
+    list[str] | None,
+    typer.Option("--replace-type", metavar="T", help="With overwrite: empty this type too. Repeat for more."),
+]
+
+
+def load(
+    ctx: typer.Context,
+    data: Data,
+    mode: ModeFlag,
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    from_branch: FromBranch = None,
+    form: FormatFlag = None,
+    type_name: TypeFlag = None,
+    replace_type: ReplaceType = None,
+    if_commit: IfCommit = None,
+    message: Message = None,
+    idempotency_key: IdempotencyKey = None,
+) -> None:
+    """Load data: every record of the input in one commit, or nothing."""
+    call = call_of(ctx)
+    settings = call.settings
+    where = settings.address(address, graph_uri)
+    if mode is Mode.OVERWRITE:
+        rows = f"all rows of each type in {data}"
+        call.require_yes("load --mode overwrite", where, destroys=rows, can_ask=data != STDIN)
+    if not settings.dry_run:
+        call.output.target("load", where)
+    with call.connect(where) as graph:
+        with load_bar(call.output.watched) as report:
+            receipt = graph.load(
+                sys.stdin.buffer if data == STDIN else data,
+                mode=mode.value,
+                type=type_name,
+                format=_format(form, data),
+                branch=settings.branch,
+                from_branch=from_branch,
+                replace_types=replace_type or (),
+                if_commit=if_commit,
+                idempotency_key=idempotency_key,
+                message=message,
+                actor=settings.actor,
+                progress=report,
+                dry_run=settings.dry_run,
+            )
+        for warning in receipt.warnings:
+            call.output.note(f"warning: {warning}")
+        call.output.result({"uri": graph.uri, **receipt.to_json()}, *_lines(receipt, data))
+
+
+def ingest(
+    ctx: typer.Context,
+    data: Data,
+    mode: ModeFlag = Mode.MERGE,
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    from_branch: FromBranch = "main",
+    form: FormatFlag = None,
+    type_name: TypeFlag = None,
+) -> None:
+    """Old spelling of load --from main --mode merge."""
+    call_of(ctx).output.note("'ingest' is now 'load --from main --mode merge'")
+    load(ctx, data, mode, address, graph_uri, from_branch, form, type_name)
+
+
+def _format(form: Format | None, data: str) -> str | None:
+    if form is None:
+        return Format.JSONL.value if data == STDIN else None
+    return form.value
+
+
+def _lines(receipt: Receipt, data: str) -> Iterator[str]:
+    facts = receipt.facts
+    counts = f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges"
+    verb = "would load" if receipt.dry_run else "loaded"
+    name = "standard input" if data == STDIN else data
+    if receipt.replayed:
+        yield f"loaded {name} into {receipt.branch} before, under the same idempotency key: nothing to do"
+    else:
+        yield f"{verb} {name} into {receipt.branch} ({facts['mode']}): {counts}"
+    if facts["branch_created"]:
+        yield f"  created branch {receipt.branch} from {facts['base_branch']}"
+    if facts["mode"] == Mode.OVERWRITE.value and not receipt.dry_run:
+        nodes, edges = (sum(one.deleted for one in kind) for kind in (receipt.nodes, receipt.edges))
+        yield f"  replaced {nodes} nodes, {edges} edges"
+    yield "  nothing was written" if receipt.dry_run else f"  commit {receipt.commit_id}"
