@@ -25,6 +25,7 @@ from omnigraph.engine.schema.door import SchemaDoor, SchemaText, load_schema
 from omnigraph.engine.table import TableView
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
+from omnigraph.execution.explain import Explanation
 from omnigraph.execution.result import Result
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.durability import Durability
@@ -64,6 +65,36 @@ class Graph:
         Parameters go in `params` or, where no option has their name, as keywords.
         """
         return self._query.run(gq, _parameters(params, named), query_name=query_name, branch=branch, at=at)
+
+    def explain(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        at: str | int | None = None,
+        **named: Any,
+    ) -> Explanation:
+        """Describe how a read would run, without running it."""
+        return self._query.explain(
+            gq, _parameters(params, named), query_name=query_name, branch=branch, at=at
+        )
+
+    def profile(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        at: str | int | None = None,
+        **named: Any,
+    ) -> Explanation:
+        """Run a read and say what each step did: rows, time, requests, choices."""
+        return self._query.explain(
+            gq, _parameters(params, named), query_name=query_name, branch=branch, at=at, profile=True
+        )
 
     def mutate(
         self,

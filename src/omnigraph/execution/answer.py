@@ -17,6 +17,7 @@ from omnigraph.catalog.query.read import CheckedRead, Expand, SortKey, page
 from omnigraph.execution.context import Context
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.expand import Expander
+from omnigraph.execution.explain import Recorder
 from omnigraph.execution.group import Groups, group, grouped, key_column
 from omnigraph.execution.match import Matcher
 from omnigraph.execution.order import Key, distinct, sort, ties
@@ -29,11 +30,11 @@ from omnigraph.execution.values import Evaluator
 class Answerer:
     """Runs a whole plan."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, recorder: Recorder | None = None) -> None:
         self._context = context
         self._ranker = Ranker(context)
         self._evaluator = Evaluator(context, self._ranker.column)
-        self.matcher = Matcher(context, self._evaluator)
+        self.matcher = Matcher(context, self._evaluator, recorder)
 
     def run(self, plan: Plan) -> list[pa.Array]:
         """Return the columns of the result."""

@@ -18,6 +18,7 @@ from omnigraph.execution.conditions import judge
 from omnigraph.execution.context import Context
 from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
 from omnigraph.execution.expand import Expander, repeat_for
+from omnigraph.execution.explain import Recorder
 from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Scan, Step
 from omnigraph.execution.predicates import typed
 from omnigraph.execution.rows import Rows
@@ -41,14 +42,20 @@ _COUNTS: dict[str, Callable[[Ordinals, int], np.ndarray[tuple[int], np.dtype[np.
 class Matcher:
     """Runs steps over rows."""
 
-    def __init__(self, context: Context, evaluator: Evaluator) -> None:
+    def __init__(self, context: Context, evaluator: Evaluator, recorder: Recorder | None = None) -> None:
         self._context = context
         self._evaluator = evaluator
+        self._recorder = recorder
 
     def run(self, steps: Sequence[Step], rows: Rows) -> Rows:
         """Return the rows that the steps leave."""
         for step in steps:
-            rows = self.step(step, rows)
+            if self._recorder is None:
+                rows = self.step(step, rows)
+                continue
+            with self._recorder.running(step) as line:
+                rows = self.step(step, rows)
+                line.rows = rows.count
         return rows
 
     def step(self, step: Step, rows: Rows) -> Rows:

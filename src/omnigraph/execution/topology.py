@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -85,8 +86,8 @@ class Topology:
     @cached_property
     def forward_pairs(self) -> Adjacency:
         """By source, each target once."""
-        sources, targets = self.pairs
-        return _adjacency(sources, targets, targets, self.source_span)
+        sources, targets = self.pairs  # in this order already
+        return Adjacency(_offsets(sources, self.source_span), targets, targets)
 
     @cached_property
     def backward_pairs(self) -> Adjacency:
@@ -107,13 +108,12 @@ def build(edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Top
     numbers = edges.ordinals(table["_rowaddr"].to_numpy()).astype(np.int32)
     source_ids = sources.column(ID)
     target_ids = source_ids if targets.key == sources.key else targets.column(ID)
-    return Topology(
-        numbers,
-        _numbered(table["src"], source_ids),
-        _numbered(table["dst"], target_ids),
-        sources.span,
-        targets.span,
-    )
+    with ThreadPoolExecutor(2) as pool:  # Arrow looks ids up without holding the interpreter
+        ends = [
+            pool.submit(_numbered, table["src"], source_ids),
+            pool.submit(_numbered, table["dst"], target_ids),
+        ]
+        return Topology(numbers, ends[0].result(), ends[1].result(), sources.span, targets.span)
 
 
 def _numbered(ends: pa.ChunkedArray, ids: pa.Array) -> Numbers:
@@ -125,8 +125,11 @@ def _numbered(ends: pa.ChunkedArray, ids: pa.Array) -> Numbers:
 
 def _adjacency(by: Numbers, others: Numbers, edges: Numbers, span: int) -> Adjacency:
     order = np.argsort(by, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(by, minlength=span))]).astype(np.int64)
-    return Adjacency(offsets, edges[order], others[order])
+    return Adjacency(_offsets(by, span), edges[order], others[order])
+
+
+def _offsets(by: Numbers, span: int) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(np.bincount(by, minlength=span))]).astype(np.int64)
 
 
 class Topologies:

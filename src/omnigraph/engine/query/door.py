@@ -6,9 +6,10 @@ Room    engine.query. From text and parameters to a result; one snapshot from th
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,11 +23,12 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.query_text import QueryText, read_query
 from omnigraph.execution.answer import Answerer
 from omnigraph.execution.context import Caches, Context, Traversal
+from omnigraph.execution.explain import Explanation, Recorder
 from omnigraph.execution.plan.build import plan
 from omnigraph.execution.plan.steps import Plan
 from omnigraph.execution.result import Result
 from omnigraph.execution.rows import MEMORY_BYTES, Budget
-from omnigraph.storage.cost import measured
+from omnigraph.storage.cost import measured, process_totals
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
@@ -40,6 +42,14 @@ class Options:
     rules: Set[str] | None = None  # rewrite rules to apply; None means all
     traversal: Traversal = "auto"
     memory_bytes: int = MEMORY_BYTES
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A read that is ready to run on its snapshot."""
+
+    context: Context
+    plan: Plan
 
 
 class QueryDoor:
@@ -66,26 +76,69 @@ class QueryDoor:
         memory_bytes: int = MEMORY_BYTES,
     ) -> Result:
         """Run one read."""
-        options = Options(rules, traversal, memory_bytes)
-        text, file = read_query(gq)
         with measured() as meter:
-            snapshot = self._store.snapshot(branch, at=at)
-            catalog = self._catalogs.get(snapshot.schema)
-            read = self._compile(text, file, query_name, catalog)
-            context = Context(
-                snapshot=snapshot,
-                catalog=catalog,
-                reads=self._store.reads,
-                caches=self._caches,
-                values=bind_params(read.parameters, params),
-                now_ms=self._store.clock.now_us() // 1000,
-                budget=Budget(options.memory_bytes),
-                traversal=options.traversal,
+            prepared = self._prepare(
+                gq, params, query_name, branch, at, Options(rules, traversal, memory_bytes)
             )
-            columns = Answerer(context).run(self._plan(read, snapshot, options.rules))
-        names = [column.name for column in read.columns]
-        table = pa.table(columns, names=names)
-        return Result(table, read.columns, read.name, snapshot.branch, snapshot.commit_id, meter.cost)
+            result = self._answer(prepared, None)
+        return replace(result, cost=meter.cost)
+
+    def explain(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        at: str | int | None = None,
+        profile: bool = False,
+    ) -> Explanation:
+        """Describe the plan of a read; with `profile` run it, and say what each step did."""
+        with measured():
+            prepared = self._prepare(gq, params, query_name, branch, at, Options())
+            recorder = Recorder(prepared.plan, _row_counts(prepared.context.snapshot))
+            if profile:
+                prepared.context.note = recorder.note
+                started, before = time.perf_counter(), process_totals().requests
+                result = self._answer(prepared, recorder)
+                last = recorder.tail[-1]
+                spent = sum(line.seconds or 0 for line in recorder.steps)
+                asked = sum(line.requests or 0 for line in recorder.steps)
+                last.rows, last.seconds = len(result), time.perf_counter() - started - spent
+                last.requests = process_totals().requests - before - asked
+        read = prepared.plan.read
+        return Explanation(read.name, recorder.lines, prepared.context.snapshot.commit_id)
+
+    def _prepare(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None,
+        query_name: str | None,
+        branch: str,
+        at: str | int | None,
+        options: Options,
+    ) -> _Prepared:
+        text, file = read_query(gq)
+        snapshot = self._store.snapshot(branch, at=at)
+        catalog = self._catalogs.get(snapshot.schema)
+        read = self._compile(text, file, query_name, catalog)
+        context = Context(
+            snapshot=snapshot,
+            catalog=catalog,
+            reads=self._store.reads,
+            caches=self._caches,
+            values=bind_params(read.parameters, params),
+            now_ms=self._store.clock.now_us() // 1000,
+            budget=Budget(options.memory_bytes),
+            traversal=options.traversal,
+        )
+        return _Prepared(context, self._plan(read, snapshot, options.rules))
+
+    def _answer(self, prepared: _Prepared, recorder: Recorder | None) -> Result:
+        context, read = prepared.context, prepared.plan.read
+        columns = Answerer(context, recorder).run(prepared.plan)
+        table = pa.table(columns, names=[column.name for column in read.columns])
+        return Result(table, read.columns, read.name, context.snapshot.branch, context.snapshot.commit_id)
 
     def _plan(self, read: CheckedRead, snapshot: PinnedSnapshot, rules: Set[str] | None) -> Plan:
         """Return the plan of a read on a snapshot; the last one of each read is kept."""
@@ -95,7 +148,7 @@ class QueryDoor:
             kept = self._plans.get(id(read))
         if kept is not None and kept[0] is read and kept[1] == key:
             return kept[2]
-        made = plan(read, {table_id: pin.rows for table_id, pin in state.pins.items()}, rules)
+        made = plan(read, _row_counts(snapshot), rules)
         with self._lock:
             if len(self._plans) >= COMPILED:
                 self._plans.clear()
@@ -119,3 +172,7 @@ class QueryDoor:
             while len(self._compiled) > COMPILED:
                 self._compiled.popitem(last=False)
         return checked
+
+
+def _row_counts(snapshot: PinnedSnapshot) -> dict[str, int]:
+    return {table_id: pin.rows for table_id, pin in snapshot.state.pins.items()}
