@@ -12,15 +12,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.base.errors import GraphError
+from omnigraph.base.errors import GraphError, Kind, OutcomeUnknown, PublishContention
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.write import ChangeWrite, Draft
+from omnigraph.storage.manifest.records import TableChange
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import Receipt, WriteTxn
@@ -64,7 +66,7 @@ class GroupCommit:
             else:
                 line.busy = True
                 mine.turn.set()
-        mine.turn.wait()
+        self._wait(line, (branch, intent), mine)
         if not mine.done:  # it is our turn to publish, for ourselves and for those who wait
             try:
                 self._lead(branch, intent, line, mine)
@@ -76,6 +78,19 @@ class GroupCommit:
             raise AssertionError("a write ended without an answer")
         return mine.receipt
 
+    def _wait(self, line: _Line, key: tuple[str, Intent], mine: _Waiting) -> None:
+        """Wait for our turn or our answer; whoever is interrupted leaves the line to the others."""
+        try:
+            mine.turn.wait()
+        except BaseException:
+            with self._lock:
+                queued = mine in line.waiting
+                if queued:
+                    line.waiting.remove(mine)
+            if not queued and mine.turn.is_set() and not mine.done:
+                self._hand_over(line, key)  # it had just become our turn
+            raise
+
     def _lead(self, branch: str, intent: Intent, line: _Line, mine: _Waiting) -> None:
         with self._lock:
             group = [mine]
@@ -84,8 +99,10 @@ class GroupCommit:
         try:
             self._together(branch, intent, group)
         except BaseException as error:  # noqa: BLE001 (whatever it is, the others must not wait for ever)
+            mine.error = error
             for one in group:
-                one.error = one.error or (None if one.done else error)
+                if not one.done:
+                    one.error = error if isinstance(error, Exception) else _interrupted(one.write, branch)
         finally:
             for one in group[1:]:
                 one.turn.set()
@@ -103,11 +120,12 @@ class GroupCommit:
             union = _Union([one.write for one in group])
             try:
                 done = self._store.publish(branch, union.write, intent)
-            except GraphError:
-                pass  # perhaps only one of them is at fault: ask for each
+            except GraphError as error:
+                if not _one_may_be_at_fault(error):
+                    raise  # of storage, perhaps after the commit landed: trying again could write twice
             else:
                 for one in group:
-                    one.receipt = done
+                    one.receipt = union.share(one.write, done)
                 return
         for one in group:
             try:
@@ -116,14 +134,27 @@ class GroupCommit:
                 one.error = error
 
 
+def _one_may_be_at_fault(error: GraphError) -> bool:
+    return error.kind in (Kind.INVALID, Kind.NOT_FOUND, Kind.CONFLICT) and not error.retryable
+
+
+def _interrupted(write: ChangeWrite, branch: str) -> GraphError:
+    """Return what to tell a writer whose leader was told to stop, which is nothing of its own."""
+    if write.commit_id is None:
+        return PublishContention(branch, attempts=0, elapsed_ms=0)
+    return OutcomeUnknown(write.commit_id, branch=branch)
+
+
 class _Union:
     """Several writes as one."""
 
     def __init__(self, writes: Sequence[ChangeWrite]) -> None:
         self._writes = writes
+        self._base: WriteTxn | None = None
         self.write = writes[0].like(self._draft)
 
     def _draft(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        self._base = txn
         drafts = [one.redraft(txn, catalog) for one in self._writes]
         types: dict[str, list[TypeChange]] = {}
         for draft in drafts:
@@ -132,9 +163,28 @@ class _Union:
         changes = [_merged(parts) for parts in types.values()]
         return Draft(ChangeSet.of(catalog, changes), frozenset().union(*(d.decided_by for d in drafts)))
 
+    def share(self, write: ChangeWrite, done: Receipt) -> Receipt:
+        """Return one writer's receipt: the common commit, and its own counts."""
+        if write.draft is None:
+            raise AssertionError("published before it was drafted")
+        mine = write.draft.change.types
+        return replace(
+            done, tables=tuple(self._part(mine[c.table_id], c) for c in done.tables if c.table_id in mine)
+        )
+
+    def _part(self, mine: TypeChange, whole: TableChange) -> TableChange:
+        rows = mine.rows.num_rows
+        if not whole.updated or not whole.inserted or self._base is None:
+            return replace(whole, inserted=min(rows, whole.inserted), updated=min(rows, whole.updated))
+        there = self._base.exists(mine.table_id, mine.rows[ID].combine_chunks())
+        updated = int(pc.sum(there).as_py())
+        return replace(whole, inserted=rows - updated, updated=updated)
+
 
 class CannotShare(GraphError):
     """Two writes touch one entity; each must be published alone."""
+
+    kind = Kind.CONFLICT
 
 
 def _merged(parts: Sequence[TypeChange]) -> TypeChange:

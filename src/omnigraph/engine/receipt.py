@@ -97,6 +97,24 @@ class Receipt:
         return {key: value for key, value in shown.items() if key != "query_name" or value is not None}
 
 
+# What a commit under an idempotency key remembers, so that a repetition gets the first receipt.
+KEY, QUERY, NODES, EDGES = "idempotency_key", "query_name", "affected_nodes", "affected_edges"
+
+
+def replayed(branch: str, done: transaction.Receipt, catalog: Catalog) -> Receipt:
+    """Return the receipt of the call that made a commit, for another call under its idempotency key."""
+    labels = {} if done.commit is None else done.commit.labels
+    return Receipt(
+        branch=branch,
+        commit=done.commit,
+        types=counts_of(done, catalog),
+        affected_nodes=int(labels.get(NODES, 0)),
+        affected_edges=int(labels.get(EDGES, 0)),
+        query_name=labels.get(QUERY) or None,
+        replayed=True,
+    )
+
+
 def cost_json(cost: Cost) -> dict[str, Any]:
     """Return a cost in its public shape."""
     return {

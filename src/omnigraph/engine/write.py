@@ -53,7 +53,7 @@ class Drafter(Protocol):
 
 
 class ChangeWrite:
-    """One verb, judged and lowered. `draft` and `catalog` are those of the last attempt, for the receipt."""
+    """One verb, judged and lowered. What it exposes is of the last attempt, for the receipt."""
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class ChangeWrite:
         always_commit: bool = False,
         locate: Callable[[Findings, ChangeSet], Findings] | None = None,
         executor: ExecutorFor = LocalExecutor,
+        labels: Callable[[Draft], Mapping[str, str]] | None = None,
     ) -> None:
         self._drafter = drafter
         self._catalogs = catalogs
@@ -73,9 +74,11 @@ class ChangeWrite:
         self._always_commit = always_commit
         self._locate = locate
         self._executor = executor
+        self._labels = labels
         self._asked: tuple[Question, ...] = ()
         self.draft: Draft | None = None
         self.catalog: Catalog | None = None
+        self.commit_id: str | None = None
 
     def like(self, drafter: Drafter) -> ChangeWrite:
         """Return another write of the same kind."""
@@ -90,7 +93,7 @@ class ChangeWrite:
 
     def redraft(self, txn: WriteTxn, catalog: Catalog) -> Draft:
         """Draft the change on this base."""
-        self.catalog = catalog
+        self.catalog, self.commit_id = catalog, txn.commit_id
         self.draft = self._drafter(txn, catalog)
         return self.draft
 
@@ -106,6 +109,7 @@ class ChangeWrite:
             decided_by=draft.decided_by,
             consulted=consulted(self._asked),
             always_commit=self._always_commit,
+            labels={} if self._labels is None else self._labels(draft),
         )
 
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:

@@ -27,7 +27,7 @@ from omnigraph.base.errors import (
     StorageError,
 )
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.ids import new_id
+from omnigraph.base.ids import is_id, new_id
 from omnigraph.storage.conflict import Decision, decide
 from omnigraph.storage.cost import measured
 from omnigraph.storage.durability import NotDurable
@@ -97,18 +97,17 @@ class Publisher:
     def publish(self, branch: str, write: Write, intent: Intent | None = None) -> Receipt:
         """Run a write to its end."""
         intent = intent or Intent()
-        if intent.actor is not None and intent.actor.startswith("system:"):
-            raise InvalidRequest(
-                f"actor {intent.actor!r} is reserved", remedy="Choose a name without 'system:'"
-            )
+        _check(intent)
         with measured() as meter:
             receipt = self._run(branch, write, intent)
         return replace(receipt, cost=meter.cost)
 
     def rehearse(self, branch: str, write: Write, intent: Intent | None = None) -> WriteTxn:
         """Run a write up to the point where it would stage anything; raise what it would raise."""
+        intent = intent or Intent()
+        _check(intent)
         _, txn = self._capture(branch, new_id())
-        self._check_expected(txn.snapshot, intent or Intent())
+        self._check_expected(txn.snapshot, intent)
         write.validate(txn, write.prepare(txn))
         return txn
 
@@ -136,7 +135,7 @@ class Publisher:
                 self._pause(attempts)
                 chain, txn = self._recapture(branch, commit_id, failed)
                 if self._landed(chain, txn.snapshot.state, now, commit_id):
-                    return Receipt(now.txn.snapshot.branch, record, record.tables, attempts)
+                    return self._acknowledged(chain, txn, record, attempts, intent)
                 self._give_up(branch, attempts, started)
                 attempts += 1
                 if (chain, txn.snapshot.state.version) != (now.chain, now.txn.snapshot.state.version):
@@ -215,6 +214,15 @@ class Publisher:
         answer = state.landed_since(now.txn.snapshot.state.version, commit_id)
         return chain.find(commit_id, state) is not None if answer is None else answer
 
+    def _acknowledged(
+        self, chain: Chain, txn: WriteTxn, record: CommitRecord, attempts: int, intent: Intent
+    ) -> Receipt:
+        """Return the receipt of a commit that is on the chain: ours, or that of a twin under the same id."""
+        done = None if intent.commit_id is None else chain.find(record.id, txn.snapshot.state)
+        commit = record if done is None else done.commit
+        replayed = (commit.parent, commit.authored_at_us) != (record.parent, record.authored_at_us)
+        return Receipt(txn.snapshot.branch, commit, commit.tables, attempts, replayed=replayed)
+
     def _record(self, now: _Attempt, intent: Intent, commit_id: str, authored_at: int) -> CommitRecord:
         base = now.txn.snapshot.state
         return CommitRecord(
@@ -230,7 +238,7 @@ class Publisher:
             manifest_version=base.version + 1,
             schema=now.staged.schema or base.schema,
             tables=now.staged.changes(),
-            labels=FrozenMap(intent.labels),
+            labels=FrozenMap({**intent.labels, **now.plan.labels}),
         )
 
     def _check_expected(self, snapshot: PinnedSnapshot, intent: Intent) -> None:
@@ -248,6 +256,17 @@ class Publisher:
     def _pause(self, attempts: int) -> None:
         """Wait a random moment, shorter for those who have lost more often: that is the fairness."""
         self._clock.sleep(self._random.uniform(0, self._policy.pause_s / attempts))
+
+
+def _check(intent: Intent) -> None:
+    """Refuse what cannot be right, whatever the state of the graph."""
+    if intent.actor is not None and intent.actor.startswith("system:"):
+        raise InvalidRequest(f"actor {intent.actor!r} is reserved", remedy="Choose a name without 'system:'")
+    if intent.expected_head is not None and not is_id(intent.expected_head):
+        raise InvalidRequest(
+            f"{intent.expected_head!r} is not a commit id",
+            remedy="Name the one commit that the branch must be at",
+        )
 
 
 def _made_anew(branch: str) -> GraphError:

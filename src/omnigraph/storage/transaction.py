@@ -91,6 +91,7 @@ class PublishPlan:
     merged_parent: str | None = None
     replans: bool = False  # a lost race makes it plan again instead of conflicting (merge, maintenance)
     always_commit: bool = False  # publish even when nothing changed (a load is always a commit)
+    labels: Mapping[str, str] = FrozenMap()  # what the commit record keeps besides
 
     @property
     def writes(self) -> frozenset[str]:

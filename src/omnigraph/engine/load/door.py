@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from omnigraph.base.errors import BranchNotFound, InvalidRequest, ReadSetConflict
+from omnigraph.base.errors import (
+    BranchExists,
+    BranchNotFound,
+    GraphError,
+    InvalidRequest,
+    ReadSetConflict,
+)
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.engine.catalogs import Catalogs
@@ -21,10 +28,10 @@ from omnigraph.engine.load.draft import Input, LoadDraft, Mode
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.spool import Spools
-from omnigraph.engine.receipt import Receipt, TypeCount, counts_of
+from omnigraph.engine.receipt import KEY, Receipt, TypeCount, counts_of
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.write import ChangeWrite, ExecutorFor
-from omnigraph.storage.claims import Claims
+from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -56,6 +63,7 @@ class LoadRequest:
     type: str | None = None
     format: str | None = None
     replace_types: tuple[str, ...] = ()
+    idempotency_key: str | None = None
 
 
 class LoadDoor:
@@ -94,20 +102,22 @@ class LoadDoor:
         """Load an input as one commit, whole or not at all."""
         if engine not in ("auto", "local"):
             raise InvalidRequest(f"there is no engine {engine!r}", remedy="Use 'auto' or 'local'")
-        request = LoadRequest(data, _mode(mode), type, format, tuple(replace_types))
+        key = None if dry_run else idempotency_key
+        request = LoadRequest(data, _mode(mode), type, format, tuple(replace_types), key)
         if request.replace_types and request.mode is not Mode.OVERWRITE:
             raise InvalidRequest(
                 "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
             )
         with measured() as meter:
             created = self._branch(branch, from_branch, dry_run=dry_run)
-            commit_id = None
-            if idempotency_key is not None:
-                what = json.dumps(["load", branch, mode, type, format, request.replace_types])
-                commit_id = self._claims.claim(idempotency_key, what.encode())
-            intent = Intent(actor, message, if_commit, commit_id=commit_id)
+            intent = Intent(actor, message, if_commit)
             base = from_branch if created and dry_run and from_branch is not None else branch
-            receipt = self._run(request, base, intent, progress or _silent, dry_run=dry_run)
+            try:
+                receipt = self._run(request, base, intent, progress or _silent, dry_run=dry_run)
+            except GraphError as error:
+                if created and not dry_run:
+                    _say_created(error, branch, from_branch)
+                raise
         facts = {
             "mode": mode,
             "base_branch": from_branch,
@@ -124,8 +134,12 @@ class LoadDoor:
         try:
             self._store.snapshot(branch)
         except BranchNotFound:
-            if not dry_run:
+            if dry_run:
+                return True
+            try:
                 self._store.branches.create(branch, from_branch)
+            except BranchExists:
+                return False  # somebody else made it meanwhile
             return True
         return False
 
@@ -135,12 +149,13 @@ class LoadDoor:
         """Read and publish; read again when the schema changed meanwhile and the input allows it."""
         while True:
             catalog = self._catalogs.get(self._store.snapshot(branch).schema)
-            spools = Spools()
+            spools = Spools(digest=request.idempotency_key is not None)
             try:
                 read = self._read(request, catalog, spools, report)
                 return self._publish(request, read, branch, intent, report, dry_run=dry_run)
             except ReadSetConflict as conflict:
-                if conflict.fields.get("member") != "schema" or not _can_read_again(request.data):
+                again = request.mode is not Mode.OVERWRITE and _can_read_again(request.data)
+                if conflict.fields.get("member") != "schema" or not again:
                     raise
             finally:
                 spools.close()
@@ -163,7 +178,7 @@ class LoadDoor:
             report(LoadProgress("reading", rows, at[0], total))
         problems.findings().refuse(REFUSED)
         report(LoadProgress("checking", rows, at[0], total))
-        return Input(catalog, spools.by_type)
+        return Input(catalog, spools.by_type, spools.digest())
 
     def _publish(
         self,
@@ -193,7 +208,7 @@ class LoadDoor:
             self._store.rehearse(branch, write, intent)
             done = None
         else:
-            done = self._store.publish(branch, write, intent)
+            done = self._store.publish(branch, write, self._claimed(request, read, branch, intent))
         report(LoadProgress("done", read.rows))
         nodes = sum(s.rows for s in read.spools.values() if not isinstance(s.declared, EdgeType))
         edges = sum(s.rows for s in read.spools.values() if isinstance(s.declared, EdgeType))
@@ -208,6 +223,15 @@ class LoadDoor:
             attempts=1 if done is None else done.attempts,
             warnings=() if done is None else done.warnings,
         )
+
+    def _claimed(self, request: LoadRequest, read: Input, branch: str, intent: Intent) -> Intent:
+        """Return the intent under the commit id of the idempotency key, if there is one."""
+        key = request.idempotency_key
+        if key is None:
+            return intent
+        what = ["load", request.mode.value, sorted(request.replace_types), read.digest]
+        claim = Claim(key, branch, intent.actor, json.dumps(what).encode())
+        return replace(intent, commit_id=self._claims.take(claim), labels=FrozenMap({KEY: key}))
 
 
 class _Announced:
@@ -225,6 +249,14 @@ class _Announced:
         """Judge it."""
         self._write.validate(txn, plan)
         self._writing()
+
+
+def _say_created(error: GraphError, branch: str, origin: str | None) -> None:
+    """Add to an error that the branch, made in a step of its own, stays."""
+    remedy = f"Branch {branch!r} was created from {origin!r} and stays"
+    if error.remedy is not None:
+        remedy = f"{error.remedy}. {remedy}"
+    GraphError.__init__(error, error.message, remedy=remedy, **{**error.fields, "branch_created": branch})
 
 
 def _given(read: Input) -> tuple[TypeCount, ...]:

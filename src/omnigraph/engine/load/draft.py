@@ -40,6 +40,7 @@ class Input:
 
     catalog: Catalog
     spools: dict[str, Spool]
+    digest: str | None = None  # tells this input from another, where that was asked for
 
     @property
     def rows(self) -> int:

@@ -9,10 +9,11 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query import CheckedMutation, bind_params, compile_query
 from omnigraph.catalog.query.mutation import Insert
@@ -20,10 +21,11 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.group import GroupCommit
 from omnigraph.engine.mutate.draft import Run
 from omnigraph.engine.query_text import QueryText, read_query
-from omnigraph.engine.receipt import Receipt, counts_of
+from omnigraph.engine.receipt import EDGES, KEY, NODES, QUERY, Receipt, counts_of, replayed
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.write import ChangeWrite, Draft, ExecutorFor
-from omnigraph.storage.claims import Claims
+from omnigraph.storage import transaction
+from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -82,33 +84,43 @@ class MutateDoor:
         request = Request(text, file, query_name, dict(params or {}), self._store.clock.now_us() // 1000)
         with measured() as meter:
             runner = _Runner(self, request)
-            write = ChangeWrite(runner, self._catalogs, CommitKind.MUTATION, REFUSED, executor=self._executor)
-            intent = Intent(
-                actor, message, if_commit, commit_id=self._claim(idempotency_key, branch, request)
+            key = None if dry_run else idempotency_key
+            write = ChangeWrite(
+                runner,
+                self._catalogs,
+                CommitKind.MUTATION,
+                REFUSED,
+                executor=self._executor,
+                labels=None if key is None else runner.labels,
             )
+            commit_id = None if key is None else self._claim(key, branch, actor, request)
+            labels = {} if key is None else {KEY: key}
+            intent = Intent(actor, message, if_commit, FrozenMap(labels), commit_id)
             if dry_run:
                 self._store.rehearse(branch, write, intent)
                 done = None
-            elif if_commit is None and idempotency_key is None and self._only_inserts(request):
+            elif if_commit is None and key is None and self._only_inserts(request):
                 done = self._group.publish(branch, write, intent)
             else:
                 done = self._store.publish(branch, write, intent)
+        receipt = self._receipt(branch, write, runner, done)
+        return replace(receipt, dry_run=dry_run, cost=meter.cost)
+
+    def _receipt(
+        self, branch: str, write: ChangeWrite, runner: _Runner, done: transaction.Receipt | None
+    ) -> Receipt:
+        if done is not None and done.replayed and done.commit is not None:
+            return replayed(branch, done, self._catalogs.get(done.commit.schema))
         draft, catalog = write.draft, write.catalog
-        shown = runner.checked
-        if done is not None and done.replayed and catalog is None:
-            catalog = self._catalogs.get(self._store.snapshot(branch).schema)
         return Receipt(
             branch=branch,
             commit=None if done is None else done.commit,
             types=() if done is None or catalog is None else counts_of(done, catalog),
             affected_nodes=0 if draft is None else draft.affected_nodes,
             affected_edges=0 if draft is None else draft.affected_edges,
-            query_name=None if shown is None else shown.name,
-            replayed=done is not None and done.replayed,
-            dry_run=dry_run,
+            query_name=None if runner.checked is None else runner.checked.name,
             attempts=1 if done is None else done.attempts,
             warnings=() if done is None else done.warnings,
-            cost=meter.cost,
         )
 
     def compile(self, request: Request, catalog: Catalog) -> CheckedMutation:
@@ -138,11 +150,19 @@ class MutateDoor:
         with self._lock:
             return (request.source, request.query_name) in self._inserts
 
-    def _claim(self, key: str | None, branch: str, request: Request) -> str | None:
-        if key is None:
-            return None
-        what = ["mutate", branch, request.source, request.query_name, request.params]
-        return self._claims.claim(key, json.dumps(what, sort_keys=True, default=str).encode())
+    def _claim(self, key: str, branch: str, actor: str | None, request: Request) -> str:
+        """Return the commit id of a key; a request that can never be right claims nothing."""
+        what = ["mutate", request.source, request.query_name, request.params]
+        claim = Claim(key, branch, actor, json.dumps(what, sort_keys=True, default=repr).encode())
+        try:
+            catalog = self._catalogs.get(self._store.snapshot(branch).schema)
+            bind_params(self.compile(request, catalog).parameters, request.params)
+        except InvalidRequest:
+            known = self._claims.find(claim)  # it may have been right under an earlier schema
+            if known is None:
+                raise
+            return known
+        return self._claims.take(claim)
 
 
 class _Runner:
@@ -157,3 +177,8 @@ class _Runner:
         self.checked = self._door.compile(self._request, catalog)
         values = bind_params(self.checked.parameters, self._request.params)
         return Run(self.checked, values, self._request.now_ms).draft(txn, catalog)
+
+    def labels(self, draft: Draft) -> dict[str, str]:
+        """Return what a repetition of the request will be told."""
+        name = "" if self.checked is None else self.checked.name
+        return {QUERY: name, NODES: str(draft.affected_nodes), EDGES: str(draft.affected_edges)}

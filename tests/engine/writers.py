@@ -1,0 +1,64 @@
+"""What the processes of the write tests do: each function here is the whole life of one process.
+
+Room    tests. Spawned children import this module by name: no pytest, no fixtures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import omnigraph as og
+from omnigraph import Graph
+from omnigraph.base.errors import ConstraintViolation, GraphError
+from omnigraph.engine.receipt import Receipt
+from tests.engine.people import person
+
+Options = Mapping[str, str]
+
+
+def once_under_a_key(address: str, options: Options, key: str, text: str) -> tuple[str | None, bool]:
+    """Run a mutation under an idempotency key; return its commit and whether it was a repetition."""
+    with og.connect(address, storage_options=options) as graph:
+        receipt = graph.mutate(text, idempotency_key=key)
+    return receipt.commit_id, receipt.replayed
+
+
+def take_email(address: str, options: Options, name: str, email: str) -> str:
+    """Insert a person with an e-mail address; return what came of it."""
+    return _said(address, options, lambda graph: graph.mutate(_TAKE, name=name, email=email))
+
+
+def append_person(address: str, options: Options, name: str, age: int) -> str:
+    """Load one new person; return what came of it."""
+    return _said(address, options, lambda graph: graph.load([person(name, age=age)], mode="append"))
+
+
+def upsert_many(address: str, options: Options, prefix: str, count: int) -> list[str | None]:
+    """Upsert people one by one, each twice, every write with constraints to check; return the commits."""
+    done: list[str | None] = []
+    with og.connect(address, storage_options=options) as graph:
+        for number in range(count):
+            name = f"{prefix}-{number}"
+            done.append(graph.mutate(_TAKE, name=name, email=f"old {name}").commit_id)
+            done.append(graph.load([person(name, email=name)], mode="merge").commit_id)
+    return done
+
+
+_TAKE = "query take($name: String, $email: String) { insert Person { name: $name, email: $email } }"
+
+
+def _said(address: str, options: Options, act: Any) -> str:
+    with og.connect(address, storage_options=options) as graph:
+        return outcome(graph, act)
+
+
+def outcome(graph: Graph, act: Any) -> str:
+    """Run a write; return "ok" or the code of what stopped it."""
+    try:
+        receipt: Receipt = act(graph)
+    except ConstraintViolation as error:
+        return str(error.fields["violations"][0]["code"])
+    except GraphError as error:
+        return error.code
+    return "ok" if receipt.commit is not None else "nothing"
