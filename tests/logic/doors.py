@@ -1,0 +1,143 @@
+"""Doors: the ways into one engine; every case must have the same outcome behind each of them.
+
+Room    tests.logic. A new door (command line, server) is a class here and one line in `DOORS`.
+Gives   `Door`, what a case needs; `Embedded`; `Way`, how reads run, which may not change any answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import omnigraph as og
+from omnigraph.base.errors import GraphError
+from omnigraph.language.diagnostics import SourceError
+from tests.logic.cases import World
+
+Place = Literal["main", "branch", "commits"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How reads run: no choice here may change an answer."""
+
+    traversal: Literal["auto", "lookup", "csr"] = "auto"
+    rules: frozenset[str] | None = None  # None means all
+    place: Place = "main"  # where the data lies: see `Embedded`
+
+    def __str__(self) -> str:
+        return f"{self.traversal}-{'rules' if self.rules is None else 'plain'}-{self.place}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of a read, as the JSON of the specification."""
+
+    columns: tuple[str, ...]
+    rows: list[list[Any]]
+
+
+class Door(Protocol):
+    """An open graph."""
+
+    def query(
+        self, text: str, params: Mapping[str, Any], name: str | None, branch: str, at: str | None
+    ) -> Answer:
+        """Run a read."""
+
+    def mutate(self, text: str, params: Mapping[str, Any], name: str | None, branch: str) -> tuple[int, int]:
+        """Run a mutation; return how many nodes and edges it affected."""
+
+    def fork(self, name: str, source: str) -> None:
+        """Make a branch."""
+
+    def head(self, branch: str) -> str:
+        """Return the id of a branch's head commit."""
+
+    def close(self) -> None:
+        """Let go of the graph."""
+
+    @property
+    def base(self) -> str:
+        """The branch that holds the world's data."""
+
+
+Opener = Callable[[Path, World, Way], Door]
+
+
+class Embedded:
+    """The library itself.
+
+    The data is on main in one commit; or its nodes on main and its edges on a branch, in one commit for each
+    type; or every record in a commit of its own.
+    """
+
+    def __init__(self, folder: Path, world: World, way: Way) -> None:
+        self._graph = og.init(folder / "graph.og", world.schema, durability="os")
+        self._way = way
+        self.base = "side" if way.place == "branch" else "main"
+        records = [*with_ids(world)]
+        nodes = [record for record in records if "type" in record]
+        edges = [record for record in records if "edge" in record]
+        if way.place == "commits":
+            for record in (*nodes, *edges):
+                self._load([record])
+        elif way.place == "branch":
+            self._load(nodes)
+            self.fork("side", "main")
+            for name in dict.fromkeys(edge["edge"] for edge in edges):
+                self._load([edge for edge in edges if edge["edge"] == name], "side")
+        else:
+            self._load(records)
+
+    def _load(self, records: list[dict[str, Any]], branch: str = "main") -> None:
+        if records:
+            self._graph.load(records, mode="append", branch=branch)
+
+    def query(
+        self, text: str, params: Mapping[str, Any], name: str | None, branch: str, at: str | None
+    ) -> Answer:
+        found = self._graph._query.run(
+            text,
+            params,
+            query_name=name,
+            branch=branch,
+            at=at,
+            rules=self._way.rules,
+            traversal=self._way.traversal,
+        ).to_json()
+        return Answer(tuple(found["columns"]), [list(row.values()) for row in found["rows"]])
+
+    def mutate(self, text: str, params: Mapping[str, Any], name: str | None, branch: str) -> tuple[int, int]:
+        receipt = self._graph.mutate(text, params, query_name=name, branch=branch)
+        return receipt.affected_nodes, receipt.affected_edges
+
+    def fork(self, name: str, source: str) -> None:
+        self._graph.store.branches.create(name, source)
+
+    def head(self, branch: str) -> str:
+        return self._graph.store.snapshot(branch).commit_id
+
+    def close(self) -> None:
+        self._graph.close()
+
+
+DOORS: dict[str, Opener] = {"embedded": Embedded}
+
+
+def with_ids(world: World) -> list[dict[str, Any]]:
+    """Return the records; edges without an id are numbered, so that ties between them follow the file."""
+    numbers = count(1)
+
+    def identified(record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "data": {"id": f"edge-{next(numbers):04d}", **record["data"]}}
+
+    return [identified(record) if "edge" in record else record for record in world.records]
+
+
+def code_of(error: GraphError) -> str:
+    """Return the code that a `refuse` line names: of the first fault of a text, or of the error."""
+    return error.diagnostics[0].code if isinstance(error, SourceError) else error.code

@@ -1,0 +1,140 @@
+"""Every logic test, behind every door, in every way of reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import count, product
+from pathlib import Path
+
+import pytest
+
+from omnigraph.base.errors import GraphError
+from tests.logic.cases import Branch, Case, Mark, Mutate, Query, Refusal, World, load_cases, same, same_rows
+from tests.logic.doors import DOORS, Answer, Door, Way, code_of
+
+HERE = Path(__file__).parent
+WAYS = [
+    Way(traversal, rules, place)
+    for traversal, rules, place in product(
+        ("lookup", "csr"), (None, frozenset[str]()), ("main", "branch", "commits")
+    )
+]
+cases = pytest.mark.parametrize("case", load_cases(HERE), ids=str)
+doors = pytest.mark.parametrize("door", DOORS)
+_numbers = count()
+
+OpenWorld = Callable[[str, World, Way], Door]
+
+
+@pytest.fixture(scope="session")
+def open_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenWorld]:
+    """Open the graph of a world; cases share it, since those that write do so on branches of their own."""
+    opened: list[Door] = []
+
+    @cache
+    def open_once(door: str, schema: str, way: Way, world: _ByIdentity) -> Door:
+        opened.append(DOORS[door](tmp_path_factory.mktemp("world"), world.world, way))
+        return opened[-1]
+
+    yield lambda door, world, way: open_once(door, world.schema, way, _ByIdentity(world))
+    for door in opened:
+        door.close()
+
+
+class _ByIdentity:
+    """A world as a key: all cases under one `data` hold the same object."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self.world is other.world
+
+    def __hash__(self) -> int:
+        return id(self.world)
+
+
+@doors
+@cases
+def test_case(case: Case, door: str, open_world: OpenWorld) -> None:
+    run(case, open_world(door, case.world, Way()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@cases
+def test_case_has_the_same_outcome_in_every_way(case: Case, way: Way, open_world: OpenWorld) -> None:
+    run(case, open_world("embedded", case.world, way))
+
+
+# -- running -----------------------------------------------------------------------------------------
+
+
+def run(case: Case, graph: Door) -> None:
+    """Run the steps of a case; what it writes goes to a branch of its own."""
+    branch = graph.base
+    if case.writes:
+        branch = f"case-{next(_numbers)}"
+        graph.fork(branch, graph.base)
+    names = {"here": branch}
+    marks: dict[str, str] = {}
+    for step in case.steps:
+        match step:
+            case Branch(name):
+                names[name] = f"{branch}-{name}"
+                graph.fork(names[name], branch)
+            case Mark(name):
+                marks[name] = graph.head(branch)
+            case Query():
+                _query(step, graph, names[step.branch or "here"], marks)
+            case Mutate():
+                _mutate(step, graph, names[step.branch or "here"])
+
+
+def _query(step: Query, graph: Door, branch: str, marks: dict[str, str]) -> None:
+    def ask() -> Answer:
+        at = None if step.at is None else marks[step.at]
+        return graph.query(step.text, step.params, step.name, branch, at)
+
+    if step.refusal is not None:
+        _refused(ask, step.refusal)
+        return
+    answer = ask()
+    if step.columns is not None:
+        assert answer.columns == step.columns
+    if step.rows is not None:
+        assert same_rows(step.rows, answer.rows), _difference(step, answer)
+
+
+def _mutate(step: Mutate, graph: Door, branch: str) -> None:
+    def change() -> tuple[int, int]:
+        return graph.mutate(step.text, step.params, step.name, branch)
+
+    if step.refusal is not None:
+        _refused(change, step.refusal)
+        return
+    found = change()
+    if step.wrote is not None:
+        assert found == step.wrote
+
+
+def _refused(action: Callable[[], object], refusal: Refusal) -> None:
+    with pytest.raises(GraphError) as caught:
+        action()
+    found = str(caught.value)
+    assert code_of(caught.value) == refusal.code, found
+    for fragment in refusal.fragments:
+        assert fragment in found
+
+
+def _difference(step: Query, answer: Answer) -> str:
+    """Return expected and found rows side by side; wrong ones are marked."""
+    expected, found = list(step.rows or ()), answer.rows
+    lines = [f"line {step.line}: columns {answer.columns}"]
+    for position in range(max(len(expected), len(found))):
+        left = expected[position] if position < len(expected) else None
+        right = found[position] if position < len(found) else None
+        sign = " " if left is not None and right is not None and same(left, right) else "!"
+        lines.append(f"{sign} expected {left}   found {right}")
+    return "\n".join(lines)
