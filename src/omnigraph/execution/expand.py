@@ -35,11 +35,16 @@ class Found:
 
 
 class Expander:
-    """Follows one edge type in one direction; `turned` follows it the other way."""
+    """Follows one edge type in one direction; `turned` says that this leads from the right end to the left.
 
-    def __init__(self, context: Context, hops: Hops) -> None:
+    Distances run from the left either way. Seen from the right end, only the self-loop of that end gives it
+    again: every way to it is one hop longer, too.
+    """
+
+    def __init__(self, context: Context, hops: Hops, *, turned: bool = False) -> None:
         self._context = context
         self._hops = hops
+        self._turned = turned
         self._edges, self._sources, self._targets = context.ends(hops.edge)
 
     @property
@@ -75,7 +80,13 @@ class Expander:
             keys = np.unique(places[at] * span + reached)
             fresh = keys[~np.isin(keys, visited, assume_unique=True)] if len(visited) else keys
             if hop >= hops.low:
-                emitted += [fresh, np.unique(places[looped] * span + frontier[looped])]
+                emitted.append(fresh)
+            if hop >= hops.low and (hop == 1 or not self._turned):
+                emitted.append(np.unique(places[looped] * span + frontier[looped]))
+            if hop == 1:
+                ends = places[looped]
+            if hop == hops.low - 1 and self._turned:
+                emitted.append(fresh[np.isin(fresh // max(span, 1), ends)])
             visited = np.concatenate([visited, fresh])
             places, frontier = np.divmod(fresh, max(span, 1))
             if self.start.key != self.end.key:
