@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.query.expressions import Aggregate, Entity, OutputRef, Value, holds_aggregate
 from omnigraph.catalog.query.read import CheckedRead, Expand, SortKey, page
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.expand import Expander
 from omnigraph.execution.explain import Recorder
 from omnigraph.execution.group import Groups, group, grouped, key_column
@@ -48,6 +46,8 @@ class Answerer:
             columns = self._grouped(rows, read, wanted if plan.top else None)
         else:
             columns = self._plain(rows, read, wanted, top=plan.top)
+        if limit is None and not offset:
+            return columns
         return [column.slice(offset, limit) for column in columns]
 
     # -- shortcuts ---------------------------------------------------------------------------------
@@ -61,17 +61,11 @@ class Answerer:
 
     def _chain(self, clauses: tuple[Expand, ...]) -> int:
         """Count the rows of a chain of hops: pairs into each node times pairs out of it."""
+        first = Expander(self._context, clauses[0].hops)
         if len(clauses) == 1:
-            lefts, _ = self._pairs(clauses[0])
-            return len(lefts)
-        _, into = self._pairs(clauses[0])
-        out_of, _ = self._pairs(clauses[1])
-        span = int(max(into.max(initial=-1), out_of.max(initial=-1))) + 1
-        arrivals, departures = (np.bincount(side, minlength=span) for side in (into, out_of))
-        return int((arrivals * departures).sum())
-
-    def _pairs(self, clause: Expand) -> tuple[Ordinals, Ordinals]:
-        return Expander(self._context, clause.hops).every_pair()
+            return int(first.degrees(left=True).sum())
+        second = Expander(self._context, clauses[1].hops)
+        return int((first.degrees(left=False) * second.degrees(left=True)).sum())
 
     # -- rows --------------------------------------------------------------------------------------
 

@@ -194,6 +194,9 @@ class EntityTable:
 
     def take(self, name: str, ordinals: Ordinals) -> pa.Array:
         """Return the values of a column for some rows, in their order; null for `MISSING`."""
+        whole = self._columns.get(self.key, name)
+        if whole is not None and len(ordinals) == 1 and ordinals[0] >= 0:
+            return whole.slice(int(ordinals[0]), 1)  # no copy: a look-up of one node is all slices
         absent = ordinals < 0
         if absent.any():
             indices = pa.array(np.where(absent, 0, ordinals), mask=absent)
@@ -201,7 +204,6 @@ class EntityTable:
                 return pa.nulls(len(ordinals), self.declared.stored_schema.field(name).type)
         else:
             indices = pa.array(ordinals)
-        whole = self._columns.get(self.key, name)
         if whole is None and self._read_whole(name, len(ordinals)):
             whole = self.column(name)
         if whole is not None:

@@ -149,6 +149,15 @@ class Expander:
         self._context.note(f"{self._hops.edge.name}: topology")
         return self._context.caches.topologies.get(self._edges, self._sources, self._targets)
 
+    def degrees(self, *, left: bool) -> Ordinals:
+        """Return, for each node on one side, how many nodes it is joined to."""
+        if self._hops.direction is Direction.EITHER:
+            lefts, rights = self.every_pair()
+            return np.bincount(lefts if left else rights, minlength=self.end.span)
+        topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        by_source = left is (self._hops.direction is Direction.FORWARD)
+        return (topology.forward_pairs if by_source else topology.backward_pairs).degrees()
+
     def every_pair(self) -> tuple[Ordinals, Ordinals]:
         """Return (left, right) of all edges, each pair once."""
         self._context.note(f"{self._hops.edge.name}: all pairs")
