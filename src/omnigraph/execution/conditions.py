@@ -55,7 +55,7 @@ def judge(condition: Condition, rows: Rows, evaluator: Evaluator) -> pa.Array:
         case Comparison(left, operator, right):
             return _compared(left, operator, right, rows, evaluator)
         case Contains(left, right):
-            return contains(evaluator.column(left, rows), evaluator.column(right, rows))
+            return contains(*_alike(left, right, rows, evaluator))
         case Substring(left, right):
             return _text(left, right, rows, evaluator, pc.match_substring, lambda a, b: b in a)
         case Prefix(left, right):
@@ -152,6 +152,16 @@ _PYTHON = {
 
 
 # -- membership and text -----------------------------------------------------------------------------
+
+
+def _alike(left: Value, right: Value, rows: Rows, evaluator: Evaluator) -> tuple[pa.Array, pa.Array]:
+    """Return lists and items; what a request gives meets F32 columns at their own precision."""
+    lists, items = evaluator.column(left, rows), evaluator.column(right, rows)
+    if isinstance(right, Fixed) and pa.types.is_float32(lists.type.value_type):
+        items = items.cast(pa.float32(), safe=False)
+    if isinstance(left, Fixed) and pa.types.is_float32(items.type):
+        lists = lists.cast(pa.list_(pa.field("item", pa.float32())), safe=False)
+    return lists, items
 
 
 def contains(lists: pa.Array, items: pa.Array) -> pa.Array:

@@ -20,7 +20,7 @@ def shortest_paths(context: Context, path: ShortestPath, rows: Rows) -> pa.Array
     sources, targets = rows.bound[path.source], rows.bound[path.target]
     expander = Expander(context, path.hops)
     found: dict[tuple[int, int], list[str] | None] = {}
-    for source in np.unique(sources):
+    for source in np.unique(sources[sources >= 0]):
         wanted = np.unique(targets[sources == source])
         for target, way in _from(expander, int(source), wanted, path.hops.low, path.hops.high).items():
             found[(int(source), target)] = way

@@ -33,7 +33,7 @@ from omnigraph.catalog.query.expressions import (
     Variable,
 )
 from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef, operand_value
-from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
 from omnigraph.execution.context import Context
 from omnigraph.execution.paths import shortest_paths
 from omnigraph.execution.rows import Rows
@@ -106,12 +106,6 @@ def constant_column(value: Any, declared: PropertyType, count: int) -> pa.Array:
 
 def calculate(operator: str, left: pa.Array, right: pa.Array, kind: PropertyType) -> pa.Array:
     """Return `left operator right` in the type of the result."""
-    left, right = (side.cast(kind.arrow, safe=False) for side in (left, right))
-    if operator == "/":
-        zero = pc.equal(right, pa.scalar(0, kind.arrow))
-        if pc.any(pc.and_(zero, pc.is_valid(left))).as_py():
-            raise InvalidRequest("division by zero", remedy="Filter out the rows that divide by zero first")
-        right = pc.if_else(zero, None, right)
     functions = {
         "+": pc.add_checked,
         "-": pc.subtract_checked,
@@ -119,11 +113,22 @@ def calculate(operator: str, left: pa.Array, right: pa.Array, kind: PropertyType
         "/": pc.divide_checked,
     }
     try:
+        left, right = (side.cast(kind.arrow, safe=kind.scalar in INTEGERS) for side in (left, right))
+        if operator == "/":
+            right = _divisor(left, right)
         return functions[operator](left, right)
     except pa.ArrowInvalid as error:
         raise InvalidRequest(
             f"{kind} overflow in {operator!r}", remedy="Use F64 values where numbers get so large"
         ) from error
+
+
+def _divisor(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return the divisors; a zero is an error, unless there is nothing to divide."""
+    zero = pc.equal(right, pa.scalar(0, right.type))
+    if pc.any(pc.and_(zero, pc.is_valid(left))).as_py():
+        raise InvalidRequest("division by zero", remedy="Filter out the rows that divide by zero first")
+    return pc.if_else(zero, None, right)
 
 
 def mask_of(condition: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
