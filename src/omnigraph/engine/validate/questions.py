@@ -126,7 +126,9 @@ def _against_committed(declared: TableType, constraint: Unique) -> Question:
     hits: Relation = Join(mine, stored, keys)
     for side in (Side.CHANGED, Side.REMOVED):
         hits = Anti(hits, Read(side, declared.table_id, (("holder", ID),)), ("holder",))
-    return Question(hits, (ID, *keys), lambda row: _held(declared, constraint, row, row[ID], row["holder"]))
+    return Question(
+        hits, (ID, *keys, "holder"), lambda row: _held(declared, constraint, row, row[ID], row["holder"])
+    )
 
 
 def _members(declared: TableType, constraint: Unique) -> tuple[tuple[str, str], ...]:
@@ -174,7 +176,7 @@ def _question_of_orphans(edge: EdgeType, node: str, relation: Relation) -> Quest
             "orphan_edge", "edge", edge.name, message, row["edge"], row["side"], shown(row["node"])
         )
 
-    return Question(relation, ("edge", "side"), means)
+    return Question(relation, ("edge", "side", "node"), means)
 
 
 def _missing(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, ...]) -> Relation:

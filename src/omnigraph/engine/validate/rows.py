@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType
@@ -208,7 +209,9 @@ def _tuples(table: pa.Table, read: Read) -> _Rows:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return dates and moments as numbers: Python's own dates have no milliseconds and end in year 9999."""
+    """Return dates and moments as numbers (Python's own dates are coarser), and both zeros as one."""
+    if pa.types.is_floating(column.type):
+        return pc.add(column, 0.0)
     stored = NUMBER_OF.get(column.type)
     return column if stored is None else column.cast(stored)
 
