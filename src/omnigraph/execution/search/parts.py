@@ -1,0 +1,142 @@
+"""Parts: what search derives from a column, fragment by fragment.
+
+Room    execution.search. A data file never changes, so what is derived from a column of one fragment (its
+        postings, its vectors) is right for ever and shared by all versions and branches that hold it. After
+        a write only new fragments are read; deleted rows are masked, not forgotten, because an earlier
+        version may still have them.
+Gives   `Parts`: for one column of one table version, each fragment's part, where its ordinals start, and
+        which of its rows are alive.
+Bound   by bytes of the distinct parts that the cached versions hold, least recently used version first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.execution.entities import EntityTable, TableKey
+from omnigraph.storage.tables.layout import Layout
+from omnigraph.storage.tables.layout import Part as Fragment
+from omnigraph.storage.tables.predicate import ADDRESS
+
+CACHE_BYTES = 2 << 30
+Mask = NDArray[np.bool_]
+_OFFSET = 0xFFFFFFFF
+
+
+class Derived(Protocol):
+    """Made from one fragment's column, for each of its rows in order, deleted ones included."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        ...
+
+
+D = TypeVar("D", bound=Derived)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Generic[D]):
+    """One fragment's share of a version; `alive` is None when no row is deleted."""
+
+    derived: D
+    start: int
+    alive: Mask | None
+
+
+def fragments(table: EntityTable) -> tuple[tuple[int, Fragment], ...]:
+    """Return the fragments of a version by number."""
+    return tuple(sorted(Layout.of(table.handle).parts.items()))
+
+
+def _alive(table: EntityTable, number: int, fragment: Fragment) -> Mask | None:
+    if fragment.metadata.deletion_file is None:
+        return None
+    scan = table.handle.scanner(
+        columns=[], fragments=[table.handle.get_fragment(number)], with_row_address=True
+    )
+    mask = np.zeros(fragment.metadata.physical_rows, dtype=bool)
+    mask[scan.to_table()[ADDRESS].to_numpy().astype(np.int64) & _OFFSET] = True
+    return mask
+
+
+def _values(table: EntityTable, number: int, column: str) -> pa.ChunkedArray:
+    """Read a column of a fragment, deleted rows too."""
+    scan = table.handle.scanner(
+        columns=[column],
+        fragments=[table.handle.get_fragment(number)],
+        with_row_id=True,
+        include_deleted_rows=True,
+        scan_in_order=True,
+    )
+    return scan.to_table()[column]
+
+
+class PartsCache(Generic[D, V]):
+    """Columns of table versions, as something made of parts."""
+
+    def __init__(
+        self,
+        derive: Callable[[pa.ChunkedArray], D],
+        assemble: Callable[[EntityTable, Sequence[Part[D]]], V],
+        limit: int = CACHE_BYTES,
+    ) -> None:
+        self._derive = derive
+        self._assemble = assemble
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._building: dict[tuple[TableKey, str], threading.Lock] = {}
+        self._known: OrderedDict[tuple[TableKey, str], tuple[V, tuple[Part[D], ...]]] = OrderedDict()
+        self._derived: WeakValueDictionary[tuple[str, bytes, str, str], D] = WeakValueDictionary()
+
+    def get(self, table: EntityTable, column: str) -> V:
+        """Return a column of a version, reading only fragments that no cached version has."""
+        key = (table.key, column)
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found[0]
+            building = self._building.setdefault(key, threading.Lock())
+        with building:
+            with self._lock:
+                found = self._known.get(key)
+            if found is None:
+                parts = tuple(self._part(table, column, *one) for one in fragments(table))
+                found = (self._assemble(table, parts), parts)
+                self._keep(key, found)
+        return found[0]
+
+    def _part(self, table: EntityTable, column: str, number: int, fragment: Fragment) -> Part[D]:
+        columns, files, _ = fragment.key
+        key = (table.key[0], columns, files, column)
+        with self._lock:
+            derived = self._derived.get(key)
+        if derived is None:
+            derived = self._derive(_values(table, number, column))
+            with self._lock:
+                self._derived[key] = derived
+        start = int(table.ordinals(np.array([number << 32]))[0])
+        return Part(derived, start, _alive(table, number, fragment))
+
+    def _keep(self, key: tuple[TableKey, str], made: tuple[V, tuple[Part[D], ...]]) -> None:
+        with self._lock:
+            self._building.pop(key, None)
+            self._known[key] = made
+            while len(self._known) > 1 and self._bytes() > self._limit:
+                self._known.popitem(last=False)
+
+    def _bytes(self) -> int:
+        distinct = {id(p.derived): p.derived.nbytes for _, parts in self._known.values() for p in parts}
+        masks = (p.alive.nbytes for _, parts in self._known.values() for p in parts if p.alive is not None)
+        return sum(distinct.values()) + sum(masks)
