@@ -14,7 +14,7 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.catalog.query.operands import Values
 from omnigraph.execution.entities import ColumnCache, EntityTable
 from omnigraph.execution.rows import Budget
-from omnigraph.execution.topology import Topologies
+from omnigraph.execution.topology import BYTES_PER_EDGE, Topologies, Topology
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.tables.reads import TableReads
@@ -70,6 +70,15 @@ class Context:
     def ends(self, edge: EdgeType) -> tuple[EntityTable, EntityTable, EntityTable]:
         """Return the tables of an edge type and of its two ends."""
         return self.table(edge.id), self.table(edge.source), self.table(edge.target)
+
+    def topology(self, edge: EdgeType) -> Topology:
+        """Return the topology of an edge type; refused if there is no room to build it."""
+        edges, sources, targets = self.ends(edge)
+        found = self.caches.topologies.known(edges, sources, targets)
+        if found is not None:
+            return found
+        self.budget.check_bytes(edges.rows * BYTES_PER_EDGE, f"the topology of {edge.name}")
+        return self.caches.topologies.get(edges, sources, targets)
 
     def rows(self, type_id: str) -> int:
         """Return how many rows a type has, without opening it."""

@@ -114,7 +114,7 @@ class Expander:
     def every_edge(self) -> tuple[Ordinals, Ordinals, Ordinals]:
         """Return (left node, edge, right node) of all edges, by how they are followed."""
         self._context.note(f"{self._hops.edge.name}: all edges")
-        topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        topology = self._context.topology(self._hops.edge)
         edges = topology.edges.astype(np.int64)
         sources, targets = topology.sources.astype(np.int64), topology.targets.astype(np.int64)
         match self._hops.direction:
@@ -139,7 +139,7 @@ class Expander:
         if self._use_lookups(len(nodes)):
             return self._looked_up(nodes, forward=forward)
         self._context.note(f"{self._hops.edge.name}: topology")
-        topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        topology = self._context.topology(self._hops.edge)
         return Found(*(topology.forward if forward else topology.backward).of(nodes))
 
     def _known_topology(self, nodes: int) -> Topology | None:
@@ -147,21 +147,21 @@ class Expander:
         if not self._edges.rows or self._use_lookups(nodes):
             return None
         self._context.note(f"{self._hops.edge.name}: topology")
-        return self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        return self._context.topology(self._hops.edge)
 
     def degrees(self, *, left: bool) -> Ordinals:
         """Return, for each node on one side, how many nodes it is joined to."""
         if self._hops.direction is Direction.EITHER:
             lefts, rights = self.every_pair()
             return np.bincount(lefts if left else rights, minlength=self.end.span)
-        topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        topology = self._context.topology(self._hops.edge)
         by_source = left is (self._hops.direction is Direction.FORWARD)
         return (topology.forward_pairs if by_source else topology.backward_pairs).degrees()
 
     def every_pair(self) -> tuple[Ordinals, Ordinals]:
         """Return (left, right) of all edges, each pair once."""
         self._context.note(f"{self._hops.edge.name}: all pairs")
-        topology = self._context.caches.topologies.get(self._edges, self._sources, self._targets)
+        topology = self._context.topology(self._hops.edge)
         sources, targets = (side.astype(np.int64) for side in topology.pairs)
         match self._hops.direction:
             case Direction.FORWARD:

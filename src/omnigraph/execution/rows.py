@@ -28,10 +28,13 @@ class Budget:
 
     def check(self, rows: int, columns: int, doing: str) -> None:
         """Refuse to make more rows than fit."""
-        needed = rows * 8 * (columns + 1)
+        self.check_bytes(rows * 8 * (columns + 1), f"{doing} of {rows} rows")
+
+    def check_bytes(self, needed: int, doing: str) -> None:
+        """Refuse to take more memory than there is for the query."""
         if needed > self.bytes:
             raise ResourceLimit(
-                f"{doing} would make {rows} rows ({needed >> 20} MiB; the limit is {self.bytes >> 20} MiB)",
+                f"{doing} needs {needed >> 20} MiB; the limit is {self.bytes >> 20} MiB",
                 remedy="Filter earlier, count instead of listing, or raise the memory limit",
                 resource="memory",
                 limit=self.bytes,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +22,11 @@ from numpy.typing import NDArray
 
 from omnigraph.catalog.model import ID
 from omnigraph.execution.entities import EntityTable, Ordinals, TableKey
+from omnigraph.storage.tables.predicate import ADDRESS
 
 CACHE_BYTES = 2 << 30
+STRETCH = 2_000_000  # edges numbered at a time
+BYTES_PER_EDGE = 40  # at most, while one is built and sorted
 Numbers = NDArray[np.int32]
 
 
@@ -102,25 +106,41 @@ class Topology:
 
 
 def build(edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
-    """Read both ends of every edge and number them."""
-    scanned = edges.handle.scanner(columns=["src", "dst"], with_row_address=True, scan_in_order=True)
-    table = scanned.to_table()
-    numbers = edges.ordinals(table["_rowaddr"].to_numpy()).astype(np.int32)
+    """Read both ends of every edge and number them, a stretch at a time: text takes far more room."""
     source_ids = sources.column(ID)
     target_ids = source_ids if targets.key == sources.key else targets.column(ID)
+    found: list[tuple[Numbers, Numbers, Numbers]] = []
     with ThreadPoolExecutor(2) as pool:  # Arrow looks ids up without holding the interpreter
-        ends = [
-            pool.submit(_numbered, table["src"], source_ids),
-            pool.submit(_numbered, table["dst"], target_ids),
-        ]
-        return Topology(numbers, ends[0].result(), ends[1].result(), sources.span, targets.span)
+        for part in _stretches(edges):
+            ends = [
+                pool.submit(_numbered, part["src"], source_ids),
+                pool.submit(_numbered, part["dst"], target_ids),
+            ]
+            numbers = edges.ordinals(part[ADDRESS].to_numpy()).astype(np.int32)
+            found.append((numbers, ends[0].result(), ends[1].result()))
+    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+    if not columns:
+        columns = [np.zeros(0, np.int32)] * 3
+    return Topology(columns[0], columns[1], columns[2], sources.span, targets.span)
+
+
+def _stretches(edges: EntityTable) -> Iterator[pa.Table]:
+    scanner = edges.handle.scanner(columns=["src", "dst"], with_row_address=True, scan_in_order=True)
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in scanner.to_batches():
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= STRETCH:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _numbered(ends: pa.ChunkedArray, ids: pa.Array) -> Numbers:
     found = pc.index_in(ends, value_set=ids)
-    return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in found.chunks] or [[]]).astype(
-        np.int32
-    )
+    return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in found.chunks]).astype(np.int32)
 
 
 def _adjacency(by: Numbers, others: Numbers, edges: Numbers, span: int) -> Adjacency:
