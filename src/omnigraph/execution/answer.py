@@ -20,7 +20,7 @@ from omnigraph.execution.group import Groups, group, grouped, key_column
 from omnigraph.execution.match import Matcher
 from omnigraph.execution.order import Key, distinct, sort, ties
 from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan
-from omnigraph.execution.ranking import Ranker
+from omnigraph.execution.ranking import Ranked, Ranker
 from omnigraph.execution.rows import ONE_EMPTY_ROW, Rows
 from omnigraph.execution.values import Evaluator
 
@@ -70,9 +70,10 @@ class Answerer:
     # -- rows --------------------------------------------------------------------------------------
 
     def _plain(self, rows: Rows, read: CheckedRead, wanted: int | None, *, top: bool) -> list[pa.Array]:
-        ranks: list[Key] = []
+        found = Ranked(rows, ())
         if read.ranking is not None:
-            rows, ranks = self._ranker.rank(read.ranking, rows, self._limit(read))
+            found = self._ranker.rank(read.ranking, rows, wanted)
+            rows = found.rows
         columns: dict[int, pa.Array] = {}
 
         def output(position: int) -> pa.Array:
@@ -80,7 +81,8 @@ class Answerer:
                 columns[position] = self._output(read, position, rows, output)
             return columns[position]
 
-        keys = [*ranks, *(self._key(key, rows, output) for key in read.order), *ties(rows, self._context)]
+        further = (self._key(key, rows, output) for key in read.order)
+        keys = [*found.keys, *further, *found.ties, *ties(rows, self._context)]
         order = sort(keys, rows.count, wanted if top else None)
         if read.distinct:
             sorted_columns = [output(p).take(pa.array(order)) for p in range(len(read.outputs))]
@@ -95,9 +97,6 @@ class Answerer:
             else:  # only for the rows that are returned
                 done.append(self._evaluator.column(one.value, chosen, done))
         return done
-
-    def _limit(self, read: CheckedRead) -> int | None:
-        return page(read.limit, self._context.values, "limit")
 
     def _output(self, read: CheckedRead, position: int, rows: Rows, output: object) -> pa.Array:
         before = _Lazy(output)

@@ -14,6 +14,7 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.catalog.query.operands import Values
 from omnigraph.execution.entities import ColumnCache, EntityTable
 from omnigraph.execution.rows import Budget
+from omnigraph.execution.search.room import Search
 from omnigraph.execution.topology import BYTES_PER_EDGE, Topologies, Topology
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.snapshot import PinnedSnapshot
@@ -25,10 +26,11 @@ TABLES = 256
 
 @dataclass
 class Caches:
-    """What outlives a query: columns and topologies, by immutable table versions."""
+    """What outlives a query: columns, topologies and texts, by immutable table versions."""
 
     columns: ColumnCache = field(default_factory=ColumnCache)
     topologies: Topologies = field(default_factory=Topologies)
+    search: Search = field(default_factory=Search)
     tables: dict[tuple[str, str, int], EntityTable] = field(default_factory=dict)
 
     def table(self, catalog: Catalog, pin: Pin, reads: TableReads) -> EntityTable:

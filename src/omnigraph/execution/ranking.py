@@ -1,18 +1,39 @@
 """Ranking: search functions as columns, and the order that a ranking gives.
 
 Room    execution. Between the match and the search room: what is ranked is what the match kept, so a filter
-        never starves the limit.
+        never starves the limit, whether the variable was bound directly or reached by an edge.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.model import ID
 from omnigraph.catalog.query.expressions import Bm25, Nearest, Ranking, Rrf, TextMatch
+from omnigraph.catalog.query.operands import Operand, operand_value
 from omnigraph.execution.context import Context
+from omnigraph.execution.entities import EntityTable, Ordinals
 from omnigraph.execution.order import Key
 from omnigraph.execution.rows import Rows
+from omnigraph.execution.search.corpus import EDITS
+from omnigraph.execution.search.fusion import Fused, K, fuse, ranked
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The rows that a ranking keeps, what orders them, and what breaks ties after further sort keys."""
+
+    rows: Rows
+    keys: tuple[Key, ...]
+    ties: tuple[Key, ...] = ()
 
 
 class Ranker:
@@ -20,11 +41,107 @@ class Ranker:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._fused: dict[Rrf, Fused] = {}
 
     def column(self, value: TextMatch | Nearest | Bm25 | Rrf, rows: Rows) -> pa.Array:
         """Return a match, distance or score for each row."""
-        raise InvalidRequest("search functions are not available yet")
+        match value:
+            case TextMatch():
+                return pa.array(self._matching(value, rows))
+            case Nearest():
+                found = self._distances(value, rows.bound[value.variable])
+                return pa.array(found, mask=np.isnan(found))
+            case Bm25():
+                return pa.array(self._scores(value, rows.bound[value.variable]))
+            case Rrf():
+                return pa.array(self._fusion(value, rows, None).of(rows.bound[value.first.variable]))
+            case _:
+                assert_never(value)
 
-    def rank(self, ranking: Ranking, rows: Rows, limit: int | None) -> tuple[Rows, list[Key]]:
-        """Return the rows that a ranking keeps, and the keys that order them."""
-        raise InvalidRequest("search functions are not available yet")
+    def rank(self, ranking: Ranking, rows: Rows, wanted: int | None) -> Ranked:
+        """Order rows by a ranking; `wanted` rows will be returned, all if it is None."""
+        match ranking:
+            case Nearest(variable):
+                distances = self._distances(ranking, rows.bound[variable])
+                there = ~np.isnan(distances)
+                return Ranked(rows.keep(there), (Key(pa.array(distances[there])),))
+            case Bm25(variable):
+                scores = self._scores(ranking, rows.bound[variable])
+                there = scores > 0
+                return Ranked(rows.keep(there), (Key(pa.array(scores[there]), descending=True),))
+            case Rrf(first):
+                fused = self._fusion(ranking, rows, wanted)
+                places = fused.positions(rows.bound[first.variable])
+                kept = rows.keep(places >= 0)
+                scores = fused.of(kept.bound[first.variable])
+                position = Key(pa.array(places[places >= 0]))
+                return Ranked(kept, (Key(pa.array(scores), descending=True),), (position,))
+            case _:
+                assert_never(ranking)
+
+    # -- the functions -----------------------------------------------------------------------------
+
+    def _table(self, value: TextMatch | Nearest | Bm25) -> EntityTable:
+        return self._context.table(value.variable.type.id)
+
+    def _operand(self, operand: Operand) -> object:
+        return operand_value(operand, self._context.values, self._context.now_ms)
+
+    def _matching(self, value: TextMatch, rows: Rows) -> NDArray[np.bool_]:
+        query = self._operand(value.query)
+        if not isinstance(query, str):
+            return np.zeros(rows.count, dtype=bool)
+        corpus = self._context.caches.search.text(self._table(value), value.member.column)
+        if value.function == "fuzzy":
+            edits = EDITS if value.edits is None else self._operand(value.edits)
+            if not isinstance(edits, int) or edits < 0:
+                raise InvalidRequest(f"fuzzy takes a number of edits from 0, not {edits!r}")
+            found = corpus.fuzzy(query, edits)
+        else:
+            found = corpus.matches(query)
+        return np.isin(rows.bound[value.variable], found)
+
+    def _scores(self, value: Bm25, ordinals: Ordinals) -> Floats:
+        query = self._operand(value.query)
+        scores = np.zeros(len(ordinals))
+        there = ordinals >= 0
+        if isinstance(query, str) and there.any():
+            corpus = self._context.caches.search.text(self._table(value), value.member.column)
+            scores[there] = corpus.scores(query, ordinals[there])
+        return scores
+
+    def _distances(self, value: Nearest, ordinals: Ordinals) -> Floats:
+        """Return distances; not a number where there is no vector."""
+        query = self._operand(value.query)
+        distances = np.full(len(ordinals), np.nan)
+        if value.embeds:
+            raise InvalidRequest(
+                "nearest needs a vector here: no embedder is configured",
+                remedy="Give the query as a vector, or as a parameter of type Vector",
+            )
+        there = ordinals >= 0
+        if isinstance(query, tuple) and there.any():
+            vectors = self._context.caches.search.vectors(self._table(value), value.member.column)
+            numbers = [float(part) for part in query]
+            distances[there] = vectors.distances(numbers, ordinals[there])
+        return distances
+
+    def _fusion(self, value: Rrf, rows: Rows, wanted: int | None) -> Fused:
+        """Fuse the rankings of two arms over the entities at hand; the same for order and output."""
+        if value not in self._fused:
+            k = K if value.k is None else self._operand(value.k)
+            if not isinstance(k, int) or k <= 0:
+                raise InvalidRequest(f"rrf takes a k above 0, not {k!r}")
+            entities = np.unique(rows.bound[value.first.variable])
+            entities = entities[entities >= 0]
+            arms = [self._arm(arm, entities, wanted) for arm in (value.first, value.second)]
+            self._fused[value] = fuse(arms[0], arms[1], k)
+        return self._fused[value]
+
+    def _arm(self, arm: Nearest | Bm25, entities: Ordinals, wanted: int | None) -> Ordinals:
+        nearest = isinstance(arm, Nearest)
+        values = self._distances(arm, entities) if isinstance(arm, Nearest) else self._scores(arm, entities)
+        there = ~np.isnan(values) if nearest else values > 0
+        ids = self._table(arm).take(ID, entities[there])
+        limit = wanted if nearest else None
+        return ranked(entities[there], values[there], ids, descending=not nearest, limit=limit)
