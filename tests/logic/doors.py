@@ -18,13 +18,14 @@ from omnigraph.language.diagnostics import SourceError
 from tests.logic.cases import World
 
 Place = Literal["main", "branch", "commits"]
+Traversal = Literal["auto", "lookup", "csr"]
 
 
 @dataclass(frozen=True)
 class Way:
     """How reads run: no choice here may change an answer."""
 
-    traversal: Literal["auto", "lookup", "csr"] = "auto"
+    traversal: Traversal = "auto"
     rules: frozenset[str] | None = None  # None means all
     place: Place = "main"  # where the data lies: see `Embedded`
 

@@ -11,15 +11,13 @@ import pytest
 
 from omnigraph.base.errors import GraphError
 from tests.logic.cases import Branch, Case, Mark, Mutate, Query, Refusal, World, load_cases, same, same_rows
-from tests.logic.doors import DOORS, Answer, Door, Way, code_of
+from tests.logic.doors import DOORS, Answer, Door, Place, Traversal, Way, code_of
 
 HERE = Path(__file__).parent
-WAYS = [
-    Way(traversal, rules, place)
-    for traversal, rules, place in product(
-        ("lookup", "csr"), (None, frozenset[str]()), ("main", "branch", "commits")
-    )
-]
+TRAVERSALS: tuple[Traversal, ...] = ("lookup", "csr")
+RULES: tuple[frozenset[str] | None, ...] = (None, frozenset())
+PLACES: tuple[Place, ...] = ("main", "branch", "commits")
+WAYS = [Way(*choice) for choice in product(TRAVERSALS, RULES, PLACES)]
 cases = pytest.mark.parametrize("case", load_cases(HERE), ids=str)
 doors = pytest.mark.parametrize("door", DOORS)
 _numbers = count()
