@@ -19,7 +19,7 @@ from omnigraph.execution.explain import Recorder
 from omnigraph.execution.group import Groups, group, grouped, key_column
 from omnigraph.execution.match import Matcher
 from omnigraph.execution.order import Key, distinct, sort, ties
-from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan
+from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, wanted_columns
 from omnigraph.execution.ranking import Ranked, Ranker
 from omnigraph.execution.rows import ONE_EMPTY_ROW, Rows
 from omnigraph.execution.values import Evaluator
@@ -28,10 +28,10 @@ from omnigraph.execution.values import Evaluator
 class Answerer:
     """Runs a whole plan."""
 
-    def __init__(self, context: Context, recorder: Recorder | None = None) -> None:
+    def __init__(self, context: Context, read: CheckedRead, recorder: Recorder | None = None) -> None:
         self._context = context
         self._ranker = Ranker(context)
-        self._evaluator = Evaluator(context, self._ranker.column)
+        self._evaluator = Evaluator(context, self._ranker.column, wanted_columns(read))
         self.matcher = Matcher(context, self._evaluator, recorder)
 
     def run(self, plan: Plan) -> list[pa.Array]:

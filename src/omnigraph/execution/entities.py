@@ -153,6 +153,10 @@ class EntityTable:
             sorted_ids = self._sorted_ids(whole)
             if sorted_ids is not None:
                 return sorted_ids.find(ids, whole)
+        if len(ids) == 1:
+            address = self._reads.locate(*self.key, ids[0].as_py())
+            found = MISSING if address is None else int(self.ordinals([address])[0])
+            return np.array([found], dtype=np.int64)
         order, there = self.by_value(ID, pc.unique(ids))
         if not len(order):
             return np.full(len(ids), MISSING, dtype=np.int64)
@@ -191,6 +195,22 @@ class EntityTable:
             values = values.take(pa.array(places, mask=places < 0))
         self._columns.put(self.key, name, values)
         return values
+
+    def take_all(self, names: Sequence[str], ordinals: Ordinals) -> dict[str, pa.Array]:
+        """Return several columns for some rows; those that must be picked are picked together."""
+        found: dict[str, pa.Array] = {}
+        absent = ordinals < 0
+        pick = [
+            name
+            for name in dict.fromkeys(names)
+            if self._columns.get(self.key, name) is None and not self._read_whole(name, len(ordinals))
+        ]
+        if len(pick) > 1 and not absent.all():
+            found = dict(zip(pick, self._picked(pick, ordinals, absent), strict=True))
+        for name in names:
+            if name not in found:
+                found[name] = self.take(name, ordinals)
+        return found
 
     def take(self, name: str, ordinals: Ordinals) -> pa.Array:
         """Return the values of a column for some rows, in their order; null for `MISSING`."""

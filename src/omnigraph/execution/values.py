@@ -7,7 +7,7 @@ Rule    null in, null out. Arithmetic on integers that overflows or divides by z
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -35,6 +35,7 @@ from omnigraph.catalog.query.expressions import (
 from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef, operand_value
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
 from omnigraph.execution.context import Context
+from omnigraph.execution.entities import FEW
 from omnigraph.execution.paths import shortest_paths
 from omnigraph.execution.rows import Rows
 
@@ -44,9 +45,13 @@ Searches = Callable[[TextMatch | Nearest | Bm25 | Rrf, Rows], pa.Array]
 class Evaluator:
     """Evaluates expressions over rows; `outputs` are the columns computed so far, for aliases."""
 
-    def __init__(self, context: Context, searches: Searches) -> None:
+    def __init__(
+        self, context: Context, searches: Searches, wanted: Mapping[Variable, tuple[str, ...]] | None = None
+    ) -> None:
         self.context = context
         self._searches = searches
+        self._wanted = wanted or {}  # the columns of each variable that the answer needs
+        self._fetched: tuple[Variable, Any, dict[str, pa.Array]] | None = None
 
     def column(self, value: Value, rows: Rows, outputs: Sequence[pa.Array] = ()) -> pa.Array:
         """Return the value of an expression in each row."""
@@ -78,7 +83,16 @@ class Evaluator:
         return operand_value(operand, self.context.values, self.context.now_ms)
 
     def _taken(self, rows: Rows, variable: Variable, column: str) -> pa.Array:
-        return self.context.table(variable.type.id).take(column, rows.bound[variable])
+        """Return a column of a variable; the columns that the answer needs of it come in one go."""
+        ordinals = rows.bound[variable]
+        table = self.context.table(variable.type.id)
+        wanted = self._wanted.get(variable, ())
+        if column not in wanted or len(wanted) == 1 or len(ordinals) > FEW:
+            return table.take(column, ordinals)
+        kept = self._fetched
+        if kept is None or kept[0] != variable or kept[1] is not ordinals:
+            kept = self._fetched = (variable, ordinals, table.take_all(wanted, ordinals))
+        return kept[2][column]
 
     def _part(self, rows: Rows, variable: Variable, part: EntityPart) -> pa.Array:
         if part is not EntityPart.TYPE:

@@ -136,7 +136,7 @@ class QueryDoor:
 
     def _answer(self, prepared: _Prepared, recorder: Recorder | None) -> Result:
         context, read = prepared.context, prepared.plan.read
-        columns = Answerer(context, recorder).run(prepared.plan)
+        columns = Answerer(context, read, recorder).run(prepared.plan)
         table = pa.table(columns, names=[column.name for column in read.columns])
         return Result(table, read.columns, read.name, context.snapshot.branch, context.snapshot.commit_id)
 

@@ -118,6 +118,30 @@ def needs(step: Step) -> frozenset[Variable]:
             assert_never(step)
 
 
+def wanted_columns(read: CheckedRead) -> dict[Variable, tuple[str, ...]]:
+    """Return the stored columns of each variable that outputs and order name."""
+    found: dict[Variable, dict[str, None]] = {}
+    for value in [*(one.value for one in read.outputs), *(key.value for key in read.order)]:
+        for variable, column in _columns(value):
+            found.setdefault(variable, {})[column] = None
+    return {variable: tuple(columns) for variable, columns in found.items()}
+
+
+def _columns(value: e.Value) -> Iterator[tuple[Variable, str]]:
+    match value:
+        case e.PropertyValue(variable, member):
+            yield variable, member.column
+        case e.EntityField(variable, part) if part is not e.EntityPart.TYPE:
+            yield variable, part.value
+        case e.Arithmetic(_, left, right):
+            yield from _columns(left)
+            yield from _columns(right)
+        case e.Aggregate(_, argument):
+            yield from _columns(argument)
+        case _:
+            return
+
+
 def variables_of(conditions: tuple[Condition, ...]) -> frozenset[Variable]:
     """Return the variables that conditions mention."""
     return frozenset(variable for one in conditions for variable in _mentioned(one))

@@ -1,9 +1,10 @@
-"""Vectors: distances from a query vector, and the nearest entities.
+"""Vectors: distances from a query vector, and the nearest entities, exactly.
 
 Room    execution.search. Distances are Euclidean. Stored vectors and queries are 32-bit; differences, squares
         and sums are 64-bit, so the distance of an entity never depends on which others are asked for.
-How     the nearest of all rows are found in two steps: rough squares from one matrix product in 32 bits, with
-        a bound on their error, then true distances of those few that the bound does not exclude.
+How     one pass over the rows with a ceiling, the least distance that is certainly enough: a sketch of each
+        vector (sketch.py) bounds its distance from below, a product in 32 bits with a known error bounds it
+        closer, and only rows that both leave under the ceiling are measured.
 Rule    an entity without a vector has no distance: NaN where it is asked for, and never among the nearest.
 """
 
@@ -17,9 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.execution.entities import EntityTable, Ordinals
-from omnigraph.execution.search.parts import Part
+from omnigraph.execution.search.parts import Mask, Part
+from omnigraph.execution.search.sketch import NO_SKETCH, Sketch, error_of_product, sketch
 
-CHUNK_ROWS = 16_384
+CHUNK_ROWS = 4_096  # small enough for the processor's caches, large enough to hide Python (measured)
+FEW = 0.02  # below this share of the rows, entities are measured one by one
+DENSE = 8  # measuring beats bounding closer while fewer than one row in so many is left
 Distances = NDArray[np.float64]
 Query = NDArray[np.float32]
 
@@ -30,18 +34,18 @@ class Matrix:
 
     values: NDArray[np.float32]
     squares: NDArray[np.float64]  # of their lengths
-    present: NDArray[np.bool_]
+    present: Mask
+    sketch: Sketch
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        return int(self.values.nbytes + self.squares.nbytes + self.present.nbytes)
+        return int(self.values.nbytes + self.squares.nbytes + self.present.nbytes + self.sketch.nbytes)
 
 
 def matrix(vectors: pa.ChunkedArray) -> Matrix:
     """Return the vectors of a fragment as a matrix."""
-    size = vectors.type.list_size
-    values = np.zeros((len(vectors), size), dtype=np.float32)
+    values = np.zeros((len(vectors), vectors.type.list_size), dtype=np.float32)
     present = np.zeros(len(vectors), dtype=bool)
     at = 0
     for chunk in vectors.chunks:
@@ -50,10 +54,10 @@ def matrix(vectors: pa.ChunkedArray) -> Matrix:
     squares = np.empty(len(vectors))
     for part in _chunks(len(vectors)):
         squares[part] = np.square(values[part], dtype=np.float64).sum(axis=1)
-    return Matrix(values, squares, present)
+    return Matrix(values, squares, present, sketch(values, squares))
 
 
-def numbers(vectors: pa.FixedSizeListArray) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def numbers(vectors: pa.FixedSizeListArray) -> tuple[NDArray[np.float32], Mask]:
     """Return vectors as rows of numbers, zero where there is none, and which rows have one."""
     size = vectors.type.list_size
     flat = vectors.values.slice(vectors.offset * size, len(vectors) * size)
@@ -64,6 +68,11 @@ def numbers(vectors: pa.FixedSizeListArray) -> tuple[NDArray[np.float32], NDArra
     return rows, present
 
 
+def as_query(values: Sequence[float]) -> Query:
+    """Return a query as vectors are stored."""
+    return np.asarray(values, dtype=np.float32)
+
+
 def measured(rows: NDArray[np.float32], query: Query) -> Distances:
     """Return the distance of each row of a matrix."""
     found = np.empty(len(rows))
@@ -71,48 +80,6 @@ def measured(rows: NDArray[np.float32], query: Query) -> Distances:
     for part in _chunks(len(rows)):
         found[part] = np.sqrt(np.square(rows[part] - wanted).sum(axis=1))
     return found
-
-
-def as_query(values: Sequence[float]) -> Query:
-    """Return a query as vectors are stored."""
-    return np.asarray(values, dtype=np.float32)
-
-
-class VectorColumn:
-    """The vectors of one column of one table version."""
-
-    def __init__(self, table: EntityTable, parts: Sequence[Part[Matrix]]) -> None:
-        self._parts = tuple(parts)
-        self._bounds = np.array([part.start for part in parts], dtype=np.int64)
-
-    def distances(self, query: Sequence[float], ordinals: Ordinals) -> Distances:
-        """Return the distance of each entity; NaN where it has no vector, or is missing."""
-        wanted = as_query(query)
-        found = np.full(len(ordinals), np.nan)
-        owners = np.searchsorted(self._bounds, ordinals, side="right") - 1  # -1: before all, so missing
-        for number in np.unique(owners[owners >= 0]).tolist():
-            part = self._parts[number]
-            at = np.flatnonzero(owners == number)
-            rows = ordinals[at] - part.start
-            kept = _living(part)[rows]
-            found[at[kept]] = measured(part.derived.values[rows[kept]], wanted)
-        return found
-
-    def top(
-        self, query: Sequence[float], count: int, among: Ordinals | None = None
-    ) -> tuple[Ordinals, Distances]:
-        """Return the nearest entities, ascending by ordinal; all that tie with the last."""
-        if among is not None:
-            distances = self.distances(query, among)
-            return nearest_of(among, distances, count)
-        wanted = as_query(query)
-        ordinals: list[Ordinals] = [np.zeros(0, np.int64)]
-        distances_: list[Distances] = [np.zeros(0)]
-        for part in self._parts:
-            rows = _candidates(part, wanted, count)
-            ordinals.append(rows + part.start)
-            distances_.append(measured(part.derived.values[rows], wanted))
-        return nearest_of(np.concatenate(ordinals), np.concatenate(distances_), count)
 
 
 def nearest_of(ordinals: Ordinals, distances: Distances, count: int) -> tuple[Ordinals, Distances]:
@@ -126,30 +93,115 @@ def nearest_of(ordinals: Ordinals, distances: Distances, count: int) -> tuple[Or
     return ordinals, distances
 
 
-def _candidates(part: Part[Matrix], query: Query, count: int) -> NDArray[np.int64]:
-    """Return the rows of a part that may be among its nearest ones."""
-    living = np.flatnonzero(_living(part))
-    if count >= len(living):
-        return living
-    if not count:
-        return living[:0]
-    values, squares = part.derived.values, part.derived.squares
+class VectorColumn:
+    """The vectors of one column of one table version."""
+
+    def __init__(self, table: EntityTable, parts: Sequence[Part[Matrix]]) -> None:
+        self._parts = tuple(parts)
+        self._living = [_living(part) for part in parts]
+        self._starts = np.array([part.start for part in parts], dtype=np.int64)
+        self._span = table.span
+
+    def distances(self, query: Sequence[float], ordinals: Ordinals) -> Distances:
+        """Return the distance of each entity; NaN where it has no vector, or is missing."""
+        wanted = as_query(query)
+        found = np.full(len(ordinals), np.nan)
+        owners = np.searchsorted(self._starts, ordinals, side="right") - 1  # -1: before all, so missing
+        for number in np.unique(owners[owners >= 0]).tolist():
+            at = np.flatnonzero(owners == number)
+            rows = ordinals[at] - self._parts[number].start
+            kept = self._living[number][rows]
+            found[at[kept]] = measured(self._parts[number].derived.values[rows[kept]], wanted)
+        return found
+
+    def top(
+        self, query: Sequence[float], count: int, among: Ordinals | None = None
+    ) -> tuple[Ordinals, Distances]:
+        """Return the nearest of all entities, or of some distinct ones; all that tie with the last.
+
+        They come in no order, each with its distance.
+        """
+        if among is not None and len(among) <= max(count, self._span * FEW):
+            return nearest_of(among, self.distances(query, among), count)
+        chosen = None if among is None else _mask(among, self._span)
+        found = _Found(count)
+        for part, living in zip(self._parts, self._living, strict=True):
+            rows = slice(part.start, part.start + len(living))
+            _search(part, living if chosen is None else living & chosen[rows], as_query(query), found)
+        return found.nearest()
+
+
+class _Found:
+    """The entities measured so far that may be among the nearest."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._ordinals: list[Ordinals] = [np.zeros(0, np.int64)]
+        self._distances: list[Distances] = [np.zeros(0)]
+        self._best = np.zeros(0)
+        self.ceiling = np.inf if count else -1.0  # a distance; nothing beyond it is wanted
+
+    def add(self, ordinals: Ordinals, distances: Distances) -> None:
+        """Take what is not beyond the ceiling, and lower the ceiling to the last that is wanted."""
+        kept = distances <= self.ceiling
+        self._ordinals.append(ordinals[kept])
+        self._distances.append(distances[kept])
+        best = np.concatenate([self._best, distances[kept]])
+        if len(best) >= self._count > 0:
+            best = np.partition(best, self._count - 1)[: self._count]
+            self.ceiling = float(best[-1])
+        self._best = best
+
+    @property
+    def bound(self) -> float:
+        """The ceiling for squares, rounded up: equal distances may have unequal squares."""
+        return self.ceiling * self.ceiling * (1 + 1e-12)
+
+    @property
+    def wanted(self) -> int:
+        """How many entities are missing before there is a ceiling; at least one."""
+        return max(self._count - len(self._best), 1)
+
+    def nearest(self) -> tuple[Ordinals, Distances]:
+        """Return the nearest of all."""
+        return nearest_of(np.concatenate(self._ordinals), np.concatenate(self._distances), self._count)
+
+
+def _search(part: Part[Matrix], living: Mask, query: Query, found: _Found) -> None:
+    vectors, outline = part.derived, part.derived.sketch.of(query)
     length = float(np.square(query, dtype=np.float64).sum())
-    rough = np.empty(len(values))
-    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond 32 bits is measured below
-        for chunk in _chunks(len(values)):
-            rough[chunk] = squares[chunk] - 2.0 * (values[chunk] @ query) + length
-        # The error of a 32-bit product of two vectors is at most about n units in the last place of the
-        # product of their lengths; taken four times: the factor 2 comes on top, the rest is for safety.
-        error = 4.0 * len(query) * float(np.finfo(np.float32).eps) * np.sqrt(squares * length)
-    rough, error = rough[living], error[living]
-    ceiling = np.partition(rough + error, count - 1)[count - 1]
-    found: NDArray[np.int64] = living[~(rough - error > ceiling)]
-    return found
+    slack = error_of_product(len(query)) * np.sqrt(length)
+
+    def measure(rows: NDArray[np.int64]) -> None:
+        found.add(rows + part.start, measured(vectors.values[rows], query))
+
+    def under(rows: NDArray[np.int64], other: NDArray[np.float32], own: NDArray[np.float32]) -> Mask:
+        """Say which rows may be under the ceiling, by a product that tells their distance or less."""
+        squares = vectors.squares[rows]
+        least = squares + length - 2.0 * (own[rows] @ other) - slack * np.sqrt(squares)
+        return ~(least > found.bound)  # what overflows 32 bits is not a number: measured
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        for chunk in _chunks(len(living)):
+            rows = np.flatnonzero(living[chunk]) + chunk.start
+            if found.ceiling == np.inf:
+                seeds, rows = rows[: found.wanted], rows[found.wanted :]
+                measure(seeds)
+            if vectors.sketch is not NO_SKETCH:
+                rows = rows[under(rows, outline, vectors.sketch.rows)]
+            if len(rows) * DENSE > CHUNK_ROWS:
+                rows = rows[under(rows, query, vectors.values)]
+            measure(rows)
 
 
-def _living(part: Part[Matrix]) -> NDArray[np.bool_]:
+def _living(part: Part[Matrix]) -> Mask:
     return part.derived.present if part.alive is None else part.derived.present & part.alive
+
+
+def _mask(ordinals: Ordinals, span: int) -> Mask:
+    mask = np.zeros(span, dtype=bool)
+    mask[ordinals[ordinals >= 0]] = True
+    return mask
 
 
 def _chunks(rows: int) -> Iterator[slice]:

@@ -106,6 +106,20 @@ class TableReads:
             found.append(self._from_big(handle, layout, column, pc.unique(values), [column, ADDRESS]))
         return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
 
+    def locate(self, table_id: str, version: int, row_id: str) -> int | None:
+        """Return the address of the row with an id; where the index answers, no data is read."""
+        handle = self.handle(table_id, version)
+        layout = self._layouts.get(handle)
+        for fragment, part in layout.small.items():
+            offsets = self._tail.get(handle, fragment, part.key).find([row_id])
+            if len(offsets):
+                return (fragment << 32) | int(offsets[0])
+        if layout.big:
+            cost_stage()
+            for fragment, offsets in addresses(handle, pa.array([row_id]), list(layout.big)).items():
+                return (fragment << 32) | int(offsets[0])
+        return None
+
     def scan(self, table_id: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Stream some columns of all rows."""
         return self.handle(table_id, version).scanner(columns=list(columns)).to_reader()

@@ -1,0 +1,63 @@
+"""A warm look-up by key costs one probe and a few reads at any depth, and asks nothing about the schema."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph.engine.graph import Graph
+from tests.cost.gates import Figures, check_flat, count
+from tests.cost.test_write_cost import places, report
+from tests.support.proxy import S3Proxy
+from tests.support.s3 import S3Server
+
+pytestmark = [pytest.mark.s3, pytest.mark.slow]
+
+SCHEMA = "node Person { name: String @key  age: I32?  city: String? }"
+FIND = "query find($k: String) { match { $p: Person { name: $k } } return { $p.name, $p.age, $p.city } }"
+BOUND = 1 + 3  # the probe, and the data
+DEPTHS = [(10, 100), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
+
+
+def find(graph: Graph, key: str) -> None:
+    assert graph.query(FIND, k=key).one()["p.name"] == key
+
+
+@pytest.mark.timeout(2000)
+@pytest.mark.parametrize("depths", DEPTHS, ids=str)
+def test_a_warm_look_up_by_key(s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]) -> None:
+    found = []
+    for depth in depths:
+        direct, proxied = places(s3_server, proxy)
+        with og.init(direct.address, SCHEMA, **direct.kwargs) as builder:
+            people = pa.table(
+                {"name": [f"p{n}" for n in range(20_000)], "age": [n % 90 for n in range(20_000)]}
+            )
+            builder.load(people, type="Person", mode="append")
+            for number in range(depth):
+                builder.load([{"type": "Person", "data": {"name": f"h{number}"}}], mode="merge")
+        with og.connect(proxied.address, **proxied.kwargs) as graph:
+            for key in ("p1", "h1", "p2"):
+                find(graph, key)
+            requests = tuple(
+                count(proxy, lambda k=key: find(graph, k))  # type: ignore[misc]
+                for key in [f"p{n * 601}" for n in range(1, 20)] + [f"h{n}" for n in range(10)]
+            )
+            found.append(Figures(f"look-up, depth {depth}", requests))
+    report(found)
+    for figures in found:
+        assert max(figures.requests) <= BOUND, str(figures)
+    check_flat(found)
+
+
+def test_what_was_asked_before_asks_only_whether_anything_changed(
+    s3_server: S3Server, proxy: S3Proxy
+) -> None:
+    direct, proxied = places(s3_server, proxy)
+    with og.init(direct.address, SCHEMA, **direct.kwargs) as builder:
+        builder.load(pa.table({"name": ["a", "b"]}), type="Person", mode="append")
+    with og.connect(proxied.address, **proxied.kwargs) as graph:
+        for _ in range(3):
+            find(graph, "a")
+        assert count(proxy, lambda: find(graph, "a")) == 1
