@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
+from tests.conftest import Place
 
 SCHEMA = "node Person { slug: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 GROWN = "node Person { slug: String @key  age: I64?  nick: String? }\nedge Knows: Person -> Person\n"
@@ -32,6 +33,14 @@ class Ran:
         found = json.loads(self.out)
         assert isinstance(found, dict)
         return found
+
+
+def remote_environment(place: Place) -> dict[str, str]:
+    """Return the environment in which the command reaches a place on S3."""
+    return {
+        name.upper() if name.startswith("aws_") else f"AWS_{name.upper()}": value
+        for name, value in place.options.items()
+    }
 
 
 Run = Callable[..., Ran]

@@ -26,11 +26,13 @@ class TypeCount:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    given: int | None = None  # the records of a load's input; of several with one id only the last is written
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
+        loaded = {} if self.given is None else {"entities_loaded": self.given}
         counts = {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
-        return {"name": self.name, **counts}
+        return {"name": self.name, **loaded, **counts}
 
 
 @dataclass(frozen=True)
@@ -126,18 +128,21 @@ def cost_json(cost: Cost) -> dict[str, Any]:
 
 
 def commit_json(commit: CommitRecord | None) -> dict[str, Any] | None:
-    """Return a commit in its public shape; storage versions stay inside."""
+    """Return a commit in its public shape; the versions of tables stay inside."""
     if commit is None:
         return None
+    key = commit.labels.get(KEY)
     return {
         "graph_commit_id": commit.id,
+        "graph_branch": commit.branch,
+        "graph_manifest_version": commit.manifest_version,
         "parent_commit_id": commit.parent,
         "merged_parent_commit_id": commit.merged_parent,
-        "branch": commit.branch,
         "kind": commit.kind.value,
         "actor_id": commit.actor,
+        "created_at": commit.authored_at_us,
         "message": commit.message,
-        "authored_at": commit.authored_at_us,
+        **({} if key is None else {KEY: key}),
     }
 
 

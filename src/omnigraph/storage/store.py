@@ -55,7 +55,7 @@ from omnigraph.storage.tables.create import check_schema, create_table
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.tables.tail import TailCache
-from omnigraph.storage.transaction import NewTable, Receipt, Write
+from omnigraph.storage.transaction import NewTable, Receipt, Write, WriteTxn
 
 THREADS = 8
 
@@ -207,10 +207,10 @@ class GraphStore:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def rehearse(self, branch: str, write: Write, intent: Intent | None = None) -> None:
-        """Check a write without writing anything; raise what it would raise."""
+    def rehearse(self, branch: str, write: Write, intent: Intent | None = None) -> WriteTxn:
+        """Check a write without writing anything; raise what it would raise, or return the base it met."""
         with measured():
-            self._publisher.rehearse(branch, write, intent)
+            return self._publisher.rehearse(branch, write, intent)
 
     def publish(self, branch: str, write: Write, intent: Intent | None = None) -> Receipt:
         """Run a write: the only way to change a graph's content."""

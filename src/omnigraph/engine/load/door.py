@@ -36,6 +36,7 @@ from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import WriteTxn
 
 LoadMode = Literal["append", "merge", "overwrite"]
 REFUSED = "the load was refused"
@@ -204,18 +205,19 @@ class LoadDoor:
             ),
             lambda: report(LoadProgress("writing", read.rows)),
         )
+        done = None
         if dry_run:
-            self._store.rehearse(branch, write, intent)
-            done = None
+            types = _foreseen(read, request.mode, replaced, self._store.rehearse(branch, write, intent))
         else:
             done = self._store.publish(branch, write, self._claimed(request, read, branch, intent))
+            types = _with_lines(counts_of(done, read.catalog), read)
         report(LoadProgress("done", read.rows))
         nodes = sum(s.rows for s in read.spools.values() if not isinstance(s.declared, EdgeType))
         edges = sum(s.rows for s in read.spools.values() if isinstance(s.declared, EdgeType))
         return Receipt(
             branch=branch,
             commit=None if done is None else done.commit,
-            types=_given(read) if done is None else counts_of(done, read.catalog),
+            types=types,
             affected_nodes=nodes,
             affected_edges=edges,
             replayed=done is not None and done.replayed,
@@ -259,12 +261,21 @@ def _say_created(error: GraphError, branch: str, origin: str | None) -> None:
     GraphError.__init__(error, error.message, remedy=remedy, **{**error.fields, "branch_created": branch})
 
 
-def _given(read: Input) -> tuple[TypeCount, ...]:
-    counts = (
-        TypeCount(spool.declared.name, spool.declared.kind.value, inserted=spool.rows)
-        for spool in read.spools.values()
-    )
+def _foreseen(read: Input, mode: Mode, replaced: Iterable[str], base: WriteTxn) -> tuple[TypeCount, ...]:
+    """Return what a load would do on a base; entities that exist are not told from new ones."""
+    counts = []
+    for type_id in dict.fromkeys((*read.spools, *replaced)):
+        declared = read.catalog.table(type_id)
+        rows = read.spools[type_id].rows if type_id in read.spools else 0
+        gone = base.rows(declared.table_id) if mode is Mode.OVERWRITE else 0
+        counts.append(TypeCount(declared.name, declared.kind.value, rows, deleted=gone, given=rows))
     return tuple(sorted(counts, key=lambda count: (count.kind == "edge", count.name)))
+
+
+def _with_lines(counts: tuple[TypeCount, ...], read: Input) -> tuple[TypeCount, ...]:
+    """Add how many records of the input were of each type."""
+    lines = {(s.declared.kind.value, s.declared.name): s.rows for s in read.spools.values()}
+    return tuple(replace(count, given=lines.get((count.kind, count.name), 0)) for count in counts)
 
 
 def _mode(text: str) -> Mode:

@@ -140,7 +140,7 @@ def _lines(receipt: Receipt, data: str) -> Iterator[str]:
         yield f"{verb} {name} into {receipt.branch} ({facts['mode']}): {counts}"
     if facts["branch_created"]:
         yield f"  created branch {receipt.branch} from {facts['base_branch']}"
-    if facts["mode"] == Mode.OVERWRITE.value and not receipt.dry_run:
+    if facts["mode"] == Mode.OVERWRITE.value:
         nodes, edges = (sum(one.deleted for one in kind) for kind in (receipt.nodes, receipt.edges))
-        yield f"  replaced {nodes} nodes, {edges} edges"
+        yield f"  {'would replace' if receipt.dry_run else 'replaced'} {nodes} nodes, {edges} edges"
     yield "  nothing was written" if receipt.dry_run else f"  commit {receipt.commit_id}"
