@@ -88,6 +88,7 @@ class LintReport:
     results: tuple[QueryReport, ...]
     findings: tuple[Finding, ...]
     diagnostics: tuple[Diagnostic, ...]
+    checked: tuple[CheckedQuery, ...] = ()  # the queries without faults
 
     @property
     def ok(self) -> bool:
@@ -132,7 +133,7 @@ def lint_queries(
     results = tuple(_report(query, checked, found, source) for query, checked, found in examined)
     valid = [checked for _, checked, _ in examined if checked is not None]
     everything = tuple(d for _, _, found in examined for d in found)
-    return LintReport(source, schema_source, results, _never_set(valid), everything)
+    return LintReport(source, schema_source, results, never_set(valid), everything, tuple(valid))
 
 
 def _examined(
@@ -156,7 +157,8 @@ def _report(
 # -- properties that nobody sets ---------------------------------------------------------------------
 
 
-def _never_set(queries: Iterable[CheckedQuery]) -> tuple[Finding, ...]:
+def never_set(queries: Iterable[CheckedQuery]) -> tuple[Finding, ...]:
+    """Return the properties that no update among the queries sets, of the types that some update."""
     updating: dict[str, list[str]] = {}  # type name -> the queries that update it
     assigned: dict[str, set[str]] = {}  # type name -> the properties that they set
     types: dict[str, NodeType] = {}

@@ -16,12 +16,13 @@ from omnigraph import __version__
 from omnigraph.base.clock import SystemClock
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.storage.manifest.records import FORMAT
-from omnigraph.surfaces.cli import init, load, mutate, schema
+from omnigraph.surfaces.cli import alias, explain, init, lint, load, mutate, query, schema, snapshot
 from omnigraph.surfaces.cli.deadline import Expired, Progress, Stage, TimedOut, timeout_in, within
 from omnigraph.surfaces.cli.frame import JSON_WANTED, Call, GlobalFlags, call_of, split
 from omnigraph.surfaces.cli.logs import LogFormat, LogLevel, configure
 from omnigraph.surfaces.cli.output import EXIT_BY_KIND, Output, error_document, print_document
 from omnigraph.surfaces.cli.settings import Settings, read_config
+from omnigraph.surfaces.cli.spellings import QUERY_ALIAS
 
 app = typer.Typer(
     cls=GlobalFlags,
@@ -35,8 +36,18 @@ app = typer.Typer(
 )
 app.command("init", rich_help_panel="Start here")(init.init)
 app.command("load", rich_help_panel="Start here")(load.load)
+app.command("query", rich_help_panel="Start here")(query.query)
 app.command("mutate", rich_help_panel="Start here")(mutate.mutate)
+app.command("lint", rich_help_panel="Start here")(lint.lint)
 app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
+app.command("explain", rich_help_panel="More")(explain.explain)
+app.command("profile", rich_help_panel="More")(explain.profile)
+app.command("alias", rich_help_panel="More")(alias.alias)
+app.command("snapshot", rich_help_panel="More")(snapshot.snapshot)
+app.command("read", hidden=True)(query.query)
+for old in ("check", "query lint", "query check"):
+    app.command(old, hidden=True)(lint.lint)
+app.command(QUERY_ALIAS, hidden=True)(alias.alias)
 app.command("ingest", hidden=True)(load.ingest)
 app.command("change", hidden=True)(mutate.mutate)
 TIMED_OUT = EXIT_BY_KIND[TimedOut.kind]
@@ -66,12 +77,14 @@ def root(
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr but errors.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Consent to destructive writes.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and report, write nothing.")] = False,
-    branch: Annotated[str | None, typer.Option("--branch", help="Branch to work on [default: main].")] = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", help="Branch to work on; main if not given.")
+    ] = None,
     profile: Annotated[
         str | None, typer.Option("--profile", help="A profile of the operator config.")
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", help="Stop after this long: 30s, 5m, 1h [default: never].")
+        str | None, typer.Option("--timeout", help="Stop after this long: 30s, 5m or 1h; never if not given.")
     ] = None,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="Log on stderr from this level.")
@@ -98,6 +111,7 @@ def root(
         yes=yes,
         dry_run=dry_run,
         branch=branch or config.find("project", "cli", "branch") or "main",
+        branch_given=branch is not None,
         trace=trace,
         profile=profile or os.environ.get("OG_PROFILE") or os.environ.get("OMNIGRAPH_PROFILE"),
         config=config,

@@ -16,6 +16,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.engine.graph import Graph, connect
 from omnigraph.surfaces.cli.output import Output
 from omnigraph.surfaces.cli.settings import Settings, is_remote
+from omnigraph.surfaces.cli.spellings import today
 
 SWITCHES = frozenset({"--json", "--quiet", "--yes", "--dry-run", "--trace", "--no-color", "--version", "-v"})
 VALUED = frozenset({"--as", "--branch", "--profile", "--timeout", "--log-level", "--log-format"})
@@ -50,7 +51,7 @@ class GlobalFlags(TyperGroup):
         """Move the global flags to the front, where the root command reads them."""
         front, rest = split(args)
         ctx.meta[JSON_WANTED] = "--json" in front  # known before any flag is acted on, --version above all
-        return super().parse_args(ctx, front + rest)
+        return super().parse_args(ctx, front + today(rest))
 
 
 def split(args: list[str]) -> tuple[list[str], list[str]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import typer
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.catalog.query import CheckedMutation, compile_query
+from omnigraph.catalog.query import CheckedMutation
 from omnigraph.engine.receipt import Receipt
 from omnigraph.surfaces.cli.frame import (
+    Call,
     GraphUri,
     IdempotencyKey,
     IfCommit,
@@ -15,15 +16,8 @@ from omnigraph.surfaces.cli.frame import (
     call_of,
     note_old_spelling,
 )
-from omnigraph.surfaces.cli.params import Param, Params, ParamsFile, read_params
-from omnigraph.surfaces.cli.query_source import (
-    Inline,
-    OldName,
-    QueryFile,
-    Words,
-    graph_and_name,
-    read_source,
-)
+from omnigraph.surfaces.cli.params import Param, Params, ParamsFile
+from omnigraph.surfaces.cli.query_source import Asked, Inline, OldName, QueryFile, Words, asked
 
 
 def mutate(
@@ -43,24 +37,31 @@ def mutate(
     """Insert, update or delete: one mutation, one commit, or none when nothing matched."""
     call = call_of(ctx)
     note_old_spelling(ctx, "mutate")
-    if old_name is not None:
-        call.output.note("'--name NAME' is now the word NAME alone")
+    wanted = asked(call, words, graph_uri, old_name, query, inline, param, params, params_file)
+    write(call, wanted, if_commit=if_commit, message=message, idempotency_key=idempotency_key)
+
+
+def write(
+    call: Call,
+    wanted: Asked,
+    *,
+    if_commit: str | None = None,
+    message: str | None = None,
+    idempotency_key: str | None = None,
+) -> None:
+    """Run a mutation."""
     settings = call.settings
-    where, name = graph_and_name(settings, words, graph_uri, old_name)
-    source = read_source(settings, query, inline)
-    given = read_params(param, params, params_file)
-    with call.connect(where) as graph:
-        catalog = graph.schema.catalog(settings.branch)
-        checked = compile_query(source.text, catalog, name, file=source.file)
+    with call.connect(wanted.where) as graph:
+        checked = wanted.check(graph.schema.catalog(settings.branch))
         if not isinstance(checked, CheckedMutation):
             raise InvalidRequest(
                 f"query {checked.name!r} reads and changes nothing", remedy="Run it with query, not mutate"
             )
-        values = given.bound(checked.parameters)
+        values = wanted.given.bound(checked.parameters)
         if not settings.dry_run:
-            call.output.target("mutate", where)
+            call.output.target("mutate", wanted.where)
         receipt = graph.mutate(
-            source.text,
+            wanted.source.text,
             values,
             query_name=checked.name,
             branch=settings.branch,

@@ -9,14 +9,17 @@ Exit    0 done; 1 failed, or a check found errors; 2 bad usage; 3 not allowed; 4
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from rich.console import Console
 from rich.text import Text
 
-from omnigraph.base.errors import GraphError, Kind
+from omnigraph.base.errors import GraphError, InvalidRequest, Kind
+from omnigraph.base.ids import new_id
 from omnigraph.language.diagnostics import SourceError
 from omnigraph.surfaces.cli.deadline import Progress, Stage
 from omnigraph.surfaces.cli.settings import Settings, is_remote
@@ -46,8 +49,8 @@ class Output:
         self._settings = settings
         self._progress = progress or Progress()
         plain = color is False
-        self._out = Console(highlight=False, no_color=plain, soft_wrap=True)
-        self._err = Console(stderr=True, highlight=False, no_color=plain, soft_wrap=True)
+        self._out = Console(highlight=False, emoji=False, no_color=plain, soft_wrap=True)
+        self._err = Console(stderr=True, highlight=False, emoji=False, no_color=plain, soft_wrap=True)
 
     def result(self, document: dict[str, Any], *lines: str | Text) -> None:
         """Print the result: the document with `--json`, the lines otherwise."""
@@ -57,6 +60,19 @@ class Output:
             return
         for line in lines:
             self._out.print(line, markup=False)
+
+    def stream(self, write: Callable[[BinaryIO], None], file: Path | None = None) -> None:
+        """Let a result be written to stdout as it is, or to a file, which is whole or not there."""
+        self._progress.reach(Stage.ANSWERED)
+        if file is not None:
+            write_file(file, write)
+            return
+        try:
+            sys.stdout.flush()
+            write(sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # the reader has seen enough; what is left must not fail at the exit either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def target(self, command: str, address: str) -> None:
         """Say that a command begins to write, and on stderr what it works on."""
@@ -104,6 +120,25 @@ def _further(error: GraphError) -> Iterator[str]:
     """Yield what else is wrong, where an error collects several reasons and its message names the first."""
     for problem in error.fields.get("problems", ())[1:]:
         yield f"  {problem}"
+
+
+def write_file(file: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Write a file under another name and then give it its own; a device or a pipe is written as it is."""
+    special = file.exists() and not file.is_file()
+    target = file if special else file.with_name(f".{file.name}.{new_id()}")
+    try:
+        try:
+            with target.open("wb") as sink:
+                write(sink)
+            if not special:
+                target.replace(file)
+        finally:
+            if not special:
+                target.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot write {str(file)!r}: {error.strerror}", remedy="Check the path"
+        ) from error
 
 
 def print_document(document: dict[str, Any]) -> None:

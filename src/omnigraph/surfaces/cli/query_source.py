@@ -15,7 +15,11 @@ from typing import Annotated
 import typer
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.query import CheckedQuery, CheckedRead, compile_query
 from omnigraph.engine.query_text import read_query
+from omnigraph.surfaces.cli.frame import Call
+from omnigraph.surfaces.cli.params import GivenParams, read_params
 from omnigraph.surfaces.cli.settings import Settings
 
 Words = Annotated[
@@ -30,6 +34,9 @@ Inline = Annotated[
     typer.Option("-e", "--query-string", metavar="GQ", help="The query itself, instead of a file."),
 ]
 OldName = Annotated[str | None, typer.Option("--name", hidden=True, help="Old spelling of the query's name.")]
+Snapshot = Annotated[
+    str | None, typer.Option("--snapshot", metavar="ID", help="Read a past commit instead of a branch.")
+]
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,55 @@ class QuerySource:
 
     text: str
     file: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query as a call asks for it: on which graph, which one of which text, with what parameters."""
+
+    where: str
+    name: str | None
+    source: QuerySource
+    given: GivenParams
+
+    def check(self, catalog: Catalog) -> CheckedQuery:
+        """Return the query, checked against a schema."""
+        return compile_query(self.source.text, catalog, self.name, file=self.source.file)
+
+    def check_read(self, catalog: Catalog) -> CheckedRead:
+        """Return the query if it is a read."""
+        checked = self.check(catalog)
+        if not isinstance(checked, CheckedRead):
+            raise InvalidRequest(
+                f"query {checked.name!r} changes the graph", remedy="Run it with mutate, not query"
+            )
+        return checked
+
+
+def asked(
+    call: Call,
+    words: Sequence[str] | None,
+    graph_uri: str | None,
+    old_name: str | None,
+    query: Path | None,
+    inline: str | None,
+    param: Sequence[str] | None,
+    params: str | None,
+    params_file: Path | None,
+) -> Asked:
+    """Read the flags that all commands share which run a query."""
+    if old_name is not None:
+        call.output.note("'--name NAME' is now the word NAME alone")
+    where, name = graph_and_name(call.settings, words, graph_uri, old_name)
+    source = read_source(call.settings, query, inline)
+    return Asked(where, name, source, read_params(param, params, params_file))
+
+
+def moment(settings: Settings, snapshot: str | None) -> str | None:
+    """Return the commit to read, if one was named; a branch has no say then."""
+    if snapshot is not None and settings.branch_given:
+        raise InvalidRequest("--branch and --snapshot exclude each other", remedy="Give one")
+    return snapshot
 
 
 def graph_and_name(

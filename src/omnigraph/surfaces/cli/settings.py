@@ -47,6 +47,7 @@ class Settings:
     yes: bool = False
     dry_run: bool = False
     branch: str = "main"
+    branch_given: bool = False  # by a flag, not by a file
     trace: bool = False
     profile: str | None = None
     config: Config = field(default_factory=Config)
@@ -86,6 +87,11 @@ class Settings:
         roots = self.config.find("project", "query", "roots")
         for root in roots if isinstance(roots, list) else ():
             yield self.config.project_folder / str(root) / file
+
+    def preference(self, operator_key: str, project_key: str) -> Any:
+        """Return how results are to be shown: as the operator config says, else as the project file does."""
+        found = self.config.find("operator", "defaults", operator_key)
+        return self.config.find("project", "cli", project_key) if found is None else found
 
     def _named(self, address: str) -> str:
         """Look a bare name up in the project file; anything else is an address as it stands."""

@@ -1,0 +1,136 @@
+"""Alias: a short name of the project file for one query, with its words as parameters.
+
+Room    surfaces.cli. `aliases.<name>` has `command` (query or mutate), `query` (a file), `name` (a query of
+        it), `args` (parameters for the words after the alias), `params` (fixed ones) and `format`.
+Rule    strongest first: `--param`, then `--params`, then the words, then the fixed parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.base.errors import InvalidRequest, NotFound
+from omnigraph.engine.load.strict_json import InvalidJson, parse
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.surfaces.cli.frame import GraphUri, call_of, note_old_spelling
+from omnigraph.surfaces.cli.mutate import write
+from omnigraph.surfaces.cli.params import GivenParams, Param, Params, ParamsFile, read_params
+from omnigraph.surfaces.cli.query import Explain, FormatFlag, Out, ReadFlags, WithMetadata, read
+from omnigraph.surfaces.cli.query_source import Asked, Snapshot, read_source
+from omnigraph.surfaces.cli.settings import PROJECT_FILE, Settings
+
+READS = frozenset({"query", "read"})
+WRITES = frozenset({"mutate", "change"})
+
+
+@dataclass(frozen=True)
+class Alias:
+    """What the project file says about one alias."""
+
+    name: str
+    file: Path
+    writes: bool = False
+    query_name: str | None = None
+    args: tuple[str, ...] = ()
+    params: Mapping[str, Any] | None = None
+    format: Any = None
+
+    def given(self, words: Sequence[str], flags: GivenParams) -> GivenParams:
+        """Return the parameters of one call, the stronger over the weaker."""
+        if len(words) > len(self.args):
+            takes = f"takes {len(self.args)}: {', '.join(self.args)}" if self.args else "takes none"
+            raise InvalidRequest(
+                f"alias {self.name!r} was given {len(words)} words and {takes}",
+                remedy="Put words that belong together in quotes",
+            )
+        named = {name: _value(word) for name, word in zip(self.args, words, strict=False)}
+        weaker = {
+            name: value for name, value in {**(self.params or {}), **named}.items() if name not in flags.texts
+        }
+        return GivenParams({**weaker, **flags.values}, flags.texts)
+
+
+def alias(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The alias, of omnigraph.yaml.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its parameters, in their order.")
+    ] = None,
+    graph_uri: GraphUri = None,
+    param: Param = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    snapshot: Snapshot = None,
+    form: FormatFlag = None,
+    explain: Explain = False,
+    with_metadata: WithMetadata = False,
+    out: Out = None,
+) -> None:
+    """Run the query that the project file has a short name for."""
+    call = call_of(ctx)
+    note_old_spelling(ctx, "alias")
+    settings = call.settings
+    found = find_alias(settings, name)
+    given = found.given(words or (), read_params(param, params, params_file))
+    where = settings.address(graph_uri)
+    wanted = Asked(where, found.query_name, read_source(settings, found.file, None), given)
+    flags = ReadFlags(snapshot, form, explain, with_metadata, out)
+    if not found.writes:
+        read(call, wanted, flags, alias_format=found.format)
+        return
+    if flags.given:
+        raise InvalidRequest(f"alias {name!r} changes the graph, so {flags.given[0]} does not go with it")
+    write(call, wanted)
+
+
+def find_alias(settings: Settings, name: str) -> Alias:
+    """Return an alias of the project file, or say what is wrong with it."""
+    known = settings.config.find("project", "aliases")
+    known = known if isinstance(known, dict) else {}
+    if name not in known:
+        hint = did_you_mean(name, [str(one) for one in known])
+        listed = f"; {hint}" if hint else ""
+        raise NotFound(f"{PROJECT_FILE} has no alias {name!r}{listed}", remedy="`aliases` there lists them")
+    entry = known[name]
+    if not isinstance(entry, dict):
+        raise _malformed(name, "is not a mapping", "Give it a `query`, the file with its text")
+    command, file, args, params = (entry.get(key) for key in ("command", "query", "args", "params"))
+    if command is not None and command not in READS | WRITES:
+        raise _malformed(name, f"has the command {command!r}", "Write query or mutate")
+    if not isinstance(file, str):
+        raise _malformed(name, "has no `query`", "Name the file with its text")
+    if args is not None and not (isinstance(args, list) and all(isinstance(one, str) for one in args)):
+        raise _malformed(name, "has `args` that are no list of names", "Write [first, second]")
+    if params is not None and not isinstance(params, dict):
+        raise _malformed(name, "has `params` that are no mapping", "Write {name: value}")
+    query_name = entry.get("name")
+    return Alias(
+        name,
+        Path(file),
+        command in WRITES,
+        None if query_name is None else str(query_name),
+        tuple(args or ()),
+        params,
+        entry.get("format"),
+    )
+
+
+def _malformed(name: str, problem: str, remedy: str) -> InvalidRequest:
+    return InvalidRequest(f"{PROJECT_FILE}: alias {name!r} {problem}", remedy=remedy)
+
+
+def _value(word: str) -> Any:
+    """Return a word as JSON if it is JSON, else as text.
+
+    >>> _value("29"), _value('"29"'), _value("Ada"), _value("2026-05-01")
+    (29, '29', 'Ada', '2026-05-01')
+    """
+    try:
+        return parse(word)
+    except InvalidJson:
+        return word

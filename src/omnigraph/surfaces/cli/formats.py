@@ -1,0 +1,242 @@
+"""Formats: the rows of a read, written as tables, lines, documents or Arrow.
+
+Room    surfaces.cli. Knows results and how to write them; which one a call wants is asked of its flags and of
+        the configuration.
+Given   a `Result` and a `Form`.
+Gives   bytes on a sink, the same wherever they go.
+Rule    one row is one line in `jsonl` and `csv`, and one block of lines in `table` and `kv`: whatever a value
+        holds, it cannot break out of its line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, BinaryIO, TypeVar
+
+import pyarrow as pa
+from rich.cells import cell_len, chop_cells, set_cell_size
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.execution.result import Result
+from omnigraph.surfaces.cli.settings import Settings
+
+PAGE = 10_000  # rows turned into Python values at a time
+WIDTH = 80
+GAP = "  "
+NUMBERS = frozenset({"int", "bigint", "float"})
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+NEEDS_QUOTES = re.compile('[",\r\n]')
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+class Format(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    KV = "kv"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+class Cells(StrEnum):
+    """What happens to a value that is wider than its column may be."""
+
+    TRUNCATE = "truncate"
+    WRAP = "wrap"
+
+
+@dataclass(frozen=True)
+class Form:
+    """Everything that says how the rows of one call are written."""
+
+    format: Format = Format.TABLE
+    width: int = WIDTH  # of one column of a table, at most
+    cells: Cells = Cells.TRUNCATE
+    with_metadata: bool = False
+    past: bool = False  # the rows are of a commit that was named, not of a branch's head
+
+    def write(self, result: Result, sink: BinaryIO) -> None:
+        """Write a result."""
+        WRITERS[self.format](result, sink, self)
+
+
+def choose(
+    settings: Settings,
+    given: Format | None,
+    *,
+    alias: Any = None,
+    with_metadata: bool = False,
+    past: bool = False,
+) -> Form:
+    """Return the form of a call: `--json`, then `--format`, then the alias, then the configuration."""
+    chosen = Format.JSON if settings.json else given
+    if chosen is None:
+        wanted = (
+            (alias, "the format of the alias"),
+            (settings.preference("output", "output_format"), "cli.output_format"),
+        )
+        chosen = next(
+            (_one_of(Format, value, key) for value, key in wanted if value is not None), Format.TABLE
+        )
+    if with_metadata and chosen is not Format.JSONL:
+        raise InvalidRequest(
+            f"--with-metadata does not go with the format {chosen.value}",
+            remedy="Give --format jsonl; json has the metadata already, and arrow has it in its schema",
+        )
+    width = settings.preference("table_max_column_width", "table_max_column_width")
+    if width is not None and (not isinstance(width, int) or isinstance(width, bool) or width < 1):
+        raise InvalidRequest(f"table_max_column_width must be a positive number, not {width!r}")
+    cells = settings.preference("table_cell_layout", "table_cell_layout")
+    return Form(
+        chosen,
+        WIDTH if width is None else width,
+        Cells.TRUNCATE if cells is None else _one_of(Cells, cells, "table_cell_layout"),
+        with_metadata,
+        past,
+    )
+
+
+def _one_of(kind: type[_Word], value: Any, key: str) -> _Word:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(kind)
+        raise InvalidRequest(f"{key} cannot be {value!r}", remedy=f"Write one of {known}") from None
+
+
+# -- for people ------------------------------------------------------------------------------------
+
+
+def _write_table(result: Result, sink: BinaryIO, form: Form) -> None:
+    cells = [[_cell(row[name]) for name in result.columns] for row in _rows(result)]
+    at = f" at commit {result.commit_id}" if form.past else ""
+    sink.write(f"{len(result)} rows from branch {result.branch}{at} via {result.query_name}\n".encode())
+    right = [column.kind in NUMBERS for column in result.described]
+    for line in table_lines(result.columns, cells, right, form.width, form.cells):
+        sink.write(f"{line}\n".encode())
+
+
+def table_lines(
+    names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int, cells: Cells
+) -> Iterator[str]:
+    """Yield the lines of a table: names, rule, rows.
+
+    >>> print(
+    ...     *table_lines(["name", "age"], [["Ada", "36"], ["Cy", "9"]], [False, True], 80, Cells.WRAP),
+    ...     sep="\\n",
+    ... )
+    name  age
+    ----  ---
+    Ada    36
+    Cy      9
+    """
+    folded = [[_fold(text, width, cells) for text in row] for row in (names, *rows)]
+    widths = [max(cell_len(line) for row in folded for line in row[n]) for n in range(len(names))]
+    yield from _aligned(folded[0], widths, right)
+    yield GAP.join("-" * width for width in widths)
+    for row in folded[1:]:
+        yield from _aligned(row, widths, right)
+
+
+def _fold(text: str, width: int, cells: Cells) -> list[str]:
+    if cell_len(text) <= width:
+        return [text]
+    if cells is Cells.WRAP:
+        return chop_cells(text, width)
+    return [set_cell_size(text, width - 1) + "…"]
+
+
+def _aligned(row: list[list[str]], widths: list[int], right: Sequence[bool]) -> Iterator[str]:
+    """Yield the lines of one row; values that take fewer lines than others are followed by blanks."""
+    for n in range(max(len(lines) for lines in row)):
+        pieces = [lines[n] if n < len(lines) else "" for lines in row]
+        padded = [
+            " " * (width - cell_len(piece)) + piece if to_right else set_cell_size(piece, width)
+            for piece, width, to_right in zip(pieces, widths, right, strict=True)
+        ]
+        yield GAP.join(padded).rstrip()
+
+
+def _write_kv(result: Result, sink: BinaryIO, form: Form) -> None:
+    for number, row in enumerate(_rows(result), 1):
+        between = "\n" if number > 1 else ""
+        lines = "".join(f"{name}: {_cell(value)}\n" for name, value in row.items())
+        sink.write(f"{between}row {number}\n{lines}".encode())
+
+
+def _cell(value: Any) -> str:
+    """Return a value on one line, without anything that a terminal would obey.
+
+    >>> _cell("two\\nlines"), _cell(None), _cell([1, "a"])
+    ('two\\\\nlines', 'null', '[1, "a"]')
+    """
+    return CONTROL.sub(lambda found: SHORT.get(found[0], f"\\u{ord(found[0]):04x}"), _text(value))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+
+def _write_json(result: Result, sink: BinaryIO, form: Form) -> None:
+    sink.write(f"{json.dumps(result.to_json(), ensure_ascii=False, indent=2)}\n".encode())
+
+
+def _write_jsonl(result: Result, sink: BinaryIO, form: Form) -> None:
+    if form.with_metadata:
+        facts = replace(result, table=result.table.slice(0, 0)).to_json() | {"row_count": len(result)}
+        del facts["rows"]
+        sink.write(f"{json.dumps(facts, ensure_ascii=False)}\n".encode())
+    for row in _rows(result):
+        sink.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
+
+
+def _write_csv(result: Result, sink: BinaryIO, form: Form) -> None:
+    sink.write((",".join(_field(name) for name in result.columns) + "\r\n").encode())
+    for row in _rows(result):
+        sink.write((",".join(_field(value) for value in row.values()) + "\r\n").encode())
+
+
+def _field(value: Any) -> str:
+    """Return a field: null is empty, and empty text is in quotes so that the two differ.
+
+    >>> _field(None), _field(""), _field('a "b"'), _field(True)
+    ('', '""', '"a ""b\"""', 'true')
+    """
+    if value is None:
+        return ""
+    text = _text(value)
+    return '"' + text.replace('"', '""') + '"' if not text or NEEDS_QUOTES.search(text) else text
+
+
+def _write_arrow(result: Result, sink: BinaryIO, form: Form) -> None:
+    facts = {"query_name": result.query_name, "branch": result.branch, "graph_commit_id": result.commit_id}
+    table = result.to_arrow().replace_schema_metadata(facts)
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        for batch in table.to_batches(max_chunksize=65_536):
+            stream.write_batch(batch)
+
+
+def _rows(result: Result) -> Iterator[dict[str, Any]]:
+    """Yield the rows as JSON values, without holding them all."""
+    for start in range(0, len(result), PAGE):
+        yield from replace(result, table=result.table.slice(start, PAGE)).json_rows()
+
+
+WRITERS: dict[Format, Callable[[Result, BinaryIO, Form], None]] = {
+    Format.TABLE: _write_table,
+    Format.KV: _write_kv,
+    Format.JSON: _write_json,
+    Format.JSONL: _write_jsonl,
+    Format.CSV: _write_csv,
+    Format.ARROW: _write_arrow,
+}
