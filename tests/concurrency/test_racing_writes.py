@@ -1,0 +1,70 @@
+"""Processes that mutate and load at once, with constraints in force: one winner, or all of them.
+
+Eight processes take their time to start, so the default run has each promise once, on local disk.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import omnigraph as og
+from tests.conftest import Place
+from tests.engine import writers
+from tests.engine.people import SCHEMA, ages
+from tests.engine.support import check_whole, read
+from tests.support.graphs import chain_of
+from tests.support.processes import run_processes
+
+PROCESSES = 8
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("many-processes"), pytest.mark.timeout(300)]
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.full])])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Local disk, and in the full run the S3 API too."""
+    found: Place = request.getfixturevalue(f"{request.param}_place")
+    return found
+
+
+def test_of_processes_that_want_one_unique_value_exactly_one_gets_it(place: Place) -> None:
+    with og.init(place.address, SCHEMA, **place.kwargs) as graph:
+        jobs = [(place.address, place.options, f"p{number}", "x") for number in range(PROCESSES)]
+
+        outcomes = run_processes(writers.take_email, jobs)
+
+        assert [outcome.error_text for outcome in outcomes if not outcome.ok] == []
+        said = [outcome.value for outcome in outcomes]
+        assert sorted(map(str, said)) == ["ok"] + ["unique"] * (PROCESSES - 1)
+        assert list(ages(graph)) == [f"p{said.index('ok')}"]
+        assert len(chain_of(graph.store)) == 2
+
+
+@pytest.mark.full
+def test_of_processes_that_append_one_id_exactly_one_does(place: Place) -> None:
+    with og.init(place.address, SCHEMA, **place.kwargs) as graph:
+        jobs = [(place.address, place.options, "x", number) for number in range(PROCESSES)]
+
+        outcomes = run_processes(writers.append_person, jobs)
+
+        assert [outcome.error_text for outcome in outcomes if not outcome.ok] == []
+        said = [outcome.value for outcome in outcomes]
+        assert sorted(map(str, said)) == ["key_conflict"] * (PROCESSES - 1) + ["ok"]
+        assert ages(graph) == {"x": said.index("ok")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "count", [pytest.param(3, id="3"), pytest.param(12, id="12", marks=pytest.mark.full)]
+)
+def test_processes_that_upsert_different_keys_all_land(place: Place, count: int) -> None:
+    with og.init(place.address, SCHEMA, **place.kwargs) as graph:
+        jobs = [(place.address, place.options, f"p{number}", count) for number in range(PROCESSES)]
+
+        outcomes = run_processes(writers.upsert_many, jobs, timeout_s=280)
+
+        assert [outcome.error_text for outcome in outcomes if not outcome.ok] == []
+        commits = [commit for outcome in outcomes for commit in outcome.value or []]
+        names = {f"p{process}-{number}" for process in range(PROCESSES) for number in range(count)}
+        assert {row["name"]: row["email"] for row in read(graph, "Person")} == {name: name for name in names}
+        assert sorted(map(str, commits)) == sorted(chain_of(graph.store)[1:])
+        check_whole(graph)
