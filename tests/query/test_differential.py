@@ -1,0 +1,113 @@
+"""The engine answers as the reference does, on random graphs and reads, in every way of reading."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import omnigraph as og
+from omnigraph import Graph
+from omnigraph.catalog.query import bind_params, compile_query
+from omnigraph.catalog.query.read import CheckedRead
+from tests.query.plain import PlainGraph
+from tests.query.reference import answer
+from tests.query.texts import Text, random_text
+from tests.query.worlds import SCHEMA, World, worlds
+
+QUERIES = 6  # for each graph
+Traversal = Literal["auto", "lookup", "csr"]
+TRAVERSALS: tuple[Traversal, ...] = ("auto", "lookup", "csr")
+RULES: tuple[frozenset[str] | None, ...] = (None, frozenset())
+COMMON: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.large_base_example,
+    ],
+}
+
+
+@settings(max_examples=60, derandomize=True, **COMMON)
+@given(worlds(), st.randoms(use_true_random=False))
+def test_engine_agrees_with_the_reference(world: World, rnd: Random) -> None:
+    check(world, rnd)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@settings(max_examples=1000, **COMMON)
+@given(worlds(), st.randoms(use_true_random=False))
+def test_engine_agrees_with_the_reference_at_length(world: World, rnd: Random) -> None:
+    check(world, rnd)
+
+
+def check(world: World, rnd: Random) -> None:
+    """Ask some reads of main and of a branch, in every way."""
+    with opened(world) as graph:
+        for _ in range(QUERIES):
+            text = random_text(rnd)
+            for branch, plain in (("main", world.plain), ("side", world.plain_branch)):
+                compare(graph, text, branch, plain)
+
+
+@contextmanager
+def opened(world: World) -> Iterator[Graph]:
+    """Load a world: some of it on main, the rest on a branch, where some nodes are deleted at last."""
+    with TemporaryDirectory() as folder:
+        graph = og.init(Path(folder) / "graph.og", SCHEMA, durability="os")
+        with graph:
+            if world.main:
+                graph.load(world.main, mode="append")
+            graph.store.branches.create("side", "main")
+            if world.branch:
+                graph.load(world.branch, mode="append", branch="side")
+            for name in world.deleted:
+                graph.mutate("query d($n: String) { delete A where name = $n }", n=name, branch="side")
+            yield graph
+
+
+def compare(graph: Graph, text: Text, branch: str, plain: PlainGraph) -> None:
+    """Assert that every way of reading gives the rows of the reference."""
+    read = compile_query(text.gq, graph.schema.catalog(branch))
+    assert isinstance(read, CheckedRead)
+    expected = answer(read, plain, bind_params(read.parameters, text.params))
+    for traversal, rules in product(TRAVERSALS, RULES):
+        result = graph._query.run(text.gq, text.params, branch=branch, traversal=traversal, rules=rules)
+        found = [list(row.values()) for row in result.to_json()["rows"]]
+        way = f"{branch}, {traversal}, {'all rules' if rules is None else 'no rules'}"
+        assert alike(expected, found), report(text, way, expected, found)
+
+
+def alike(expected: Any, found: Any) -> bool:
+    """Compare JSON values: kinds and order must agree, floats up to the last digits."""
+    if isinstance(expected, float) and isinstance(found, float):
+        return math.isclose(expected, found, rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(expected, list):
+        return isinstance(found, list) and len(expected) == len(found) and all(map(alike, expected, found))
+    if isinstance(expected, dict):
+        return (
+            isinstance(found, dict)
+            and list(expected) == list(found)
+            and alike([*expected.values()], [*found.values()])
+        )
+    return type(expected) is type(found) and bool(expected == found)
+
+
+def report(text: Text, way: str, expected: list[list[Any]], found: list[list[Any]]) -> str:
+    """Return what differs, for a reader."""
+    lines = [text.gq, json.dumps(text.params), way, "expected:"]
+    lines += [f"  {row}" for row in expected]
+    lines += ["found:", *(f"  {row}" for row in found)]
+    return "\n".join(lines)
