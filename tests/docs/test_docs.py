@@ -1,8 +1,15 @@
-"""The code blocks of README and docs run, in order, and print what the page says."""
+"""The code blocks of README and docs run, in order, and print what the page says.
+
+`python` blocks run in one namespace, and a `text` block after one is what it printed. In a `console` block
+the lines after `$ ` are given to a shell, the lines below are what they printed; `…` stands for anything.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
@@ -23,10 +30,47 @@ def blocks(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def with_code() -> list[Path]:
-    """Return the pages that have Python blocks."""
+    """Return the pages that have blocks to run."""
     return [
-        page for page in PAGES if any(language == "python" for language, _, _ in blocks(page.read_text()))
+        page
+        for page in PAGES
+        if any(language in ("python", "console") for language, _, _ in blocks(page.read_text()))
     ]
+
+
+def commands(content: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of a console block, here-document included, with the lines that it prints."""
+    command, printed, until = "", list[str](), ""
+    for line in content.splitlines():
+        if until:
+            command += f"\n{line}"
+            until = "" if line == until else until
+        elif line.startswith("$ "):
+            if command:
+                yield command, printed
+            command, printed = line.removeprefix("$ "), []
+            here = re.search(r"<<'(\w+)'", line)
+            until = here[1] if here else ""
+        else:
+            printed.append(line)
+    yield command, printed
+
+
+def check_console(content: str, where: str) -> None:
+    """Run the commands of a console block in the working directory."""
+    scripts = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}", "OG_HOME": str(Path.cwd())}
+    for command, expected in commands(content):
+        ran = subprocess.run(
+            ["bash", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+            check=False,
+        )
+        pattern = "\n".join(re.escape(line).replace("…", ".*") for line in expected)
+        assert re.fullmatch(pattern, ran.stdout.rstrip("\n")), f"{where}: {command}\n{ran.stdout}"
 
 
 @pytest.mark.parametrize("page", with_code(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -45,12 +89,24 @@ def test_the_page_runs_and_prints_what_it_says(
         elif language == "text" and printed:
             assert printed == content, f"{page.name}:{line}"
             printed = None
+        elif language == "console":
+            check_console(content, f"{page.name}:{line}")
     assert not printed, f"{page.name}: a block prints, but the page does not show what"
 
 
-def test_a_page_that_lies_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "lie",
+    [
+        "```python\nprint(1)\n```\n\n```text\n2\n```\n",
+        "```python\nprint(1)\n```\n",
+        "```console\n$ echo 1\n2\n```\n",
+        "```console\n$ echo 1\n$ echo 2\n2\n```\n",
+        "```console\n$ cat <<'END'\n1\nEND\n1…3\n```\n",
+    ],
+)
+def test_a_page_that_lies_is_caught(lie: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "lie.md"
-    page.write_text("```python\nprint(1)\n```\n\n```text\n2\n```\n")
+    page.write_text(lie)
     with pytest.raises(AssertionError):
         test_the_page_runs_and_prints_what_it_says(page, tmp_path, monkeypatch)
 
