@@ -2,7 +2,7 @@
 
 Room    tests.query. Grows a query clause by clause and remembers which variable has which type, so that every
         text passes the checker; one that does not is a fault of this file or of the checker.
-Given   a source of randomness (Hypothesis provides one that shrinks).
+Given   a source of randomness.
 Gives   `Text`: a `.gq` text with values for its parameters.
 """
 
@@ -19,7 +19,7 @@ from tests.query.worlds import ENDS, POOLS, PROPERTIES
 NODES = ("A", "B", "C")
 NUMBERS = ("I32", "I64", "U32", "F64", "F32")
 NAMES = ("m", "b", "x", "a", "zz", "aB", "k1", "_q", "p", "c")
-COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+COMPARISONS = ("=", "!=", "!=", "<", "<=", ">", ">=", ">=")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Writer:
     def read(self) -> Text:
         scope = Scope()
         clauses = [self._introduce(scope)]
-        for _ in range(self._rnd.randint(0, 4)):
+        for _ in range(self._rnd.randint(0, 3)):
             clauses.append(self._clause(scope, 0))
         outputs, tail = self._outputs(scope)
         declared = ", ".join(f"${name}: {kind}" for name, (kind, _) in self._params.items())
@@ -87,7 +87,7 @@ class _Writer:
         return self._binding(scope) if self._maybe(0.7) else self._traversal(scope)
 
     def _clause(self, scope: Scope, depth: int) -> str:
-        kinds = ["traversal"] * 5 + ["filter"] * 3 + ["binding", "again"]
+        kinds = ["traversal"] * 5 + ["filter"] * 2 + ["binding", "again"]
         kinds += ["not", "exists", "count", "optional"] if depth < 2 else []
         match self._rnd.choice(kinds):
             case "traversal":
@@ -114,14 +114,14 @@ class _Writer:
         return f"${name}: {kind} {{ {self._entry(kind)} }}"
 
     def _entries(self, kind: str) -> str:
-        return f" {{ {self._entry(kind)} }}" if self._maybe(0.3) else ""
+        return f" {{ {self._entry(kind)} }}" if self._maybe(0.15) else ""
 
     def _entry(self, kind: str) -> str:
         name, scalar = self._rnd.choice(sorted(PROPERTIES[kind].items()))
         item = scalar.strip("[]")
         value = self._rnd.choice(POOLS[item])
         if self._maybe(0.3):
-            given = None if self._maybe(0.2) else value
+            given = None if self._maybe(0.1) else value
             return f"{name}: {self._param(_declared(item) + '?', given)}"
         return f"{name}: {literal(value, item)}"
 
@@ -175,7 +175,7 @@ class _Writer:
             scope.nodes, scope.edges = inner.nodes, inner.edges
         body = f"{kind} {{ {'  '.join(clauses)} }}"
         if kind == "count":
-            return f"{body} {self._rnd.choice(COMPARISONS)} {self._rnd.randint(0, 3)}"
+            return f"{body} {self._rnd.choice(COMPARISONS)} {self._rnd.randint(0, 2)}"
         return body
 
     def _mention(self, scope: Scope, name: str) -> str:
@@ -202,7 +202,9 @@ class _Writer:
     def _condition(self, scope: Scope, depth: int) -> str:
         if depth < 2 and self._maybe(0.35):
             left, right = self._condition(scope, depth + 1), self._condition(scope, depth + 1)
-            return self._rnd.choice([f"({left} and {right})", f"({left} or {right})", f"not({left})"])
+            return self._rnd.choice(
+                [f"({left} and {right})", f"({left} or {right})", f"({left} or {right})", f"not({left})"]
+            )
         return self._comparison(scope, self._rnd.choice(sorted(scope.nodes)))
 
     def _properties(self, scope: Scope, *families: str) -> Iterator[tuple[str, str]]:
@@ -224,7 +226,7 @@ class _Writer:
         operator = self._rnd.choice(COMPARISONS)
         match self._rnd.choice(kinds):
             case "param":
-                given = None if self._maybe(0.2) else self._rnd.choice(POOLS[scalar])
+                given = None if self._maybe(0.1) else self._rnd.choice(POOLS[scalar])
                 return f"{left} {operator} {self._param(_declared(scalar) + '?', given)}"
             case "other":
                 family = NUMBERS if scalar in NUMBERS and scalar != "F32" else (scalar,)
@@ -337,10 +339,10 @@ class _Writer:
             chosen = [self._rnd.choice(keys) for _ in range(self._rnd.randint(1, 2))]
             directions = [self._rnd.choice(("", " asc", " desc")) for _ in chosen]
             parts.append(f"order {{ {', '.join(map(''.join, zip(chosen, directions, strict=True)))} }}")
-        if self._maybe(0.3):
-            number = self._rnd.randint(0, 4)
+        if self._maybe(0.25):
+            number = self._rnd.choice((0, 1, 2, 3, 5))
             parts.append(f"limit {self._param('I32', number) if self._maybe(0.3) else number}")
-        if self._maybe(0.2):
+        if self._maybe(0.15):
             parts.append(f"offset {self._rnd.randint(0, 3)}")
         return " ".join(parts)
 
