@@ -16,59 +16,58 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as Grid
 
-from omnigraph import GraphError, __version__, init
+from omnigraph import Graph, GraphError, __version__, connect, init
+from omnigraph.engine.receipt import Receipt
 from omnigraph.language.diagnostics import SourceError
 from omnigraph.storage.cost import measured
-from omnigraph.storage.manifest.records import CommitKind
-from omnigraph.storage.publish import Intent
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import DeleteIds, Effect, Upsert
-from omnigraph.storage.tables.predicate import Compare, find
-from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan, Receipt
+from omnigraph.surfaces.cli.violations import violation_lines
 
-PERSON, KNOWS = "person", "knows"
-SCHEMA = {
-    PERSON: pa.schema(
-        [
-            pa.field("id", pa.string(), nullable=False),
-            pa.field("name", pa.string()),
-            pa.field("age", pa.int32()),
-        ]
-    ),
-    KNOWS: pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("id", "src", "dst")]),
+SCHEMA = """
+node Person {
+    name: String @key
+    age: I32?
+    email: String? @unique
+    @range(age, 0..120)
 }
+edge Knows: Person -> Person @card(0..3)
+"""
+DATA = """\
+{"type": "Person", "data": {"name": "Ada", "age": 36, "email": "ada@example.org"}}
+{"type": "Person", "data": {"name": "Bo", "age": 41}}
+{"type": "Person", "data": {"name": "Cy", "age": 290}}
+{"edge": "Knows", "from": "Ada", "to": "Bo"}
+{"edge": "Knows", "from": "Bo", "to": "Cy"}
+"""
+ADD = """
+query add($name: String, $age: I32?, $friend: String) {
+    insert Person { name: $name, age: $age }
+    insert Knows { from: $name, to: $friend }
+}
+"""
+BIRTHDAY = "query birthday($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
+LEAVE = "query leave($name: String) { delete Person where name = $name }"
 console = Console(width=100, highlight=False)
 
 
-def people(*rows: tuple[str, str, int]) -> pa.Table:
-    """Return Person rows."""
-    return pa.Table.from_pylist(
-        [dict(zip(("id", "name", "age"), r, strict=True)) for r in rows], SCHEMA[PERSON]
-    )
-
-
-def edges(*rows: tuple[str, str, str]) -> pa.Table:
-    """Return Knows rows."""
-    return pa.Table.from_pylist(
-        [dict(zip(("id", "src", "dst"), r, strict=True)) for r in rows], SCHEMA[KNOWS]
-    )
-
-
-def commit(store: GraphStore, effects: dict[str, Effect], message: str, branch: str = "main") -> Receipt:
-    """Publish effects on several types as one commit."""
-    write = PlannedWrite(PublishPlan(CommitKind.MUTATION, effects=effects))
-    return store.publish(branch, write, Intent(actor="demo", message=message))
-
-
-def show(store: GraphStore, snapshot: PinnedSnapshot, title: str) -> None:
-    """Print the people of a snapshot."""
+def show(graph: Graph, title: str, branch: str = "main", at: str | None = None) -> None:
+    """Print the people of a branch, now or then."""
     console.print(f"{title}:")
-    grid = Grid("id", "name", "age")
-    rows = store.table(snapshot, PERSON).to_table().sort_by("id").to_pylist()
-    for row in rows:
-        grid.add_row(row["id"], row["name"], str(row["age"]))
+    grid = Grid("name", "age", "email")
+    for row in graph.nodes("Person", branch=branch, at=at).to_arrow().to_pylist():
+        grid.add_row(row["name"], str(row["age"]), row["email"] or "")
     console.print(grid)
+
+
+def told(receipt: Receipt) -> None:
+    """Print what a write did and what it cost."""
+    what = receipt.query_name or f"load ({receipt.facts['mode']})"
+    counts = f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges"
+    console.print(f"{what}: {counts}, commit {receipt.commit_id}")
+    for count in receipt.types:
+        console.print(f"  {count.name}: {count.inserted} new, {count.updated} changed, {count.deleted} gone")
+    console.print(f"  cost: {receipt.cost}")
 
 
 def part(title: str) -> None:
@@ -76,84 +75,94 @@ def part(title: str) -> None:
     console.print(f"\n[bold]{title}[/bold]")
 
 
-def make(root: Path) -> GraphStore:
-    """Make a graph and its first commit."""
-    part("1. A graph is made in one atomic step; one commit spans all types")
-    tables = {
-        PERSON: NewTable("Person", "node", SCHEMA[PERSON]),
-        KNOWS: NewTable("Knows", "edge", SCHEMA[KNOWS]),
-    }
-    store = GraphStore.create(root, schema=b'{"demo": 1}', tables=tables)
-    receipt = commit(
-        store,
-        {
-            PERSON: Upsert(people(("ada", "Ada", 36), ("bo", "Bo", 41), ("cy", "Cy", 29))),
-            KNOWS: Upsert(edges(("k1", "ada", "bo"), ("k2", "bo", "cy"))),
-        },
-        "first people",
-    )
-    console.print(f"commit {receipt.commit_id}")
-    for change in receipt.tables:
-        console.print(f"  {change.name}: {change.inserted} inserted")
-    console.print(f"  cost: {receipt.cost}")
-    return store
-
-
-def branch(store: GraphStore) -> None:
-    """Work on a branch, and look back."""
-    part("2. Branches cost the same at any size, and writes on them are invisible elsewhere")
-    with measured() as meter:
-        store.branches.create("review/älter", "main")
-    console.print(f"created branch 'review/älter': {meter.cost}")
-    before = store.snapshot().commit_id
-    commit(store, {PERSON: Upsert(people(("ada", "Ada", 37)))}, "a birthday", "review/älter")
-    show(store, store.snapshot("review/älter"), "on the branch")
-    show(store, store.snapshot(), "on main, at the same time")
-
-    part("3. Every past state can be read again")
-    commit(store, {PERSON: DeleteIds(pa.array(["cy"])), KNOWS: DeleteIds(pa.array(["k2"]))}, "Cy leaves")
-    show(store, store.snapshot(), "main now")
-    show(store, store.snapshot(at=before), f"main at commit {before}")
-    found = find(
-        store.table(store.snapshot(), PERSON), Compare("age", ">", pa.scalar(36, pa.int32())), ("id",)
-    )
-    console.print(f"typed predicate age > 36 on main: {found['id'].to_pylist()}")
-
-
-def conflicts(store: GraphStore) -> None:
-    """Lose a race on purpose."""
-    part("4. A writer that expected another head is told so, and nothing is written")
-    expected = store.snapshot().commit_id
-    commit(store, {PERSON: Upsert(people(("di", "Di", 52)))}, "somebody else was faster")
-    write = PlannedWrite(PublishPlan(CommitKind.MUTATION, {PERSON: Upsert(people(("ed", "Ed", 19)))}))
+def load(folder: Path) -> Graph:
+    """Make a graph and load a file, once with a mistake in it."""
+    part("1. A load is one commit: every record of the file, or nothing and the reason")
+    graph = init(folder / "people.og", SCHEMA)
+    file = folder / "people.jsonl"
+    file.write_text(DATA)
     try:
-        store.publish("main", write, Intent(expected_head=expected))
+        graph.load(file, mode="append", actor="demo")
+    except GraphError as error:
+        console.print(f"refused ({error.code}):")
+        for line in violation_lines(error):
+            console.print(line, markup=False, soft_wrap=True)
+    console.print("the file is mended, and loaded again:")
+    file.write_text(DATA.replace("290", "29"))
+    told(graph.load(file, mode="append", actor="demo"))
+    return graph
+
+
+def mutate(graph: Graph) -> None:
+    """Insert, update, delete."""
+    part("2. A mutation is typed, sees its own writes and commits once; deletes take edges along")
+    told(graph.mutate(ADD, name="Di", age=52, friend="Ada", actor="demo"))
+    told(graph.mutate(BIRTHDAY, name="Ada", age=37, actor="demo"))
+    told(graph.mutate(LEAVE, name="Bo", actor="demo"))
+    console.print(f"nobody of that name: commit {graph.mutate(LEAVE, name='Zoe').commit}")
+    for params in ({"name": "Ed", "age": "old", "friend": "Ada"}, {"name": "Ed", "friend": "Nobody"}):
+        try:
+            graph.mutate(ADD, params)
+        except GraphError as error:
+            console.print(f"refused ({error.code}): {error.message}", soft_wrap=True)
+    first = graph.mutate(ADD, name="Fay", friend="Ada", idempotency_key="demo-1")
+    again = graph.mutate(ADD, name="Fay", friend="Ada", idempotency_key="demo-1")
+    console.print(
+        f"repeated under one idempotency key: replayed {again.replayed}, "
+        f"the same commit {again.commit_id == first.commit_id}"
+    )
+
+
+def branch(graph: Graph) -> None:
+    """Work on a branch, and look back."""
+    part("3. Branches cost the same at any size, and writes on them are invisible elsewhere")
+    with measured() as meter:
+        graph.store.branches.create("review/älter", "main")
+    console.print(f"created branch 'review/älter': {meter.cost}")
+    before = graph.store.snapshot().commit_id
+    graph.mutate(BIRTHDAY, name="Ada", age=38, branch="review/älter", actor="demo")
+    show(graph, "on the branch", "review/älter")
+    show(graph, "on main, at the same time")
+
+    part("4. Every past state can be read again")
+    graph.mutate(LEAVE, name="Cy", actor="demo")
+    show(graph, "main now")
+    show(graph, f"main at commit {before}", at=before)
+
+
+def conflicts(graph: Graph) -> None:
+    """Lose a race on purpose."""
+    part("5. A writer that expected another head is told so, and nothing is written")
+    expected = graph.store.snapshot().commit_id
+    graph.mutate(BIRTHDAY, name="Di", age=53, message="somebody else was faster")
+    try:
+        graph.mutate(BIRTHDAY, name="Di", age=99, if_commit=expected)
     except GraphError as error:
         console.print(f"{type(error).__name__} ({error.code}): {error}")
 
 
 def crash(root: Path) -> None:
     """Kill a writer at the worst moment."""
-    part("5. A writer killed between staging and publishing leaves nothing to repair")
+    part("6. A writer killed between staging and publishing leaves nothing to repair")
     environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": "publish.before=kill"}
     command = [sys.executable, __file__, "--write-a-ghost", str(root)]
     done = subprocess.run(command, env=environment, check=False)
     console.print(f"the writer died with signal {-done.returncode}")
-    with GraphStore.open(root) as store:
-        receipt = commit(store, {PERSON: Upsert(people(("fay", "Fay", 33)))}, "straight on")
+    with connect(root) as graph:
+        receipt = graph.mutate(ADD, name="Gus", age=33, friend="Ada", actor="demo")
         console.print(f"the next write succeeds at once: commit {receipt.commit_id}")
-        show(store, store.snapshot(), "main afterwards")
+        show(graph, "main afterwards")
 
 
 def write_a_ghost(root: Path) -> None:
     """Be the writer that dies."""
-    with GraphStore.open(root) as store:
-        commit(store, {PERSON: Upsert(people(("zz", "Ghost", 1)))}, "never seen")
+    with connect(root) as graph:
+        graph.mutate(ADD, name="Ghost", age=1, friend="Ada")
 
 
 def spark(root: Path) -> None:
     """Read a pinned snapshot from Spark executors."""
-    part("6. Spark reads one pinned snapshot, whoever writes meanwhile")
+    part("7. Spark reads one pinned snapshot, whoever writes meanwhile")
     if os.environ.get("OMNIGRAPH_HAS_JAVA") == "0":
         console.print("left out: this needs Java 17 or newer (the set-up lines above say how to get it)")
         return
@@ -168,29 +177,30 @@ def spark(root: Path) -> None:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    with GraphStore.open(root) as store:
-        snapshot = store.snapshot()
-        fragments = [f.fragment_id for f in store.table(snapshot, PERSON).get_fragments()]
+    with connect(root) as graph:
+        snapshot = graph.store.snapshot()
+        table_id = graph.schema.catalog().node("Person").table_id
+        fragments = [f.fragment_id for f in graph.store.table(snapshot, table_id).get_fragments()]
         numbers = session.createDataFrame([(f,) for f in fragments], "fragment int").repartition(
             len(fragments)
         )
-        rows = numbers.mapInArrow(reader(str(root), snapshot), "id string, name string, age int")
+        rows = numbers.mapInArrow(reader(str(root), snapshot, table_id), "name string, age int")
         console.print(f"{len(fragments)} fragments read by executors at commit {snapshot.commit_id}")
-        rows.orderBy("id").show()
+        rows.orderBy("name").show()
     session.stop()
 
 
 def reader(
-    root: str, snapshot: PinnedSnapshot
+    root: str, snapshot: PinnedSnapshot, table_id: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that executors run: it opens the table at the version it was given."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with GraphStore.open(root) as store:
-            table = store.table(snapshot, PERSON)
+            table = store.table(snapshot, table_id)
             for batch in batches:
                 for fragment in batch["fragment"].to_pylist():
-                    yield from table.get_fragment(fragment).to_table().to_batches()
+                    yield from table.get_fragment(fragment).to_table(columns=["name", "age"]).to_batches()
 
     return read
 
@@ -237,9 +247,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         schema(Path(folder))
         root = Path(folder) / "people.og"
-        with make(root) as store:
-            branch(store)
-            conflicts(store)
+        with load(Path(folder)) as graph:
+            mutate(graph)
+            branch(graph)
+            conflicts(graph)
         crash(root)
         spark(root)
     console.print("\n[bold]Done.[/bold] The tour is in README.md, the tests run with scripts/test.")
