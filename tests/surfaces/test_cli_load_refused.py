@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from rich.cells import cell_len
 
@@ -10,6 +15,8 @@ from tests.conftest import Place
 from tests.engine.support import objects_at
 from tests.surfaces.loading import EDGE, STRICT, TWO, load, people
 from tests.surfaces.support import SCHEMA, Desk, remote_environment
+
+COMMAND = str(Path(sys.executable).with_name("omnigraph"))
 
 # -- refused records -------------------------------------------------------------------------------
 
@@ -161,3 +168,23 @@ def test_overwriting_a_remote_graph_needs_consent(desk: Desk, remote: Place) -> 
 def test_adding_to_a_remote_graph_needs_no_consent(desk: Desk, remote: Place) -> None:
     line = ("load", remote.address, "--data", desk.file("data.jsonl", TWO), "--mode")
     assert [desk.run(*line, mode).code for mode in ("append", "merge")] == [0, 0]
+
+
+# -- running out of time ---------------------------------------------------------------------------
+
+
+def test_a_load_that_is_stopped_while_it_reads_has_written_nothing(desk: Desk) -> None:
+    desk.started()
+    line = ("load", desk.graph, "--data", "-", "--mode", "merge", "--timeout", "3s", "--json")
+    process = subprocess.Popen([COMMAND, *line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin, process.stdout:
+        process.stdin.write(TWO)  # and the input never ends
+        process.stdin.flush()
+        document = json.loads(process.stdout.read())
+
+    assert process.wait(60) == 7
+    assert document["code"] == "timeout"
+    assert document["details"] == {"stage": "reading", "timeout_s": 3.0, "may_have_written": False}
+    assert people(desk.graph) == {"a": 1}

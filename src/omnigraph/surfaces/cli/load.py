@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.engine.load.door import LoadProgress, Report
 from omnigraph.engine.receipt import Receipt
 from omnigraph.surfaces.cli.bar import load_bar
 from omnigraph.surfaces.cli.frame import (
     Address,
+    Call,
     GraphUri,
     IdempotencyKey,
     IfCommit,
@@ -85,9 +87,10 @@ def load(
         rows = f"all rows of each type in {data}"
         call.require_yes("load --mode overwrite", where, destroys=rows, can_ask=data != STDIN)
     if not settings.dry_run:
-        call.output.target("load", where)
+        early = from_branch is not None or idempotency_key is not None  # a branch or a claim comes first
+        call.output.target("load", where, writes=early)
     with call.connect(where) as graph:
-        with load_bar(call.output.watched) as report:
+        with load_bar(call.output.watched) as shown:
             receipt = graph.load(
                 sys.stdin.buffer if data == STDIN else data,
                 mode=mode.value,
@@ -100,7 +103,7 @@ def load(
                 idempotency_key=idempotency_key,
                 message=message,
                 actor=settings.actor,
-                progress=report,
+                progress=_followed(call, shown),
                 dry_run=settings.dry_run,
             )
         for warning in receipt.warnings:
@@ -121,6 +124,18 @@ def ingest(
     """Old spelling of load --from main --mode merge."""
     call_of(ctx).output.note("'ingest' is now 'load --from main --mode merge'")
     load(ctx, data, mode, address, graph_uri, from_branch, form, type_name)
+
+
+def _followed(call: Call, shown: Report | None) -> Report:
+    """Tell the one who watches the clock when reading ends and writing begins."""
+
+    def report(now: LoadProgress) -> None:
+        if now.stage == "writing" and not call.settings.dry_run:
+            call.output.writing()
+        if shown is not None:
+            shown(now)
+
+    return report
 
 
 def _format(form: Format | None, data: str) -> str | None:

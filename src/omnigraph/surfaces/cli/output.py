@@ -74,9 +74,14 @@ class Output:
         except BrokenPipeError:  # the reader has seen enough; what is left must not fail at the exit either
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def target(self, command: str, address: str) -> None:
-        """Say that a command begins to write, and on stderr what it works on."""
+    def writing(self) -> None:
+        """Say that a command begins to write."""
         self._progress.reach(Stage.WRITING)
+
+    def target(self, command: str, address: str, *, writes: bool = True) -> None:
+        """Say on stderr what a command works on, and that it begins to write unless it will say so later."""
+        if writes:
+            self.writing()
         if not self._settings.quiet:
             place = "remote" if is_remote(address) else "local"
             self._err.print(f"{command} → {address} (embedded, {place})", style="dim", markup=False)
