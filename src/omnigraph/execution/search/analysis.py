@@ -5,7 +5,7 @@ Room    execution.search. Pure. Documents and queries go through the same steps,
         English stop words dropped; stems by Snowball's English stemmer (Porter2).
 Why     folding comes before stemming, so that "résumé" and "resume" meet; stop words go before stemming, so
         that "owned" and "willing" stay although their stems "own" and "will" are stop words.
-        docs/decisions/0008-search-is-exact.md tells where Lance's analyser differs.
+        docs/decisions/0012-search-is-exact.md tells where Lance's analyser differs.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ class Sketch:
         if not self.axes.size:
             return np.zeros(0, np.float32)
         square = np.square(query, dtype=np.float64).sum(keepdims=True)
-        return _outline(query.reshape(1, -1), square, self.axes)[0].astype(np.float32)
+        outline: NDArray[np.float64] = _outline(query.reshape(1, -1), square, self.axes)[0]
+        return outline.astype(np.float32)
 
 
 NO_SKETCH = Sketch(np.zeros((0, 0)), np.zeros((0, 0), np.float32))

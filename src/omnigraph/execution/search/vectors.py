@@ -21,7 +21,7 @@ from omnigraph.execution.entities import EntityTable, Ordinals
 from omnigraph.execution.search.parts import Mask, Part
 from omnigraph.execution.search.sketch import NO_SKETCH, Sketch, error_of_product, sketch
 
-CHUNK_ROWS = 4_096  # small enough for the processor's caches, large enough to hide Python (measured)
+CHUNK_ROWS = 8_192  # small enough for the processor's caches, large enough to hide Python (measured)
 FEW = 0.02  # below this share of the rows, entities are measured one by one
 DENSE = 8  # measuring beats bounding closer while fewer than one row in so many is left
 Distances = NDArray[np.float64]
@@ -33,14 +33,14 @@ class Matrix:
     """The vectors of one fragment; rows without one are zero and not `present`."""
 
     values: NDArray[np.float32]
-    squares: NDArray[np.float64]  # of their lengths
+    lengths: NDArray[np.float64]
     present: Mask
     sketch: Sketch
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        return int(self.values.nbytes + self.squares.nbytes + self.present.nbytes + self.sketch.nbytes)
+        return int(self.values.nbytes + self.lengths.nbytes + self.present.nbytes + self.sketch.nbytes)
 
 
 def matrix(vectors: pa.ChunkedArray) -> Matrix:
@@ -54,7 +54,7 @@ def matrix(vectors: pa.ChunkedArray) -> Matrix:
     squares = np.empty(len(vectors))
     for part in _chunks(len(vectors)):
         squares[part] = np.square(values[part], dtype=np.float64).sum(axis=1)
-    return Matrix(values, squares, present, sketch(values, squares))
+    return Matrix(values, np.sqrt(squares), present, sketch(values, squares))
 
 
 def numbers(vectors: pa.FixedSizeListArray) -> tuple[NDArray[np.float32], Mask]:
@@ -169,29 +169,45 @@ class _Found:
 
 def _search(part: Part[Matrix], living: Mask, query: Query, found: _Found) -> None:
     vectors, outline = part.derived, part.derived.sketch.of(query)
-    length = float(np.square(query, dtype=np.float64).sum())
-    slack = error_of_product(len(query)) * np.sqrt(length)
+    length = float(np.sqrt(np.square(query, dtype=np.float64).sum()))
+    slack = error_of_product(len(query)) * length
+    sketched = vectors.sketch is not NO_SKETCH
 
     def measure(rows: NDArray[np.int64]) -> None:
         found.add(rows + part.start, measured(vectors.values[rows], query))
 
-    def under(rows: NDArray[np.int64], other: NDArray[np.float32], own: NDArray[np.float32]) -> Mask:
-        """Say which rows may be under the ceiling, by a product that tells their distance or less."""
-        squares = vectors.squares[rows]
-        least = squares + length - 2.0 * (own[rows] @ other) - slack * np.sqrt(squares)
-        return ~(least > found.bound)  # what overflows 32 bits is not a number: measured
+    def least(own: NDArray[np.float32], other: NDArray[np.float32], chunk: slice) -> Distances:
+        """Return squared distances or less, from products that are never too small."""
+        lengths = vectors.lengths[chunk]
+        products = np.einsum("ij,j->i", own[chunk], other)  # not BLAS: its threads wait for busy processors
+        squares: Distances = lengths * (lengths - slack) - 2.0 * products + length * length
+        return squares
 
     with np.errstate(over="ignore", invalid="ignore"):
         for chunk in _chunks(len(living)):
-            rows = np.flatnonzero(living[chunk]) + chunk.start
+            wanted = living[chunk].copy()
+            bound = (
+                least(vectors.sketch.rows, outline, chunk)
+                if sketched
+                else least(vectors.values, query, chunk)
+            )
             if found.ceiling == np.inf:
-                seeds, rows = rows[: found.wanted], rows[found.wanted :]
-                measure(seeds)
-            if vectors.sketch is not NO_SKETCH:
-                rows = rows[under(rows, outline, vectors.sketch.rows)]
-            if len(rows) * DENSE > CHUNK_ROWS:
-                rows = rows[under(rows, query, vectors.values)]
-            measure(rows)
+                seeds = _first(bound, wanted, found.wanted)
+                measure(seeds + chunk.start)
+                wanted[seeds] = False
+            wanted &= ~(bound > found.bound)  # what overflows 32 bits is no number, and measured
+            if sketched and np.count_nonzero(wanted) * DENSE > len(wanted):
+                wanted &= ~(least(vectors.values, query, chunk) > found.bound)
+            measure(np.flatnonzero(wanted) + chunk.start)
+
+
+def _first(bound: Distances, wanted: Mask, count: int) -> NDArray[np.int64]:
+    """Return the rows that look nearest, to find a low ceiling early."""
+    rows = np.flatnonzero(wanted)
+    if count >= len(rows):
+        return rows
+    found: NDArray[np.int64] = rows[np.argpartition(bound[rows], count - 1)[:count]]
+    return found
 
 
 def _living(part: Part[Matrix]) -> Mask:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.storage.tables.index_specs import IndexSpec, IndexWork
 from omnigraph.storage.tables.predicate import Predicate
 
 ID = "id"
@@ -104,6 +105,14 @@ class FillNulls:
     value: pa.Scalar
 
 
+@dataclass(frozen=True, eq=False)
+class BuildIndexes:
+    """Bring indexes up to all rows; `work` tells what came of it. No row changes."""
+
+    specs: tuple[IndexSpec, ...]
+    work: IndexWork = field(default_factory=IndexWork)
+
+
 @dataclass(frozen=True)
 class Several:
     """Effects on one table, one after the other, published together."""
@@ -121,6 +130,7 @@ Effect = (
     | DropColumn
     | RenameColumn
     | FillNulls
+    | BuildIndexes
     | Several
 )
 

@@ -118,7 +118,7 @@ def index_change(handle: Handle, layout: Layout) -> LanceOperation.CreateIndex |
         if column in layout.schema.names:
             segment, replaced = _extend(handle, column, stored.get(index_name(column), {}), big, sizes)
             new += [] if segment is None else [segment]
-            gone += [_stub(uuid, column) for uuid in replaced]
+            gone += [stub(uuid, column) for uuid in replaced]
     return LanceOperation.CreateIndex(new, gone) if new else None
 
 
@@ -168,7 +168,7 @@ def _rows(fragments: Iterable[int], sizes: Mapping[int, FragmentSize]) -> int:
     return sum(sizes[fragment].rows for fragment in fragments)
 
 
-def _stub(uuid: str, column: str) -> Index:
+def stub(uuid: str, column: str) -> Index:
     """Name an index segment to remove: Lance matches by uuid alone."""
     unread: Any = set()
     return Index(

@@ -27,6 +27,7 @@ from omnigraph.storage.tables.effects import (
     ID,
     AddColumn,
     Append,
+    BuildIndexes,
     DeleteIds,
     DeleteWhere,
     DropColumn,
@@ -38,6 +39,8 @@ from omnigraph.storage.tables.effects import (
     Several,
     Upsert,
 )
+from omnigraph.storage.tables.index_specs import IndexSpec, IndexWork
+from omnigraph.storage.tables.indexes import complete
 from omnigraph.storage.tables.keys import Addresses, by_fragment
 from omnigraph.storage.tables.workbench import Staged, Tools, Workbench
 
@@ -96,6 +99,8 @@ def _run(bench: Workbench, effect: Effect) -> Result:
             if to in bench.schema.names:
                 raise InvalidRequest(f"there is already a column {to!r}", column=to)
             return _project(bench, columns.with_name(bench.base, name, to))
+        case BuildIndexes(specs, work):
+            return _build_indexes(bench, specs, work)
         case Several():
             raise AssertionError("staged one by one")
         case _:
@@ -235,6 +240,15 @@ def _fill_nulls(bench: Workbench, name: str, value: pa.Scalar) -> Result:
     return _upsert(
         bench, rows.set_column(position, bench.schema.field(name), filled), pa.array([], pa.string())
     )
+
+
+def _build_indexes(bench: Workbench, specs: tuple[IndexSpec, ...], work: IndexWork) -> Result:
+    cost_stage()
+    change = complete(bench.base, bench.layout, specs, work)
+    if change is None:
+        return bench.unchanged()
+    bench.files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]
+    return bench.finish(change)
 
 
 def _project(bench: Workbench, schema: Any) -> Result:

@@ -1,0 +1,179 @@
+"""Indexes: bring the indexes of a branch up to its rows, as one maintenance commit.
+
+    catalog -> wanted indexes -> **what they lack** -> publisher
+
+Room    engine. Never changes an answer and never makes a writer fail: if one publishes first, what was built
+        is published on top of it, and only its new rows are added.
+Gives   a report with a row for each type. An index that cannot be built yet is pending; the others are built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph.base.errors import GraphError, PublishContention
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import TableType
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.execution.search.indexes import wanted
+from omnigraph.storage.cost import Cost
+from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.effects import BuildIndexes
+from omnigraph.storage.tables.index_specs import NO_VECTORS, IndexKind, IndexSpec
+from omnigraph.storage.transaction import PublishPlan, WriteTxn
+
+CONTENDED = "contended"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIndex:
+    """An index that could not be built, and why."""
+
+    property: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {"property": self.property, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class TypeIndexes:
+    """What was done for one type; properties by name, `id`, `src` and `dst` as such."""
+
+    type: str
+    kind: str
+    created: tuple[str, ...] = ()
+    extended: tuple[str, ...] = ()
+    pending: tuple[PendingIndex, ...] = ()
+    committed: bool = False
+    skipped: str | None = None
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "type": self.type,
+            "kind": self.kind,
+            "indexes": {"created": list(self.created), "extended": list(self.extended)},
+            "pending": [one.to_json() for one in self.pending],
+            "committed": self.committed,
+            "skipped": self.skipped,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """What came of a run; `commit_id` is None when there was nothing to publish."""
+
+    branch: str
+    commit_id: str | None
+    types: tuple[TypeIndexes, ...]
+    cost: Cost
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "branch": self.branch,
+            "commit_id": self.commit_id,
+            "types": [one.to_json() for one in self.types],
+        }
+
+
+def ensure_indexes(
+    store: GraphStore, catalogs: Catalogs, branch: str = "main", *, actor: str | None = None
+) -> IndexReport:
+    """Build the indexes that are declared but missing, and extend the others to rows they do not cover."""
+    write = IndexWrite(catalogs)
+    try:
+        receipt = store.publish(branch, write, Intent(actor=actor))
+    except PublishContention:
+        rows = tuple(replace(row, skipped=CONTENDED) for row in write.report(frozenset()))
+        return IndexReport(branch, None, rows, Cost())
+    moved = frozenset(change.table_id for change in receipt.tables)
+    return IndexReport(receipt.branch, receipt.commit_id, write.report(moved), receipt.cost)
+
+
+class IndexWrite:
+    """The write: every table that has rows, with the indexes it should have."""
+
+    def __init__(self, catalogs: Catalogs) -> None:
+        self._catalogs = catalogs
+        self._catalog: Catalog | None = None
+        self._effects: dict[str, BuildIndexes] = {}
+        self._errors: dict[str, str] = {}
+        self._empty: frozenset[str] = frozenset()
+        self._first = -1
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        """Say what to complete. Effects are kept between attempts: they remember what they built."""
+        state = txn.snapshot.state
+        if self._first < 0 or state.swept > self._first:  # what was built before may be gone
+            self._first, self._effects = state.version, {}
+        self._catalog, self._errors = self._catalogs.get(txn.snapshot.schema), {}
+        self._effects = {t.id: self._effect(t) for t in self._catalog.tables}
+        self._empty = frozenset(t for t in self._effects if not txn.rows(t))
+        wanting = {t: e for t, e in self._effects.items() if t not in self._empty and self._opens(txn, t)}
+        return PublishPlan(CommitKind.MAINTENANCE, effects=wanting, replans=True)
+
+    def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
+        """Accept: no row changes."""
+
+    def _effect(self, declared: TableType) -> BuildIndexes:
+        specs = wanted(declared)
+        kept = self._effects.get(declared.id)
+        return kept if kept is not None and kept.specs == specs else BuildIndexes(specs)
+
+    def _opens(self, txn: WriteTxn, table_id: str) -> bool:
+        """Say whether a table can be read at all; one that cannot is reported, and the others go on."""
+        try:
+            txn.table(table_id)
+        except GraphError as error:
+            self._errors[table_id] = str(error)
+            return False
+        return True
+
+    def report(self, moved: frozenset[str]) -> tuple[TypeIndexes, ...]:
+        """Return a row for each type, given the tables that were published."""
+        tables = () if self._catalog is None else self._catalog.tables
+        rows = (self._row(declared, declared.id in moved) for declared in tables)
+        return tuple(sorted(rows, key=lambda row: (row.kind, row.type)))
+
+    def _row(self, declared: TableType, moved: bool) -> TypeIndexes:
+        work = self._effects[declared.id].work
+        pending = _unborn(declared) if declared.id in self._empty else work.pending
+        return TypeIndexes(
+            declared.name,
+            declared.kind.value,
+            created=_names(declared, work.created) if moved else (),
+            extended=_names(declared, work.extended) if moved else (),
+            pending=tuple(
+                PendingIndex(_name(declared, spec.column), pending[spec])
+                for spec in sorted(pending, key=lambda spec: spec.column)
+            ),
+            committed=moved,
+            error=self._errors.get(declared.id),
+        )
+
+
+def _unborn(declared: TableType) -> dict[IndexSpec, str]:
+    """Say why the declared indexes of an empty table are not there."""
+    asked = {intent.column for intent in declared.index_intents}
+    return {
+        spec: NO_VECTORS if spec.kind is IndexKind.VECTOR else "no rows yet"
+        for spec in wanted(declared)
+        if spec.column in asked
+    }
+
+
+def _names(declared: TableType, specs: Iterable[IndexSpec]) -> tuple[str, ...]:
+    return tuple(sorted(_name(declared, spec.column) for spec in specs))
+
+
+def _name(declared: TableType, column: str) -> str:
+    return next((p.name for p in declared.properties if p.column == column), column)
