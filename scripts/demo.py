@@ -48,6 +48,17 @@ query add($name: String, $age: I32?, $friend: String) {
 """
 BIRTHDAY = "query birthday($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
 LEAVE = "query leave($name: String) { delete Person where name = $name }"
+REACH = """
+query reach($name: String) {
+    match {
+        $p: Person { name: $name }
+        $p <knows>{1,3} $f
+        optional { $f knows $g }
+    }
+    return { $f.name, $f.age, count($g) as knows }
+    order { knows desc, $f.name }
+}
+"""
 console = Console(width=100, highlight=False)
 
 
@@ -113,9 +124,23 @@ def mutate(graph: Graph) -> None:
     )
 
 
+def query(graph: Graph) -> None:
+    """Ask, and see how the answer came about."""
+    part("3. A query is checked, follows edges both ways and any number of hops, and says how it ran")
+    result = graph.query(REACH, name="Di")
+    for row in result:
+        console.print(row)
+    console.print(f"  read at commit {result.commit_id}, cost: {result.cost}")
+    console.print(str(graph.profile(REACH, name="Di")), markup=False, soft_wrap=True)
+    try:
+        graph.query(REACH.replace("$f.age", "$f.aeg"), name="Di")
+    except SourceError as error:
+        console.print(error.render(), markup=False)
+
+
 def branch(graph: Graph) -> None:
     """Work on a branch, and look back."""
-    part("3. Branches cost the same at any size, and writes on them are invisible elsewhere")
+    part("4. Branches cost the same at any size, and writes on them are invisible elsewhere")
     with measured() as meter:
         graph.store.branches.create("review/älter", "main")
     console.print(f"created branch 'review/älter': {meter.cost}")
@@ -124,7 +149,7 @@ def branch(graph: Graph) -> None:
     show(graph, "on the branch", "review/älter")
     show(graph, "on main, at the same time")
 
-    part("4. Every past state can be read again")
+    part("5. Every past state can be read again")
     graph.mutate(LEAVE, name="Cy", actor="demo")
     show(graph, "main now")
     show(graph, f"main at commit {before}", at=before)
@@ -132,7 +157,7 @@ def branch(graph: Graph) -> None:
 
 def conflicts(graph: Graph) -> None:
     """Lose a race on purpose."""
-    part("5. A writer that expected another head is told so, and nothing is written")
+    part("6. A writer that expected another head is told so, and nothing is written")
     expected = graph.store.snapshot().commit_id
     graph.mutate(BIRTHDAY, name="Di", age=53, message="somebody else was faster")
     try:
@@ -143,7 +168,7 @@ def conflicts(graph: Graph) -> None:
 
 def crash(root: Path) -> None:
     """Kill a writer at the worst moment."""
-    part("6. A writer killed between staging and publishing leaves nothing to repair")
+    part("7. A writer killed between staging and publishing leaves nothing to repair")
     environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": "publish.before=kill"}
     command = [sys.executable, __file__, "--write-a-ghost", str(root)]
     done = subprocess.run(command, env=environment, check=False)
@@ -162,7 +187,7 @@ def write_a_ghost(root: Path) -> None:
 
 def spark(root: Path) -> None:
     """Read a pinned snapshot from Spark executors."""
-    part("7. Spark reads one pinned snapshot, whoever writes meanwhile")
+    part("8. Spark reads one pinned snapshot, whoever writes meanwhile")
     if os.environ.get("OMNIGRAPH_HAS_JAVA") == "0":
         console.print("left out: this needs Java 17 or newer (the set-up lines above say how to get it)")
         return
@@ -249,6 +274,7 @@ def main() -> None:
         root = Path(folder) / "people.og"
         with load(Path(folder)) as graph:
             mutate(graph)
+            query(graph)
             branch(graph)
             conflicts(graph)
         crash(root)
