@@ -9,7 +9,7 @@ import pytest
 from omnigraph.storage.failpoints import Step
 from tests.crash.operations import BY_NAME, LOCAL_ONLY, OPERATIONS, Operation
 
-LIKE_WRITE = ("write-on-branch", "add-table")  # they share most of their path with `write`
+LIKE_WRITE = ("write-on-branch", "claimed-write", "add-table")  # they share most of their path with `write`
 SIDES = ("before", "after")
 INIT = BY_NAME["init"]
 ON_A_BASE = tuple(operation for operation in OPERATIONS if operation.needs_base)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.failpoints import Step, armed, names
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
@@ -76,6 +77,14 @@ def do_branch_write(address: str, options: Options) -> None:
         upsert_person(store, "second", branch="review")
 
 
+def do_claimed_write(address: str, options: Options) -> None:
+    """Write one row to a branch under the commit id of an idempotency key."""
+    with GraphStore.open(address, storage_options=options) as store:
+        claim = Claim("key", "review", None, b"one row")
+        commit_id = Claims(store.location, store.syncer).take(claim)
+        write(store, {PERSON: Upsert(people(["claimed"]))}, "review", commit_id=commit_id)
+
+
 def do_add_table(address: str, options: Options) -> None:
     """Accept a new schema, with one more table that has rows from the start."""
     effects = {"t-city": Upsert(people(["delft"])), PERSON: Upsert(people(["big9"], age=50))}
@@ -129,6 +138,12 @@ OPERATIONS = (
         "write-on-branch",
         do_branch_write,
         tuple(step for step in WRITE_STEPS if step is not Step.TABLE_DELETIONS),
+        Step.PUBLISH,
+    ),
+    Operation(
+        "claimed-write",
+        do_claimed_write,
+        (Step.CLAIM, *(step for step in WRITE_STEPS if step is not Step.TABLE_DELETIONS)),
         Step.PUBLISH,
     ),
     Operation("add-table", do_add_table, (Step.TABLE_CREATE, Step.SCHEMA_PUT, *WRITE_STEPS), Step.PUBLISH),

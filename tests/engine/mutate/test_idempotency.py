@@ -107,7 +107,7 @@ def test_a_repetition_from_another_process_gets_the_first_receipt(place: Place) 
 def test_of_calls_at_the_same_time_one_writes_and_all_get_its_commit(local_place: Place) -> None:
     with og.init(local_place.address, SCHEMA) as graph:
         text = q('insert Thing { value: "once" }')
-        jobs = [(local_place.address, {}, "k", text)] * 4
+        jobs = [(local_place.address, local_place.options, "k", text)] * 4
 
         outcomes = run_processes(writers.once_under_a_key, jobs)
 

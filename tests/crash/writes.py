@@ -1,0 +1,104 @@
+"""Mutations and a load that are killed half way, and the graph they start from.
+
+Room    tests. Spawned children import this module by name; no pytest here.
+Base    people enough that their table has a settled fragment, which the key index covers, and a tail.
+Key     all are run under an idempotency key, so that whoever comes after the crash can repeat them and find
+        out whether they had landed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import omnigraph as og
+from omnigraph import Graph
+from omnigraph.engine.receipt import Receipt
+from omnigraph.storage.failpoints import Step, armed, names
+from tests.engine.people import SCHEMA, knows, person, q, thing
+
+Options = Mapping[str, str]
+SETTLED = 4_200  # rows past the first tier
+KEY = "the one write"
+
+
+def make_base(address: str, options: Options) -> None:
+    """Make the graph that all start from."""
+    with og.init(address, SCHEMA, storage_options=options, durability="os") as graph:
+        graph.load([person(f"p{n}", age=n % 100) for n in range(SETTLED)], mode="append")
+        graph.load([person("tail", age=7), knows("p1", "p2", id="e")], mode="append")
+
+
+def update(graph: Graph) -> Receipt:
+    """Update people of the settled fragment and of the tail, and insert into another table."""
+    body = 'update Person set { note: "x" } where age = 7 insert Slot { day: 1, row: 2 }'
+    return graph.mutate(q(body), idempotency_key=KEY)
+
+
+def delete(graph: Graph) -> Receipt:
+    """Delete people of the settled fragment and of the tail, with an edge."""
+    return graph.mutate(q('delete Person where age = 7 delete Person where name = "p1"'), idempotency_key=KEY)
+
+
+def load(graph: Graph) -> Receipt:
+    """Replace some people, add enough for a new settled fragment, and add things and edges."""
+    rows = [person(f"p{n}", note="new") for n in range(SETTLED - 50, 2 * SETTLED)]
+    rows += [knows("p0", "p5000", id="f"), thing("t", id="t")]
+    return graph.load(rows, mode="merge", idempotency_key=KEY)
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write, and the durable steps on its way."""
+
+    name: str
+    run: Callable[[Graph], Receipt]
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+STEPS = (
+    Step.CLAIM,
+    Step.TABLE_DATA,
+    Step.TABLE_DELETIONS,
+    Step.TABLE_INDEX,
+    Step.TABLE_COMMIT,
+    Step.STAGED_SYNC,
+    Step.PUBLISH,
+    Step.HEAD_SYNC,
+)
+WRITES = (
+    Write("update", update, STEPS),
+    Write("delete", delete, tuple(step for step in STEPS if step is not Step.TABLE_DATA)),
+    Write("load", load, STEPS),
+)
+BY_NAME = {write.name: write for write in WRITES}
+
+
+def perform(name: str, address: str, options: Options, point: str, passage: int) -> None:
+    """Run a write and die at the n-th passage of a point."""
+    passed = 0
+
+    def count() -> None:
+        nonlocal passed
+        passed += 1
+        if passed == passage:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with og.connect(address, storage_options=options) as graph, armed({point: count}):
+        BY_NAME[name].run(graph)
+
+
+def trace(write: Write, address: str, options: Options) -> list[str]:
+    """Run a write in this process and return the points it passed, in order."""
+    passed: list[str] = []
+    points: dict[str, Any] = {point: partial(passed.append, point) for point in names()}
+    with og.connect(address, storage_options=options) as graph, armed(points):
+        write.run(graph)
+    return passed
