@@ -9,17 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.query.expressions import Aggregate, Entity, OutputRef, Value, holds_aggregate
+from omnigraph.catalog.query.expressions import (
+    Aggregate,
+    Condition,
+    Entity,
+    OutputRef,
+    Value,
+    Variable,
+    holds_aggregate,
+)
 from omnigraph.catalog.query.read import CheckedRead, Expand, SortKey, page
 from omnigraph.execution.context import Context
+from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.expand import Expander
 from omnigraph.execution.explain import Recorder
 from omnigraph.execution.group import Groups, group, grouped, key_column
 from omnigraph.execution.match import Matcher
 from omnigraph.execution.order import Key, distinct, sort, ties
-from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, wanted_columns
+from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, Scan, wanted_columns
 from omnigraph.execution.ranking import Ranked, Ranker
 from omnigraph.execution.rows import ONE_EMPTY_ROW, Rows
 from omnigraph.execution.values import Evaluator
@@ -56,16 +66,45 @@ class Answerer:
         if isinstance(shortcut, CountRows):
             number = self._context.rows(shortcut.type_id)
         else:
-            number = self._chain(shortcut.clauses)
+            number = self._chain(shortcut)
         return pa.array([number], pa.int64())
 
-    def _chain(self, clauses: tuple[Expand, ...]) -> int:
-        """Count the rows of a chain of hops: pairs into each node times pairs out of it."""
-        first = Expander(self._context, clauses[0].hops)
-        if len(clauses) == 1:
-            return int(first.degrees(left=True).sum())
-        second = Expander(self._context, clauses[1].hops)
-        return int((first.degrees(left=False) * second.degrees(left=True)).sum())
+    def _chain(self, shortcut: CountEdges) -> int:
+        """Count the rows of a chain of hops: what comes into each node times what goes out of it."""
+        first = shortcut.clauses[0]
+        weights = {variable: self._weights(variable, asked) for variable, asked in shortcut.conditions}
+        into = self._arriving(first, weights.get(first.left), weights.get(first.right))
+        if len(shortcut.clauses) == 1:
+            return int(into.sum())
+        second = shortcut.clauses[1]
+        out = self._departing(second, weights.get(second.right))
+        return int((into * out).sum())
+
+    def _weights(self, variable: Variable, asked: tuple[Condition, ...]) -> Ordinals:
+        """Return 1 for each node that meets the conditions, else 0."""
+        table = self._context.table(variable.type.id)
+        kept = self.matcher.run([Scan(variable, asked)], ONE_EMPTY_ROW).bound[variable]
+        found = np.zeros(table.span, dtype=np.int64)
+        found[kept] = 1
+        return found
+
+    def _arriving(self, clause: Expand, lefts: Ordinals | None, rights: Ordinals | None) -> Ordinals:
+        """Return, for each node on the right, how many nodes on the left lead to it."""
+        expander = Expander(self._context, clause.hops)
+        if lefts is None:
+            found = expander.degrees(left=False)
+        else:
+            a, b = expander.every_pair()
+            found = np.bincount(b[lefts[a] > 0], minlength=expander.end.span)
+        return found if rights is None else found * rights
+
+    def _departing(self, clause: Expand, rights: Ordinals | None) -> Ordinals:
+        """Return, for each node on the left, to how many nodes on the right it leads."""
+        expander = Expander(self._context, clause.hops)
+        if rights is None:
+            return expander.degrees(left=True)
+        a, b = expander.every_pair()
+        return np.bincount(a[rights[b] > 0], minlength=expander.start.span)
 
     # -- rows --------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ class CountEdges:
     """The answer is the number of rows of a chain of single hops, which follows from degrees."""
 
     clauses: tuple[Expand, ...]
+    conditions: tuple[tuple[Variable, tuple[Condition, ...]], ...] = ()  # on single nodes of the chain
 
 
 @dataclass(frozen=True, slots=True)

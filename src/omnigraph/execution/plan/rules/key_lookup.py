@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.query.expressions import Comparison, Condition, PropertyValue, Variable
 from omnigraph.catalog.query.operands import Constant, Operand, ParamRef
-from omnigraph.execution.plan.steps import Inner, Lookup, Plan, Scan, Step
+from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Plan, Scan, Step, variables_of
 
 
 def apply(plan: Plan, rows: Mapping[str, int]) -> Plan:
-    """Turn scans that name a key into look-ups."""
-    return replace(plan, steps=tuple(map(_looked_up, plan.steps)))
+    """Turn scans that name a key into look-ups, and conditions on nodes that edges lead to."""
+    return replace(plan, steps=_all(plan.steps))
 
 
-def _looked_up(step: Step) -> Step:
+def _all(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    reached = {v for step in steps if isinstance(step, Follow) for v in (step.clause.left, step.clause.right)}
+    return tuple(_looked_up(step, reached) for step in steps)
+
+
+def _looked_up(step: Step, reached: Set[Variable]) -> Step:
     if isinstance(step, Inner):
-        return replace(step, steps=tuple(map(_looked_up, step.steps)))
+        return replace(step, steps=_all(step.steps))
+    if isinstance(step, Keep):
+        mentioned = variables_of((step.condition,))
+        variable = next(iter(mentioned)) if len(mentioned) == 1 else None
+        if variable is None or variable not in reached or variable.optional:
+            return step
+        key = _key(step.condition, variable)
+        return step if key is None else Lookup(variable, key)
     if not isinstance(step, Scan):
         return step
     for condition in step.conditions:
