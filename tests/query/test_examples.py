@@ -1,4 +1,4 @@
-"""The example projects: every query parses and checks; every read runs on the seed data and answers rightly."""
+"""The example projects: every query checks; every read runs on the seed data and answers rightly."""
 
 from __future__ import annotations
 

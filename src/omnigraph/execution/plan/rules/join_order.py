@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from omnigraph.catalog.query.expressions import Comparison, Condition, Variable
+from omnigraph.catalog.query.read import Optional
 from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Plan, Scan, Step, binds, needs
 
 
@@ -26,12 +27,23 @@ def _ordered(
     bound = set(outer)
     done: list[Step] = []
     while waiting:
-        ready = [step for step in waiting if needs(step) <= bound]
+        missing = _made_optionally(waiting)
+        ready = [step for step in waiting if needs(step) <= bound and not _ends(step) & missing]
         chosen = min(ready, key=lambda step: _price(step, rows, bound)) if ready else waiting[0]
         waiting.remove(chosen)
         done.append(chosen)
         bound |= set(binds(chosen))
     return tuple(done)
+
+
+def _made_optionally(steps: list[Step]) -> frozenset[Variable]:
+    """Return what optional blocks have yet to introduce: an edge that led there first would bind it."""
+    inner = (step for step in steps if isinstance(step, Inner) and isinstance(step.clause, Optional))
+    return frozenset(variable for step in inner for variable in step.clause.block.introduces)
+
+
+def _ends(step: Step) -> frozenset[Variable]:
+    return frozenset({step.clause.left, step.clause.right}) if isinstance(step, Follow) else frozenset()
 
 
 def _price(step: Step, rows: Mapping[str, int], bound: set[Variable]) -> tuple[int, float]:
