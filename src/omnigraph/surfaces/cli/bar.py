@@ -33,13 +33,13 @@ def load_bar(console: Console | None) -> Iterator[Report | None]:
 
         def report(now: LoadProgress) -> None:
             reading = now.stage == "reading"
-            told = {"rows": now.rows, "read": _read(now) if reading else ""}
+            read = _read(now) if reading else ""
             if now.stage not in stages:
                 for earlier in stages.values():
                     bar.update(earlier, visible=False)
                 total = now.bytes_total if reading else None  # of the other stages nobody knows the end
-                stages[now.stage] = bar.add_task(now.stage, total=total, **told)
-            bar.update(stages[now.stage], completed=now.bytes_read, **told)
+                stages[now.stage] = bar.add_task(now.stage, total=total, rows=now.rows, read=read)
+            bar.update(stages[now.stage], completed=now.bytes_read, rows=now.rows, read=read)
 
         yield report
 
