@@ -5,8 +5,9 @@ A refusal leaves the head where it was and no row of the write behind, and the n
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,28 @@ def executor(request: pytest.FixtureRequest) -> ExecutorFor:
     return EXECUTORS[request.param]
 
 
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
+    """Return the graph of a case, which nobody may change; it is made once and copied for each run."""
+    folder = tmp_path_factory.mktemp("truth")
+    made: dict[str, Path] = {}
+
+    def plant_once(case: Case) -> Path:
+        key = str((case.schema, case.committed, case.shape))
+        if key not in made:
+            made[key] = folder / f"{len(made)}.og"
+            plant(made[key], case)
+        return made[key]
+
+    return plant_once
+
+
 @pytest.mark.parametrize(("case", "surface"), pairs((*TABLE, *SETTLED)))
-def test_row(case: Case, surface: Surface, executor: ExecutorFor, tmp_path: Path) -> None:
+def test_row(
+    case: Case, surface: Surface, executor: ExecutorFor, planted: Callable[[Case], Path], tmp_path: Path
+) -> None:
     address = tmp_path / "graph.og"
-    plant(address, case)
+    shutil.copytree(planted(case), address)
     with Graph(GraphStore.open(address, durability="os"), executor) as graph:
         graph.store.snapshot()
         with og.connect(address, durability="os") as other:
