@@ -17,6 +17,7 @@ import yaml
 from omnigraph.base.errors import InvalidRequest
 
 PROJECT_FILE = "omnigraph.yaml"
+SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one: hundreds of aliases are usual
 SIGNS_OF_ADDRESS = frozenset({"/", ".", ":", os.sep})
 WAYS = "a path, file://..., s3://bucket/prefix, or a name from omnigraph.yaml or the operator config"
 
@@ -117,7 +118,7 @@ def read_config(environment: dict[str, str] | None = None, folder: Path | None =
 
 def _yaml(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=SAFE)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
