@@ -148,7 +148,8 @@ class Answerer:
 
     def _grouped(self, rows: Rows, read: CheckedRead, wanted: int | None) -> list[pa.Array]:
         rows = rows.take(sort(ties(rows, self._context), rows.count)) if _collects(read) else rows
-        keys = read.keys or ()
+        # An alias of a key adds nothing to it.
+        keys = [p for p in read.keys or () if not isinstance(read.outputs[p].value, OutputRef)]
         compared = {p: key_column(read.outputs[p].value, rows, self._evaluator, ()) for p in keys}
         groups = group(list(compared.values()), rows.count)
         columns: list[pa.Array] = []
