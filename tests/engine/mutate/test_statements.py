@@ -282,21 +282,38 @@ def test_deleting_what_is_only_an_endpoint_of_other_types_leaves_their_tables_al
 # -- values ------------------------------------------------------------------------------------------
 
 
+ZEROS = {
+    "? = 0.0": 2,
+    "? = -0.0": 2,
+    "? in [0.0, 5.0]": 2,
+    '? = 0.0 and name != "x"': 2,
+    '? in [-0.0, 5.0] and name != "x"': 2,
+    "not(? = 0.0)": 1,
+    "? != 0.0": 1,
+    "? < 0.0": 0,
+    "? < -0.0": 0,
+    "? <= 0.0": 2,
+    "? <= -0.0": 2,
+    "? > 0.0": 1,
+    "? > -0.0": 1,
+    "? >= 0.0": 3,
+    "? >= -0.0": 3,
+}
+
+
 def test_both_zeros_are_one_value_to_a_condition(local_place: Place) -> None:
     with og.init(
-        local_place.address, "node M { name: String @key v: F64? w: F32? }", durability="os"
+        local_place.address, "node M { name: String @key v: F64? w: F32? note: String? }", durability="os"
     ) as graph:
         rows = [{"name": n, "v": v, "w": v} for n, v in (("minus", -0.0), ("plus", 0.0), ("one", 1.0))]
         graph.load(pa.Table.from_pylist(rows), type="M", mode="append")
         for column in "vw":
-            for condition in (
-                f"{column} = 0.0",
-                f"{column} = -0.0",
-                f"{column} in [0.0]",
-                f"{column} <= 0.0",
-            ):
-                receipt = graph.mutate(q(f"update M set {{ v: 0.0 }} where {condition}"), dry_run=True)
-                assert receipt.affected_nodes == 2, condition
+            for condition, expected in ZEROS.items():
+                first = 'update M set { note: "seen" } where name != "nobody"'  # so that rows are pending
+                for before, more in (("", 0), (first, 3)):
+                    text = q(f"{before} update M set {{ v: 0.0 }} where {condition.replace('?', column)}")
+                    receipt = graph.mutate(text, dry_run=True)
+                    assert receipt.affected_nodes == expected + more, text
 
 
 def test_now_is_one_moment_for_all_statements(graph: Graph) -> None:

@@ -59,10 +59,13 @@ def _pinned(condition: Ground) -> ground.Compare | ground.Among | None:
 
 def _typed(condition: Ground) -> Predicate:
     match condition:
+        case ground.Compare(column, declared, operator, value) if _is_zero(value):
+            return _with_zero(column, declared.arrow, operator)
         case ground.Compare(column, declared, operator, value):
             return typed.Compare(column, _operator(operator), pa.scalar(value, declared.arrow))
         case ground.Among(column, declared, values):
-            return typed.IsIn(column, tuple(pa.scalar(value, declared.arrow) for value in values))
+            zeros = (0.0, -0.0) if any(map(_is_zero, values)) else ()
+            return typed.IsIn(column, tuple(pa.scalar(v, declared.arrow) for v in (*values, *zeros)))
         case ground.Null(column):
             return typed.IsNull(column)
         case ground.Not(operand):
@@ -73,6 +76,19 @@ def _typed(condition: Ground) -> Predicate:
             return typed.Or(tuple(map(_typed, operands)))
         case _:
             assert_never(condition)
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, float) and value == 0
+
+
+def _with_zero(column: str, kind: pa.DataType, operator: str) -> Predicate:
+    """Compare with zero so that both zeros are one value, also where -0.0 is ordered below 0.0."""
+    if operator in ("=", "!="):
+        either = typed.IsIn(column, (pa.scalar(0.0, kind), pa.scalar(-0.0, kind)))
+        return either if operator == "=" else typed.Not(either)
+    zero = -0.0 if operator in ("<", ">=") else 0.0
+    return typed.Compare(column, _operator(operator), pa.scalar(zero, kind))
 
 
 _OPERATORS: dict[str, Operator] = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
