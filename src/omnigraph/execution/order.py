@@ -48,7 +48,7 @@ def sort(keys: Sequence[Key], count: int, first: int | None = None) -> Ordinals:
     orders: list[tuple[str, str]] = []
     for number, key in enumerate(keys):
         way = "descending" if key.descending else "ascending"
-        values = key.values.cast(pa.uint8()) if pa.types.is_boolean(key.values.type) else key.values
+        values = _sortable(key.values)
         if values.null_count:
             columns[f"v{number}"] = pc.is_valid(values).cast(pa.uint8())
             orders.append((f"v{number}", way))
@@ -59,6 +59,18 @@ def sort(keys: Sequence[Key], count: int, first: int | None = None) -> Ordinals:
         return _selected(table, orders, first)
     found: Ordinals = pc.sort_indices(table, sort_keys=orders).to_numpy(zero_copy_only=False).astype(np.int64)
     return found if first is None else found[:first]
+
+
+def _sortable(values: pa.Array) -> pa.Array:
+    """Return values that Arrow can sort: booleans as numbers, lists by their place among each other."""
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.uint8())
+    if not pa.types.is_nested(values.type):
+        return values
+    lists = values.to_pylist()
+    distinct = sorted({tuple(one) for one in lists if one is not None})
+    place = {one: number for number, one in enumerate(distinct)}
+    return pa.array([None if one is None else place[tuple(one)] for one in lists], pa.int64())
 
 
 def _selected(table: pa.Table, orders: list[tuple[str, str]], first: int) -> Ordinals:
