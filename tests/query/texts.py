@@ -220,7 +220,7 @@ class _Writer:
         if scalar.startswith("["):
             return f"{left} contains {literal(self._rnd.choice(POOLS[scalar[1:-1]]), scalar[1:-1])}"
         value = literal(self._rnd.choice(POOLS[scalar]), scalar)
-        kinds = ["literal"] * 3 + ["param", "other", "null", "in", "id"]
+        kinds = ["literal"] * 3 + ["param", "other", "null", "in", "id", "turned", "list"]
         kinds += ["text"] * 2 if scalar in ("String", "enum") else []
         kinds += ["arithmetic"] if scalar in ("I32", "I64") else []
         operator = self._rnd.choice(COMPARISONS)
@@ -232,6 +232,11 @@ class _Writer:
                 family = NUMBERS if scalar in NUMBERS and scalar != "F32" else (scalar,)
                 others = [text for text, kind in self._properties(scope, *family) if kind != "F32"]
                 return f"{left} {operator} {self._rnd.choice(others or [left])}"
+            case "turned":
+                return f"{value} {operator} {left}"
+            case "list":
+                items = sorted({literal(self._rnd.choice(POOLS[scalar]), scalar) for _ in range(2)})
+                return f"[{', '.join(items)}] contains {left}"
             case "null":
                 return f"{left} is {'not ' if self._maybe(0.5) else ''}null"
             case "in":
@@ -319,13 +324,16 @@ class _Writer:
             outputs.append(f"{text} as {alias}")
             keys += [alias] if sortable else []
         self._rnd.shuffle(outputs)
+        if keys and self._maybe(0.2):
+            outputs.append(f"{self._rnd.choice(keys)} as again")
         return outputs, keys
 
     def _aggregate(self, scope: Scope, plain: list[tuple[str, str]]) -> tuple[str, bool]:
         if not plain or (scope.nodes and self._maybe(0.3)):
             function = self._rnd.choice(("count", "count_distinct"))
             argument = f"${self._rnd.choice(sorted(scope.nodes))}" if scope.nodes else "1"
-            return f"{function}({argument})", True
+            text = f"{function}({argument})"
+            return f"{text} * 2 - 1" if self._maybe(0.2) else text, True
         text, scalar = self._rnd.choice(plain)
         functions = ["count", "count_distinct", "min", "max", "collect"]
         functions += ["sum", "avg", "sum"] if scalar in NUMBERS else []

@@ -21,6 +21,7 @@ from omnigraph.catalog.query.expressions import (
     OutputRef,
     Value,
 )
+from omnigraph.catalog.query.operands import Constant, Now, ParamRef
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.order import _hashable
 from omnigraph.execution.rows import Rows
@@ -68,6 +69,8 @@ def grouped(
             return calculate(operator, sides[0], sides[1], kind)
         case OutputRef(position=position):
             return outputs[position]
+        case Constant() | ParamRef() | Now():
+            return evaluator.column(value, Rows(groups.count, {}))  # there is a group even over no rows
         case _:
             return evaluator.column(value, rows.take(groups.first))
 
