@@ -4,9 +4,7 @@ Room    execution. Knows nothing of queries: it takes tables, columns and values
         and scores.
 """
 
-from omnigraph.execution.search.corpus import Corpus
 from omnigraph.execution.search.fusion import Fused, fuse, ranked
-from omnigraph.execution.search.room import Search
-from omnigraph.execution.search.vectors import VectorColumn
+from omnigraph.execution.search.room import Search, Texts, Vectors
 
-__all__ = ["Corpus", "Fused", "Search", "VectorColumn", "fuse", "ranked"]
+__all__ = ["Fused", "Search", "Texts", "Vectors", "fuse", "ranked"]

@@ -61,13 +61,14 @@ def words(text: str) -> list[str]:
 
 def stems(found: Sequence[str]) -> list[str | None]:
     """Return the token of each word; None where the word is dropped."""
-    plain = [_plain(word) for word in found]
+    plain = [plain_word(word) for word in found]
     kept = [word for word in plain if word is not None]
     stemmed = iter(Stemmer("english", 0).stemWords(kept))  # a stemmer serves one thread; making one is cheap
     return [None if word is None else next(stemmed) for word in plain]
 
 
-def _plain(word: str) -> str | None:
+def plain_word(word: str) -> str | None:
+    """Return a word as it is before stemming; None where it is dropped."""
     if not word or len(word) > LONGEST:
         return None
     lower = word.lower() if word.isascii() else "".join(map(fold, word))

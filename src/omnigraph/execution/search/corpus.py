@@ -14,10 +14,10 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.execution.entities import EntityTable, Ordinals
+from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.search.analysis import analyse
 from omnigraph.execution.search.parts import Part
-from omnigraph.execution.search.postings import Postings
+from omnigraph.execution.search.postings import Numbers, Postings
 
 K1 = 1.2
 B = 0.75
@@ -28,9 +28,9 @@ Scores = NDArray[np.float64]
 class Corpus:
     """The texts of one column of one table version."""
 
-    def __init__(self, table: EntityTable, parts: Sequence[Part[Postings]]) -> None:
+    def __init__(self, span: int, parts: Sequence[Part[Postings]]) -> None:
         self._parts = tuple(parts)
-        self._span = table.span
+        self._span = span
         self.texts = sum(int(_living(part).sum()) for part in parts)  # that are not null
         tokens = sum(int(part.derived.lengths[_living(part)].sum(dtype=np.int64)) for part in parts)
         average = tokens / self.texts if tokens else 1.0
@@ -49,16 +49,10 @@ class Corpus:
     def scores(self, query: str, ordinals: Ordinals | None = None) -> Scores:
         """Return the BM25 score of each entity, or of every ordinal; 0 where nothing matches."""
         dense = self._scored(query)
-        if ordinals is None:
-            return dense
-        return (
-            np.where(ordinals < 0, 0.0, dense[np.maximum(ordinals, 0)])
-            if len(dense)
-            else np.zeros(len(ordinals))
-        )
+        return dense[:-1] if ordinals is None else dense[ordinals]
 
     def top(self, query: str, count: int, among: Ordinals | None = None) -> tuple[Ordinals, Scores]:
-        """Return the entities with the best scores, ascending by ordinal; all that tie with the last."""
+        """Return the entities with the best scores, all that tie with the last, in no order."""
         dense = self._scored(query)
         found = np.flatnonzero(dense) if among is None else among[dense[among] > 0]
         scores = dense[found]
@@ -68,20 +62,17 @@ class Corpus:
             found, scores = found[kept], scores[kept]
         return found, scores
 
-    # -- one part ----------------------------------------------------------------------------------
+    # -- the parts ---------------------------------------------------------------------------------
 
     def _scored(self, query: str) -> Scores:
-        total = np.zeros(self._span)
+        """Return the score of every ordinal and, at the end, that of a missing entity: 0."""
+        total = np.zeros(self._span + 1)
         for token in analyse(query):  # a token that is repeated counts each time
-            found = [
-                (part, norms, part.derived.find(token))
-                for part, norms in zip(self._parts, self._norms, strict=True)
-            ]
-            hits = [(*_posted(part, at), norms, part.start) for part, norms, at in found if at is not None]
-            having = sum(len(rows) for rows, *_ in hits)
+            hits = [_posted(part, token) for part in self._parts]
+            having = sum(len(rows) for rows, _ in hits)
             weight = log(1 + (self.texts - having + 0.5) / (having + 0.5)) * (K1 + 1)
-            for rows, counts, norms, start in hits:
-                total[start + rows] += weight * counts / (counts + norms[rows])
+            for part, norms, (rows, counts) in zip(self._parts, self._norms, hits, strict=True):
+                total[part.start : part.start + len(norms)][rows] += weight * counts / (counts + norms[rows])
         return total
 
     def _exact(self, part: Part[Postings], query: str) -> Iterable[slice]:
@@ -106,7 +97,9 @@ def _living(part: Part[Postings]) -> NDArray[np.bool_]:
     return present if part.alive is None else present & part.alive
 
 
-def _posted(part: Part[Postings], at: slice) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _posted(part: Part[Postings], token: str) -> tuple[Numbers, Numbers]:
+    """Return the living rows that have a token, and how often."""
+    at = part.derived.find(token) or slice(0, 0)
     rows, counts = part.derived.rows[at], part.derived.counts[at]
     if part.alive is None:
         return rows, counts

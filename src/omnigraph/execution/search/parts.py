@@ -28,6 +28,7 @@ from omnigraph.storage.tables.layout import Part as Fragment
 from omnigraph.storage.tables.predicate import ADDRESS
 
 CACHE_BYTES = 2 << 30
+COUNTED = 1_024
 Mask = NDArray[np.bool_]
 _OFFSET = 0xFFFFFFFF
 
@@ -88,7 +89,7 @@ class PartsCache(Generic[D, V]):
     def __init__(
         self,
         derive: Callable[[pa.ChunkedArray], D],
-        assemble: Callable[[EntityTable, Sequence[Part[D]]], V],
+        assemble: Callable[[int, Sequence[Part[D]]], V],  # from the span of the ordinals and the parts
         limit: int = CACHE_BYTES,
     ) -> None:
         self._derive = derive
@@ -97,23 +98,40 @@ class PartsCache(Generic[D, V]):
         self._lock = threading.Lock()
         self._building: dict[tuple[TableKey, str], threading.Lock] = {}
         self._known: OrderedDict[tuple[TableKey, str], tuple[V, tuple[Part[D], ...]]] = OrderedDict()
+        self._counts: dict[tuple[TableKey, str], int] = {}
         self._derived: WeakValueDictionary[tuple[str, bytes, str, str], D] = WeakValueDictionary()
+
+    def known(self, table: EntityTable, column: str) -> V | None:
+        """Return a column of a version if it is at hand."""
+        with self._lock:
+            found = self._known.get((table.key, column))
+            if found is None:
+                return None
+            self._known.move_to_end((table.key, column))
+            return found[0]
+
+    def count(self, table: EntityTable, column: str, rows: int) -> int:
+        """Count rows that are asked for without the whole column; return how many there have been."""
+        with self._lock:
+            if len(self._counts) > COUNTED:
+                self._counts.clear()
+            total = self._counts[(table.key, column)] = self._counts.get((table.key, column), 0) + rows
+            return total
 
     def get(self, table: EntityTable, column: str) -> V:
         """Return a column of a version, reading only fragments that no cached version has."""
+        at_hand = self.known(table, column)
+        if at_hand is not None:
+            return at_hand
         key = (table.key, column)
         with self._lock:
-            found = self._known.get(key)
-            if found is not None:
-                self._known.move_to_end(key)
-                return found[0]
             building = self._building.setdefault(key, threading.Lock())
         with building:
             with self._lock:
                 found = self._known.get(key)
             if found is None:
                 parts = tuple(self._part(table, column, *one) for one in fragments(table))
-                found = (self._assemble(table, parts), parts)
+                found = (self._assemble(table.span, parts), parts)
                 self._keep(key, found)
         return found[0]
 

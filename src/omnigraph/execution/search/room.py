@@ -1,28 +1,159 @@
-"""Search room: what the queries of one graph share.
+"""Search room: texts and vectors of any column, held in memory or not.
 
-Room    execution.search. Holds the caches; one for each open graph, used by many threads.
+Room    execution.search. The door for queries: holds the caches, one for each open graph, used by many
+        threads, and decides how to answer. Whatever it decides, the answer is the same; only vectors of
+        columns too large to hold may come from an index that can miss one (`approximate=False` forbids it).
 """
 
 from __future__ import annotations
 
-from omnigraph.execution.entities import EntityTable
-from omnigraph.execution.search.corpus import Corpus
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from omnigraph.execution.entities import FEW, EntityTable, Ordinals
+from omnigraph.execution.search import stored
+from omnigraph.execution.search.corpus import EDITS, Corpus, Scores
+from omnigraph.execution.search.inverted import matches_by_index
 from omnigraph.execution.search.parts import CACHE_BYTES, PartsCache
 from omnigraph.execution.search.postings import Postings, invert
-from omnigraph.execution.search.vectors import Matrix, VectorColumn, matrix
+from omnigraph.execution.search.stored import VectorIndexes
+from omnigraph.execution.search.vectors import Distances, Matrix, VectorColumn, as_query, matrix, nearest_of
+
+COLD_ROWS = 20_000
+COLD_SEARCHES = 8
+PICK_COST = 20  # rows that are read in a scan in the time of picking one
+OVERHEAD = 1.3  # of a matrix over its vectors: lengths and sketches
 
 
 class Search:
     """Texts and vectors by table version."""
 
-    def __init__(self, limit: int = CACHE_BYTES) -> None:
+    def __init__(self, limit: int = CACHE_BYTES, *, approximate: bool = True) -> None:
+        self._limit = limit
         self._texts: PartsCache[Postings, Corpus] = PartsCache(invert, Corpus, limit)
         self._vectors: PartsCache[Matrix, VectorColumn] = PartsCache(matrix, VectorColumn, limit)
+        self._indexes = VectorIndexes() if approximate else None
 
-    def text(self, table: EntityTable, column: str) -> Corpus:
+    def text(self, table: EntityTable, column: str) -> Texts:
         """Return the texts of a stored column."""
-        return self._texts.get(table, column)
+        return Texts(table, column, self._texts)
 
-    def vectors(self, table: EntityTable, column: str) -> VectorColumn:
+    def vectors(self, table: EntityTable, column: str) -> Vectors:
         """Return the vectors of a stored column."""
-        return self._vectors.get(table, column)
+        size = table.declared.stored_schema.field(column).type.list_size
+        fits = table.span * size * 4 * OVERHEAD <= self._limit
+        return Vectors(table, column, self._vectors, fits, self._indexes)
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """The texts of one column of one table version; read when asked for."""
+
+    _table: EntityTable
+    _column: str
+    _cache: PartsCache[Postings, Corpus]
+
+    @property
+    def corpus(self) -> Corpus:
+        """All of them, inverted."""
+        return self._cache.get(self._table, self._column)
+
+    def matches(self, query: str) -> Ordinals:
+        """Return the entities whose text has some token of the query, ascending."""
+        if self._cold():
+            found = matches_by_index(self._table, self._column, query)
+            if found is not None:
+                return found
+        return self.corpus.matches(query)
+
+    def fuzzy(self, query: str, edits: int = EDITS) -> Ordinals:
+        """Return the entities whose text has a token within so many edits of one of the query, ascending."""
+        return self.corpus.fuzzy(query, edits)
+
+    def scores(self, query: str, ordinals: Ordinals | None = None) -> Scores:
+        """Return the BM25 score of each entity, or of every ordinal; 0 where nothing matches."""
+        return self.corpus.scores(query, ordinals)
+
+    def top(self, query: str, count: int, among: Ordinals | None = None) -> tuple[Ordinals, Scores]:
+        """Return the entities with the best scores, all that tie with the last, in no order."""
+        return self.corpus.top(query, count, among)
+
+    def _cold(self) -> bool:
+        """Say whether the texts are not in memory, and not asked for often enough to bring them there."""
+        if self._table.rows < COLD_ROWS or self._cache.known(self._table, self._column) is not None:
+            return False
+        return self._cache.count(self._table, self._column, 1) <= COLD_SEARCHES
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """The vectors of one column of one table version; read when asked for."""
+
+    _table: EntityTable
+    _column: str
+    _cache: PartsCache[Matrix, VectorColumn]
+    _fits: bool
+    _indexes: VectorIndexes | None
+
+    def distances(self, query: Sequence[float], ordinals: Ordinals) -> Distances:
+        """Return the distance of each entity; NaN where it has no vector, or is missing."""
+        held = self._held(len(ordinals))
+        if held is not None:
+            return held.distances(query, ordinals)
+        return stored.distances(self._table, self._column, as_query(query), ordinals)
+
+    def top(
+        self, query: Sequence[float], count: int, among: Ordinals | None = None
+    ) -> tuple[Ordinals, Distances]:
+        """Return the nearest of all entities, or of some distinct ones; all that tie with the last.
+
+        They come in no order, each with its distance.
+        """
+        wanted = as_query(query)
+        held = self._held(self._table.rows if among is None else len(among))
+        if held is not None:
+            return held.top(query, count, among)
+        if among is not None and len(among) <= FEW:
+            return nearest_of(among, stored.distances(self._table, self._column, wanted, among), count)
+        if among is None and self._indexes is not None:
+            found = self._indexes.top(self._table, self._column, wanted, count)
+            if found is not None:
+                return found
+        chosen = None
+        if among is not None:
+            chosen = np.zeros(self._table.span, dtype=bool)
+            chosen[among] = True
+        return stored.streamed(self._table, self._column, wanted, count, chosen)
+
+    def best(self, query: Sequence[float], ordinals: Ordinals, count: int) -> Distances:
+        """Return the distances of the nearest entities among some, NaN for all others.
+
+        Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
+        """
+        distinct = ordinals if _ascending(ordinals) else np.unique(ordinals)
+        distinct = distinct[np.searchsorted(distinct, 0) :]
+        every = len(distinct) == self._table.rows
+        near, distances = self.top(query, count, None if every else distinct)
+        found = np.full(len(ordinals), np.nan)
+        if len(near):
+            order = np.argsort(near)
+            near, distances = near[order], distances[order]
+            at = np.minimum(np.searchsorted(near, ordinals), len(near) - 1)
+            kept = near[at] == ordinals
+            found[kept] = distances[at[kept]]
+        return found
+
+    def _held(self, wanted: int) -> VectorColumn | None:
+        """Return the column in memory, if it is there or worth bringing there."""
+        held = self._cache.known(self._table, self._column)
+        if held is None and self._fits:
+            picked = self._cache.count(self._table, self._column, wanted)
+            if picked * PICK_COST > self._table.rows:
+                held = self._cache.get(self._table, self._column)
+        return held
+
+
+def _ascending(ordinals: Ordinals) -> bool:
+    return bool((ordinals[1:] > ordinals[:-1]).all())

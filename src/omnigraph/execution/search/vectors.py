@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.execution.entities import EntityTable, Ordinals
+from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.search.parts import Mask, Part
 from omnigraph.execution.search.sketch import NO_SKETCH, Sketch, error_of_product, sketch
 
@@ -96,11 +96,11 @@ def nearest_of(ordinals: Ordinals, distances: Distances, count: int) -> tuple[Or
 class VectorColumn:
     """The vectors of one column of one table version."""
 
-    def __init__(self, table: EntityTable, parts: Sequence[Part[Matrix]]) -> None:
+    def __init__(self, span: int, parts: Sequence[Part[Matrix]]) -> None:
         self._parts = tuple(parts)
         self._living = [_living(part) for part in parts]
         self._starts = np.array([part.start for part in parts], dtype=np.int64)
-        self._span = table.span
+        self._span = span
 
     def distances(self, query: Sequence[float], ordinals: Ordinals) -> Distances:
         """Return the distance of each entity; NaN where it has no vector, or is missing."""
@@ -124,14 +124,14 @@ class VectorColumn:
         if among is not None and len(among) <= max(count, self._span * FEW):
             return nearest_of(among, self.distances(query, among), count)
         chosen = None if among is None else _mask(among, self._span)
-        found = _Found(count)
+        found = Found(count)
         for part, living in zip(self._parts, self._living, strict=True):
             rows = slice(part.start, part.start + len(living))
             _search(part, living if chosen is None else living & chosen[rows], as_query(query), found)
         return found.nearest()
 
 
-class _Found:
+class Found:
     """The entities measured so far that may be among the nearest."""
 
     def __init__(self, count: int) -> None:
@@ -167,7 +167,7 @@ class _Found:
         return nearest_of(np.concatenate(self._ordinals), np.concatenate(self._distances), self._count)
 
 
-def _search(part: Part[Matrix], living: Mask, query: Query, found: _Found) -> None:
+def _search(part: Part[Matrix], living: Mask, query: Query, found: Found) -> None:
     vectors, outline = part.derived, part.derived.sketch.of(query)
     length = float(np.sqrt(np.square(query, dtype=np.float64).sum()))
     slack = error_of_product(len(query)) * length

@@ -109,8 +109,7 @@ def _build(handle: Handle, layout: Layout, spec: IndexSpec, now: Coverage, work:
         case IndexKind.VECTOR:
             if not _any(handle, spec.column, fragments):
                 return None
-            rows = _rows(layout, fragments)
-            options = {"metric": "l2", "num_partitions": min(rows // PARTITION_ROWS + 1, MOST_PARTITIONS)}
+            options = {"metric": "l2", "num_partitions": partitions_for(_rows(layout, fragments))}
     segment = _segment(handle, spec, fragments, options)
     return Built(segment, {n: data_files(layout.parts[n].metadata) for n in fragments}, replaces)
 
@@ -139,6 +138,11 @@ def _chosen(layout: Layout, now: Coverage) -> tuple[list[int], frozenset[str]]:
             uncovered |= now.segments[uuid]
             gone.add(uuid)
     return sorted(uncovered), frozenset(gone)
+
+
+def partitions_for(rows: int) -> int:
+    """Return how many partitions a segment of a vector index has."""
+    return min(rows // PARTITION_ROWS + 1, MOST_PARTITIONS)
 
 
 def _any(handle: Handle, column: str, fragments: Iterable[int]) -> bool:

@@ -1,0 +1,127 @@
+"""Stored vectors: the nearest entities of a column that is too large to hold in memory.
+
+Room    execution.search. Rows are streamed, or Lance's vector index names candidates; either way distances
+        are measured here, on the pinned version, so what comes back is never stale.
+Recall  an index looks into some of its partitions only. How many is found out once for each index, by asking
+        it questions with known answers; where that takes most of them, it is not used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.execution.entities import FEW, EntityTable, Ordinals
+from omnigraph.execution.search.vectors import Distances, Found, Query, measured, nearest_of, numbers
+from omnigraph.storage.tables.index_specs import IndexKind, IndexSpec
+from omnigraph.storage.tables.indexes import partitions_for
+from omnigraph.storage.tables.predicate import ADDRESS
+
+BEYOND = 32  # candidates asked for besides those wanted: Lance measures in 32 bits, so its order may differ
+QUESTIONS = 16
+ENOUGH = 0.98  # of the true answers, over all questions
+SHARES = (16, 8, 4, 2)  # one in so many partitions
+EVERYTHING = 1 << 30
+
+
+def distances(table: EntityTable, column: str, query: Query, ordinals: Ordinals) -> Distances:
+    """Return the distance of each entity; NaN where it has no vector, or is missing."""
+    found = np.full(len(ordinals), np.nan)
+    for start in range(0, len(ordinals), FEW):
+        part = slice(start, start + FEW)
+        values, present = numbers(table.take(column, ordinals[part]))
+        found[part] = np.where(present, measured(values, query), np.nan)
+    return found
+
+
+def streamed(
+    table: EntityTable, column: str, query: Query, count: int, chosen: NDArray[np.bool_] | None = None
+) -> tuple[Ordinals, Distances]:
+    """Return the nearest of all entities, or of those that a mask by ordinal chooses, reading every row."""
+    found = Found(count)
+    for batch in table.handle.scanner(columns=[column], with_row_address=True).to_batches():
+        ordinals = table.ordinals(batch[ADDRESS].to_numpy())
+        values, present = numbers(batch[column])
+        wanted = present if chosen is None else present & chosen[ordinals]
+        found.add(ordinals[wanted], measured(values[wanted], query))
+    return found.nearest()
+
+
+class VectorIndexes:
+    """How many partitions of which index are enough."""
+
+    def __init__(self) -> None:
+        self._probes: dict[tuple[str, ...], int | None] = {}
+        self._lock = threading.Lock()
+
+    def top(
+        self, table: EntityTable, column: str, query: Query, count: int
+    ) -> tuple[Ordinals, Distances] | None:
+        """Return the nearest of all entities, nearly always all of them; None where no index is of use."""
+        segments = _segments(table, column)
+        if not segments or not count:
+            return None
+        with self._lock:
+            if segments not in self._probes:
+                self._probes[segments] = _calibrated(table, column)
+            probes = self._probes[segments]
+        return None if probes is None else indexed(table, column, query, count, probes)
+
+
+def indexed(
+    table: EntityTable, column: str, query: Query, count: int, probes: int
+) -> tuple[Ordinals, Distances]:
+    """Ask the index for the nearest entities; all that tie with the last."""
+    asked = count + BEYOND
+    while True:
+        near = {
+            "column": column,
+            "q": query,
+            "k": asked,
+            "minimum_nprobes": probes,
+            "maximum_nprobes": probes,
+        }
+        scanner = table.handle.scanner(nearest=near, columns=["_distance"], with_row_id=True)
+        ordinals = table.ordinals(scanner.to_table()["_rowid"].to_numpy())
+        found = distances(table, column, query, ordinals)
+        best = nearest_of(ordinals, found, count)
+        if len(ordinals) < asked or best[1].max(initial=0.0) < np.nanmax(found):
+            return best
+        asked *= 4  # the last of them tie: there may be more
+
+
+def _segments(table: EntityTable, column: str) -> tuple[str, ...]:
+    name = IndexSpec(column, IndexKind.VECTOR).name
+    found = (
+        s.uuid for index in table.handle.describe_indices() if index.name == name for s in index.segments
+    )
+    return tuple(sorted(found))
+
+
+def _calibrated(table: EntityTable, column: str) -> int | None:
+    """Return the fewest partitions that answer well; None when that is most of them."""
+    whole = partitions_for(table.rows)
+    questions = list(_questions(table, column))
+    truth = [set(indexed(table, column, q, 10, EVERYTHING)[0].tolist()) for q in questions]
+    total = sum(map(len, truth))
+    for share in SHARES:
+        probes = -(-whole // share)
+        right = (
+            len(true & set(indexed(table, column, q, 10, probes)[0].tolist()))
+            for q, true in zip(questions, truth, strict=True)
+        )
+        if total and sum(right) >= ENOUGH * total:
+            return probes
+    return None
+
+
+def _questions(table: EntityTable, column: str) -> Iterator[Query]:
+    """Yield points half way between stored vectors: harder than the vectors themselves."""
+    places = np.linspace(0, max(table.span - 1, 0), 4 * QUESTIONS).astype(np.int64)
+    values, present = numbers(table.take(column, np.intersect1d(places, table.every())))
+    known = values[present]
+    for number in range(min(QUESTIONS, len(known) - 1)):
+        yield (known[number] + known[number + 1]) / np.float32(2)
