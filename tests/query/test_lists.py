@@ -1,4 +1,4 @@
-"""Lists as grouping keys: equal lists are one group, and groups of one size come in the order of their lists."""
+"""Lists as grouping keys: equal lists are one group, and groups of one size come in list order."""
 
 from __future__ import annotations
 
