@@ -40,6 +40,13 @@ Act = Callable[[Graph], Receipt]
 THREADS = 16
 
 
+@pytest.fixture(params=["local", pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.full])])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Local disk, and in the full run the S3 API too: the swap itself is raced on both elsewhere."""
+    found: Place = request.getfixturevalue(f"{request.param}_place")
+    return found
+
+
 @pytest.fixture
 def graph(place: Place) -> Iterator[Graph]:
     """Alice, Bob and Carl, who know nobody; two companies."""

@@ -24,33 +24,30 @@ def once_under_a_key(address: str, options: Options, key: str, text: str) -> tup
     return receipt.commit_id, receipt.replayed
 
 
-def take_email(address: str, options: Options, name: str, email: str) -> str:
-    """Insert a person with an e-mail address; return what came of it."""
-    return _said(address, options, lambda graph: graph.mutate(_TAKE, name=name, email=email))
-
-
 def append_person(address: str, options: Options, name: str, age: int) -> str:
     """Load one new person; return what came of it."""
-    return _said(address, options, lambda graph: graph.load([person(name, age=age)], mode="append"))
-
-
-def upsert_many(address: str, options: Options, prefix: str, count: int) -> list[str | None]:
-    """Upsert people one by one, each twice, every write with constraints to check; return the commits."""
-    done: list[str | None] = []
     with og.connect(address, storage_options=options) as graph:
+        return outcome(graph, lambda g: g.load([person(name, age=age)], mode="append"))
+
+
+def take_and_upsert(
+    address: str, options: Options, me: str, wanted: str, count: int
+) -> tuple[str, list[str | None]]:
+    """Try to get an e-mail address that others want too, then upsert people of one's own, each twice.
+
+    Return what came of the first, and the commits of the others.
+    """
+    with og.connect(address, storage_options=options) as graph:
+        said = outcome(graph, lambda g: g.mutate(_TAKE, name=me, email=wanted))
+        done: list[str | None] = []
         for number in range(count):
-            name = f"{prefix}-{number}"
+            name = f"{me}-{number}"
             done.append(graph.mutate(_TAKE, name=name, email=f"old {name}").commit_id)
             done.append(graph.load([person(name, email=name)], mode="merge").commit_id)
-    return done
+    return said, done
 
 
 _TAKE = "query take($name: String, $email: String) { insert Person { name: $name, email: $email } }"
-
-
-def _said(address: str, options: Options, act: Any) -> str:
-    with og.connect(address, storage_options=options) as graph:
-        return outcome(graph, act)
 
 
 def outcome(graph: Graph, act: Any) -> str:
