@@ -16,6 +16,8 @@ from omnigraph.base.errors import ConstraintViolation, InvalidRequest, KeyConfli
 from omnigraph.engine.receipt import Receipt
 from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.manifest.chain import CommitInDoubt
+from tests.concurrency.workers import once
 from tests.conftest import Place
 from tests.engine import writers
 from tests.engine.people import NOTE, SCHEMA, ages, head, knows, person, q, thing
@@ -268,6 +270,19 @@ def test_a_key_whose_call_broke_off_finds_out_whether_it_landed(graph: Graph, po
     again = call(graph)
 
     assert again.replayed is (point == "publish.after")
+    assert len(chain_of(graph.store)) == 2
+
+
+def test_a_call_that_lost_only_the_answer_of_its_own_commit_is_no_repetition(graph: Graph, call: Act) -> None:
+    def lose_the_answer() -> None:
+        raise CommitInDoubt("no answer")
+
+    with armed({"publish.after": once(lose_the_answer)}):
+        receipt = call(graph)
+
+    assert not receipt.replayed
+    assert receipt.commit == graph.store.snapshot().state.commit
+    assert call(graph).replayed
     assert len(chain_of(graph.store)) == 2
 
 
