@@ -29,8 +29,8 @@ SOME_WORDS = """
 STEMS = "abl ion nat hop pl cri fall agre y oper str relat argu skill bab wave tang tr"
 ENDINGS = """
     s es ed eed ing ingly edly ies ly li tional enci anci abli entli izer ization ational ator alism
-    aliti alli fulness ousli ousness iveness iviti biliti ogi fulli lessli ative icate iciti ical ful ness al ance ence
-    er ic able ible ant ement ment ent ism ate iti ous ive ize ion e l ll
+    aliti alli fulness ousli ousness iveness iviti biliti ogi fulli lessli ative icate iciti ical ful
+    ness al ance ence er ic able ible ant ement ment ent ism ate iti ous ive ize ion e l ll
 """
 WORDS = SOME_WORDS.split()
 

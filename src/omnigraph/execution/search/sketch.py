@@ -72,6 +72,11 @@ def error_of_product(size: int) -> float:
     return 4.0 * (size + 2) * float(np.finfo(np.float32).eps)
 
 
+def underflow_of_product(size: int) -> float:
+    """Bound what numbers too small for 32 bits add to that error."""
+    return 4.0 * (size + 2) * float(np.finfo(np.float32).tiny)
+
+
 def _outline(
     values: NDArray[np.float32], squares: NDArray[np.float64], axes: NDArray[np.float64]
 ) -> NDArray[np.float64]:

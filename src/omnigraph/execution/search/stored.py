@@ -22,6 +22,7 @@ from omnigraph.storage.tables.predicate import ADDRESS
 
 BEYOND = 32  # candidates asked for besides those wanted: Lance measures in 32 bits, so its order may differ
 QUESTIONS = 16
+MOST_WANTED = 100  # entities: what the questions ask for, too
 ENOUGH = 0.98  # of the true answers, over all questions
 SHARES = (16, 8, 4, 2)  # one in so many partitions
 EVERYTHING = 1 << 30
@@ -62,13 +63,14 @@ class VectorIndexes:
     ) -> tuple[Ordinals, Distances] | None:
         """Return the nearest of all entities, nearly always all of them; None where no index is of use."""
         segments = _segments(table, column)
-        if not segments or not count:
+        if not segments or not 0 < count <= MOST_WANTED:
             return None
         with self._lock:
             if segments not in self._probes:
                 self._probes[segments] = _calibrated(table, column)
             probes = self._probes[segments]
-        return None if probes is None else indexed(table, column, query, count, probes)
+        found = None if probes is None else indexed(table, column, query, count, probes)
+        return None if found is None or len(found[0]) < count else found  # its partitions may hold too few
 
 
 def indexed(
@@ -105,12 +107,12 @@ def _calibrated(table: EntityTable, column: str) -> int | None:
     """Return the fewest partitions that answer well; None when that is most of them."""
     whole = partitions_for(table.rows)
     questions = list(_questions(table, column))
-    truth = [set(indexed(table, column, q, 10, EVERYTHING)[0].tolist()) for q in questions]
+    truth = [set(indexed(table, column, q, MOST_WANTED, EVERYTHING)[0].tolist()) for q in questions]
     total = sum(map(len, truth))
     for share in SHARES:
         probes = -(-whole // share)
         right = (
-            len(true & set(indexed(table, column, q, 10, probes)[0].tolist()))
+            len(true & set(indexed(table, column, q, MOST_WANTED, probes)[0].tolist()))
             for q, true in zip(questions, truth, strict=True)
         )
         if total and sum(right) >= ENOUGH * total:

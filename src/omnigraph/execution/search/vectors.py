@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.search.parts import Mask, Part
-from omnigraph.execution.search.sketch import NO_SKETCH, Sketch, error_of_product, sketch
+from omnigraph.execution.search.sketch import (
+    NO_SKETCH,
+    Sketch,
+    error_of_product,
+    sketch,
+    underflow_of_product,
+)
 
 CHUNK_ROWS = 8_192  # small enough for the processor's caches, large enough to hide Python (measured)
 FEW = 0.02  # below this share of the rows, entities are measured one by one
@@ -170,18 +176,24 @@ class Found:
 def _search(part: Part[Matrix], living: Mask, query: Query, found: Found) -> None:
     vectors, outline = part.derived, part.derived.sketch.of(query)
     length = float(np.sqrt(np.square(query, dtype=np.float64).sum()))
-    slack = error_of_product(len(query)) * length
+    error, smallest = error_of_product(len(query)), underflow_of_product(len(query))
     sketched = vectors.sketch is not NO_SKETCH
 
     def measure(rows: NDArray[np.int64]) -> None:
         found.add(rows + part.start, measured(vectors.values[rows], query))
 
     def least(own: NDArray[np.float32], other: NDArray[np.float32], chunk: slice) -> Distances:
-        """Return squared distances or less, from products that are never too small."""
+        """Return squared distances or less, from products that are never too small; not finite if unknown."""
         lengths = vectors.lengths[chunk]
         products = np.einsum("ij,j->i", own[chunk], other)  # not BLAS: its threads wait for busy processors
-        squares: Distances = lengths * (lengths - slack) - 2.0 * products + length * length
+        squares: Distances = (
+            lengths * (lengths - error * length) - 2.0 * products + (length * length - smallest)
+        )
         return squares
+
+    def beyond(bound: Distances) -> Mask:
+        """Say which rows are beyond the ceiling for certain."""
+        return (bound > found.bound) & (bound < np.inf)
 
     with np.errstate(over="ignore", invalid="ignore"):
         for chunk in _chunks(len(living)):
@@ -195,9 +207,9 @@ def _search(part: Part[Matrix], living: Mask, query: Query, found: Found) -> Non
                 seeds = _first(bound, wanted, found.wanted)
                 measure(seeds + chunk.start)
                 wanted[seeds] = False
-            wanted &= ~(bound > found.bound)  # what overflows 32 bits is no number, and measured
+            wanted &= ~beyond(bound)
             if sketched and np.count_nonzero(wanted) * DENSE > len(wanted):
-                wanted &= ~(least(vectors.values, query, chunk) > found.bound)
+                wanted &= ~beyond(least(vectors.values, query, chunk))
             measure(np.flatnonzero(wanted) + chunk.start)
 
 
