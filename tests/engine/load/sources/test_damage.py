@@ -194,7 +194,7 @@ SMALL: list[Any] = [
     ("parquet", parquet_bytes(TABLE.slice(0, 20))),
     ("arrow", arrow_bytes(TABLE.slice(0, 20), stream=False)),
     ("arrow", arrow_bytes(TABLE.slice(0, 20), stream=True)),
-    ("jsonl", gzip.compress(MANY[:400])),
+    ("jsonl", gzip.compress(MANY[:400], mtime=0)),
 ]
 
 
