@@ -26,10 +26,8 @@ def place(request: pytest.FixtureRequest) -> Place:
     return found
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(12, marks=pytest.mark.full)])
-def test_one_process_gets_the_value_that_all_want_and_all_get_what_is_their_own(
-    place: Place, count: int
-) -> None:
+def test_one_process_gets_the_value_that_all_want_and_all_get_what_is_their_own(place: Place) -> None:
+    count = 3
     with og.init(place.address, SCHEMA, **place.kwargs) as graph:
         jobs = [(place.address, place.options, f"p{number}", "x", count) for number in range(PROCESSES)]
 
