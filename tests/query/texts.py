@@ -232,7 +232,7 @@ class _Writer:
                 family = NUMBERS if scalar in NUMBERS and scalar != "F32" else (scalar,)
                 others = [text for text, kind in self._properties(scope, *family) if kind != "F32"]
                 return f"{left} {operator} {self._rnd.choice(others or [left])}"
-            case "turned":
+            case "turned" if not value.startswith("-"):  # which would go on with the clause before
                 return f"{value} {operator} {left}"
             case "list":
                 items = sorted({literal(self._rnd.choice(POOLS[scalar]), scalar) for _ in range(2)})
@@ -261,6 +261,8 @@ class _Writer:
 
     def _outputs(self, scope: Scope) -> tuple[str, str]:
         readable = list(self._properties(scope))
+        if scope.nodes and self._maybe(0.15):  # a count alone has shortcuts of its own
+            return f"return {{ count(${self._rnd.choice(sorted(scope.nodes))}) as n }}", self._tail(["n"])
         if self._maybe(0.35):
             outputs, keys = self._grouped(scope, readable)
             return f"return {{ {', '.join(outputs)} }}", self._tail(keys)
