@@ -191,7 +191,7 @@ class _Reader:
                 self.finish()
                 if self._world is None:
                     raise BadCase("no schema above the data")
-                records = tuple(_record(line, self._world.schema) for line in section.lines)
+                records = tuple(_record(line) for line in section.lines)
                 self._world = replace(self._world, records=records)
             case "title":
                 self.finish()
@@ -263,7 +263,7 @@ def _judged(step: Step, section: _Section) -> Step:
             raise BadCase("not a word of the format here")
 
 
-def _record(line: str, schema: str) -> dict[str, Any]:
+def _record(line: str) -> dict[str, Any]:
     """Return an envelope: `Person {"name": "Ada"}`, or `Knows Ada -> Bo {"since": 3}`."""
     edge = re.fullmatch(r"(\w+)\s+(\S+)\s+->\s+(\S+)\s*(\{.*\})?", line)
     if edge is not None:
