@@ -130,22 +130,29 @@ def test_many_vectors_are_searched_exactly(shape: str, count: int) -> None:
 def test_large_fragments_are_sketched_and_small_ones_are_not() -> None:
     rng = np.random.default_rng(1)
     for rows, sketched in ((LEAST_ROWS - 1, False), (LEAST_ROWS, True)):
-        values = pa.array(rng.normal(size=rows * 32).astype(np.float32))
+        values = pa.array((rng.normal(size=(rows, 2)) @ rng.normal(size=(2, 32))).ravel().astype(np.float32))
         made = matrix(pa.chunked_array([pa.FixedSizeListArray.from_arrays(values, 32)]))
         assert (made.sketch is not NO_SKETCH) == sketched
+
+
+def test_vectors_without_any_structure_are_not_sketched() -> None:
+    values = pa.array(np.random.default_rng(1).normal(size=LEAST_ROWS * 64).astype(np.float32))
+
+    assert matrix(pa.chunked_array([pa.FixedSizeListArray.from_arrays(values, 64)])).sketch is NO_SKETCH
 
 
 def test_a_sketch_never_hides_a_neighbour() -> None:
     """The product of two sketches is at least that of their vectors: that is what the bound rests on."""
     rng = np.random.default_rng(3)
-    values = (rng.normal(size=(LEAST_ROWS, 24)) * rng.exponential(size=24)).astype(np.float32)
+    values = (rng.normal(size=(LEAST_ROWS, 24)) * 0.6 ** np.arange(24)).astype(np.float32)
     flat = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), 24)
     made = matrix(pa.chunked_array([flat])).sketch
+    assert made is not NO_SKETCH
     for query in rng.normal(size=(50, 24)).astype(np.float32):
-        true = values.astype(np.float64) @ query
+        lengths = np.linalg.norm(values.astype(np.float64), axis=1)
+        true = values.astype(np.float64) @ query - np.square(lengths) / 2
         bound = made.rows.astype(np.float64) @ made.of(query)
-        lengths = np.linalg.norm(values.astype(np.float64), axis=1) * np.linalg.norm(query)
-        assert (bound >= true - 1e-5 * lengths).all()
+        assert (bound >= true - 1e-5 * lengths * (lengths + np.linalg.norm(query))).all()
 
 
 def test_the_distance_of_an_entity_does_not_depend_on_its_company() -> None:

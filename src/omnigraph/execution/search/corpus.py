@@ -33,6 +33,7 @@ class Corpus:
         self._span = span
         self.texts = sum(int(_living(part).sum()) for part in parts)  # that are not null
         tokens = sum(int(part.derived.lengths[_living(part)].sum(dtype=np.int64)) for part in parts)
+        self._last: tuple[str, Scores] | None = None
         average = tokens / self.texts if tokens else 1.0
         self._norms = [K1 * (1 - B + B * part.derived.lengths / average) for part in parts]
 
@@ -54,7 +55,7 @@ class Corpus:
     def top(self, query: str, count: int, among: Ordinals | None = None) -> tuple[Ordinals, Scores]:
         """Return the entities with the best scores, all that tie with the last, in no order."""
         dense = self._scored(query)
-        found = np.flatnonzero(dense) if among is None else among[dense[among] > 0]
+        found = np.flatnonzero(dense > 0) if among is None else among[dense[among] > 0]
         scores = dense[found]
         if count < len(found):
             least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
@@ -66,6 +67,9 @@ class Corpus:
 
     def _scored(self, query: str) -> Scores:
         """Return the score of every ordinal and, at the end, that of a missing entity: 0."""
+        last = self._last
+        if last is not None and last[0] == query:  # a query ranks by a score, and then returns it
+            return last[1]
         total = np.zeros(self._span + 1)
         for token in analyse(query):  # a token that is repeated counts each time
             hits = [_posted(part, token) for part in self._parts]
@@ -73,6 +77,8 @@ class Corpus:
             weight = log(1 + (self.texts - having + 0.5) / (having + 0.5)) * (K1 + 1)
             for part, norms, (rows, counts) in zip(self._parts, self._norms, hits, strict=True):
                 total[part.start : part.start + len(norms)][rows] += weight * counts / (counts + norms[rows])
+        total.setflags(write=False)
+        self._last = (query, total)
         return total
 
     def _exact(self, part: Part[Postings], query: str) -> Iterable[slice]:

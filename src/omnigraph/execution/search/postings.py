@@ -46,10 +46,14 @@ class Postings:
 
     def find(self, token: str) -> slice | None:
         """Return where a token's postings are."""
-        at = bisect_left(range(len(self.tokens)), token, key=lambda n: self.tokens[n].as_py())
-        if at == len(self.tokens) or self.tokens[at].as_py() != token:
-            return None
-        return self.span(at)
+        wanted = token.encode()
+        ends, text = self._text
+
+        def at(number: int) -> bytes:
+            return text[ends[number] : ends[number + 1]]
+
+        number = bisect_left(range(len(self.tokens)), wanted, key=at)
+        return self.span(number) if number < len(self.tokens) and at(number) == wanted else None
 
     def span(self, number: int) -> slice:
         """Return where the postings of a token number are."""
@@ -62,6 +66,14 @@ class Postings:
             if abs(length - len(token)) <= edits:
                 found += numbers[within(token, letters, edits)].tolist()
         return sorted(found)
+
+    @cached_property
+    def _text(self) -> tuple[memoryview, bytes]:
+        """Where each token ends, and the bytes of all: quicker to look at than Arrow's values."""
+        if not len(self.tokens):
+            return memoryview(b""), b""
+        _, ends, text = self.tokens.buffers()
+        return memoryview(ends).cast("i"), text.to_pybytes() if text is not None else b""
 
     @cached_property
     def _by_length(self) -> dict[int, tuple[Numbers, NDArray[np.uint32]]]:

@@ -1,15 +1,18 @@
 """Sketch: a few numbers for each vector that bound its distance to any other from below.
 
 Room    execution.search. Pure. A sketch holds the vector's coordinates along the axes in which the vectors of
-        a fragment vary most, and the length of the rest. The product of two sketches is at least the
-        product of the vectors (Cauchy and Schwarz, for the rest), so |x|² + |q|² - 2 · product is at most
-        their squared distance. It costs a quarter of the true product, and excludes most rows where
-        vectors are not random.
+        a fragment vary most, the length of the rest, and the square of the whole length. The product of two
+        sketches is at least the product of the vectors (Cauchy and Schwarz, for the rest), so
+        |x|² + |q|² - 2 · product is at most their squared distance. It costs a quarter of the true product,
+        and excludes most rows where vectors are not random.
+Layout  a row of a sketch is `axes..., rest, -|x|²/2`, that of a query `axes..., rest, 1`: one product gives
+        (|q|² - least)/2, where `least` is the bound.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +20,9 @@ from numpy.typing import NDArray
 SAMPLE = 8_192
 LEAST_ROWS = 4_096  # smaller fragments are measured as they are
 LEAST_NUMBERS = 16
-MOST_AXES = 64
+SHARES = (16, 8, 4, 2)  # one axis for so many numbers of a vector
+QUESTIONS, NEIGHBOURS = 16, 10
+MEASURING = 5  # what measuring a number costs, next to multiplying it
 CHUNK_ROWS = 16_384
 
 
@@ -38,15 +43,15 @@ class Sketch:
         if not self.axes.size:
             return np.zeros(0, np.float32)
         square = np.square(query, dtype=np.float64).sum(keepdims=True)
-        outline: NDArray[np.float64] = _outline(query.reshape(1, -1), square, self.axes)[0]
-        return outline.astype(np.float32)
+        outline = _outline(query.reshape(1, -1), square, self.axes)[0]
+        return np.append(outline, 1.0).astype(np.float32)
 
 
 NO_SKETCH = Sketch(np.zeros((0, 0)), np.zeros((0, 0), np.float32))
 
 
 def sketch(values: NDArray[np.float32], squares: NDArray[np.float64]) -> Sketch:
-    """Sketch vectors, given the squares of their lengths."""
+    """Sketch vectors, given the squares of their lengths; `NO_SKETCH` where that would exclude too few."""
     count, size = values.shape
     if count < LEAST_ROWS or size < LEAST_NUMBERS:
         return NO_SKETCH
@@ -54,31 +59,49 @@ def sketch(values: NDArray[np.float32], squares: NDArray[np.float64]) -> Sketch:
     moments = sample.T @ sample
     if not np.isfinite(moments).all():
         return NO_SKETCH
-    axes = np.linalg.eigh(moments)[1][:, -min(size // 4, MOST_AXES) :]
-    rows = np.empty((count, axes.shape[1] + 1), dtype=np.float32)
+    axes = _cheapest(sample, np.linalg.eigh(moments)[1])
+    if axes is None:
+        return NO_SKETCH
+    rows = np.empty((count, axes.shape[1] + 2), dtype=np.float32)
     with np.errstate(over="ignore"):  # what 32 bits cannot hold becomes infinite, and excludes nothing
         for start in range(0, count, CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
-            rows[part] = _outline(values[part], squares[part], axes)
+            rows[part, :-1] = _outline(values[part], squares[part], axes)
+            rows[part, -1] = -squares[part] / 2
     return Sketch(axes, rows)
 
 
-def error_of_product(size: int) -> float:
-    """Bound the error of twice a 32-bit product of vectors, or of sketches, as a share of their lengths.
+def _cheapest(sample: NDArray[np.float64], axes: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Try a few numbers of axes on a sample; return those that make a search cheapest, if any help at all."""
+    size = sample.shape[1]
+    squares = np.square(sample).sum(axis=1)
+    asked = np.arange(0, len(sample), max(len(sample) // QUESTIONS, 1))
+    true = squares + squares[asked, None] - 2.0 * sample[asked] @ sample.T
+    near = np.partition(true, NEIGHBOURS, axis=1)[:, NEIGHBOURS, None]
+    best, least = None, float(size)  # what it costs to look at the vectors themselves
+    for share in SHARES:
+        chosen = axes[:, -max(size // share, 1) :]
+        outline = _outline(sample, squares, chosen)
+        bound = squares + squares[asked, None] - 2.0 * outline[asked] @ outline.T
+        cost = outline.shape[1] + 1 + MEASURING * size * float((bound <= near).mean())
+        if cost < least:
+            best, least = chosen, cost
+    return best
 
-    Rounding each of n products and sums is at most n units in the last place (half of `eps`); this is four
-    times as much again.
+
+def error_of_products(size: int, longest: float, length: float) -> float:
+    """Bound the error of twice a 32-bit product, given the longest vector and the length of the query.
+
+    Rounding each of n products and sums costs at most n units in the last place (half of `eps`) of what is
+    summed, and so does rounding what is multiplied; this is more than twice as much. Numbers too small for 32
+    bits add to it.
     """
-    return 4.0 * (size + 2) * float(np.finfo(np.float32).eps)
-
-
-def underflow_of_product(size: int) -> float:
-    """Bound what numbers too small for 32 bits add to that error."""
-    return 4.0 * (size + 2) * float(np.finfo(np.float32).tiny)
+    kinds = np.finfo(np.float32)
+    return 4.0 * (size + 4) * (float(kinds.eps) * (longest * length + longest * longest) + float(kinds.tiny))
 
 
 def _outline(
-    values: NDArray[np.float32], squares: NDArray[np.float64], axes: NDArray[np.float64]
+    values: NDArray[Any], squares: NDArray[np.float64], axes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     along = values.astype(np.float64) @ axes
     rest = np.sqrt(np.maximum(squares - np.square(along).sum(axis=1), 0.0))

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +21,10 @@ from numpy.typing import NDArray
 
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.search.parts import Mask, Part
-from omnigraph.execution.search.sketch import (
-    NO_SKETCH,
-    Sketch,
-    error_of_product,
-    sketch,
-    underflow_of_product,
-)
+from omnigraph.execution.search.sketch import NO_SKETCH, Sketch, error_of_products, sketch
 
-CHUNK_ROWS = 8_192  # small enough for the processor's caches, large enough to hide Python (measured)
+CHUNK_ROWS = 32_768  # small enough for the processor's caches, large enough to hide Python (measured)
+MEASURED_ROWS = 4_096  # likewise, for 64-bit numbers of the whole vector
 FEW = 0.02  # below this share of the rows, entities are measured one by one
 DENSE = 8  # measuring beats bounding closer while fewer than one row in so many is left
 Distances = NDArray[np.float64]
@@ -58,7 +55,7 @@ def matrix(vectors: pa.ChunkedArray) -> Matrix:
         values[at : at + len(chunk)], present[at : at + len(chunk)] = numbers(chunk)
         at += len(chunk)
     squares = np.empty(len(vectors))
-    for part in _chunks(len(vectors)):
+    for part in _chunks(len(vectors), MEASURED_ROWS):
         squares[part] = np.square(values[part], dtype=np.float64).sum(axis=1)
     return Matrix(values, np.sqrt(squares), present, sketch(values, squares))
 
@@ -83,7 +80,7 @@ def measured(rows: NDArray[np.float32], query: Query) -> Distances:
     """Return the distance of each row of a matrix."""
     found = np.empty(len(rows))
     wanted = query.astype(np.float64)
-    for part in _chunks(len(rows)):
+    for part in _chunks(len(rows), MEASURED_ROWS):
         found[part] = np.sqrt(np.square(rows[part] - wanted).sum(axis=1))
     return found
 
@@ -129,11 +126,16 @@ class VectorColumn:
         """
         if among is not None and len(among) <= max(count, self._span * FEW):
             return nearest_of(among, self.distances(query, among), count)
-        chosen = None if among is None else _mask(among, self._span)
         found = Found(count)
-        for part, living in zip(self._parts, self._living, strict=True):
-            rows = slice(part.start, part.start + len(living))
-            _search(part, living if chosen is None else living & chosen[rows], as_query(query), found)
+        bounds = [*self._starts.tolist(), self._span]
+        chosen = None if among is None else np.sort(among[among >= 0])
+        for part, living, (start, end) in zip(self._parts, self._living, pairwise(bounds), strict=True):
+            search = _PartSearch(part, as_query(query), found)
+            if chosen is None:
+                search.run(living)
+            else:
+                rows = chosen[np.searchsorted(chosen, start) : np.searchsorted(chosen, end)] - start
+                search.run_some(rows[living[rows]])
         return found.nearest()
 
 
@@ -173,52 +175,77 @@ class Found:
         return nearest_of(np.concatenate(self._ordinals), np.concatenate(self._distances), self._count)
 
 
-def _search(part: Part[Matrix], living: Mask, query: Query, found: Found) -> None:
-    vectors, outline = part.derived, part.derived.sketch.of(query)
-    length = float(np.sqrt(np.square(query, dtype=np.float64).sum()))
-    error, smallest = error_of_product(len(query)), underflow_of_product(len(query))
-    sketched = vectors.sketch is not NO_SKETCH
+class _PartSearch:
+    """The search for a query in one part.
 
-    def measure(rows: NDArray[np.int64]) -> None:
-        found.add(rows + part.start, measured(vectors.values[rows], query))
+    Rows are judged by half of |q|² less a bound of their squared distance from below: the larger, the nearer.
+    """
 
-    def least(own: NDArray[np.float32], other: NDArray[np.float32], chunk: slice) -> Distances:
-        """Return squared distances or less, from products that are never too small; not finite if unknown."""
-        lengths = vectors.lengths[chunk]
-        products = np.einsum("ij,j->i", own[chunk], other)  # not BLAS: its threads wait for busy processors
-        squares: Distances = (
-            lengths * (lengths - error * length) - 2.0 * products + (length * length - smallest)
-        )
-        return squares
+    def __init__(self, part: Part[Matrix], query: Query, found: Found) -> None:
+        self._start = part.start
+        self._vectors = part.derived
+        self._query = query
+        self._found = found
+        self._sketched = part.derived.sketch is not NO_SKETCH
+        self._outline = part.derived.sketch.of(query)
+        self._square = float(np.square(query, dtype=np.float64).sum())
+        longest = float(part.derived.lengths.max(initial=0.0))
+        self._error = error_of_products(len(query), longest, float(np.sqrt(self._square)))
 
-    def beyond(bound: Distances) -> Mask:
-        """Say which rows are beyond the ceiling for certain."""
-        return (bound > found.bound) & (bound < np.inf)
+    def run(self, living: Mask) -> None:
+        """Look at all rows that are alive."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            for chunk in _chunks(len(living)):
+                self._look(chunk, living[chunk].copy())
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        for chunk in _chunks(len(living)):
-            wanted = living[chunk].copy()
-            bound = (
-                least(vectors.sketch.rows, outline, chunk)
-                if sketched
-                else least(vectors.values, query, chunk)
-            )
-            if found.ceiling == np.inf:
-                seeds = _first(bound, wanted, found.wanted)
-                measure(seeds + chunk.start)
-                wanted[seeds] = False
-            wanted &= ~beyond(bound)
-            if sketched and np.count_nonzero(wanted) * DENSE > len(wanted):
-                wanted &= ~beyond(least(vectors.values, query, chunk))
-            measure(np.flatnonzero(wanted) + chunk.start)
+    def run_some(self, rows: NDArray[np.int64]) -> None:
+        """Look at some rows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            for chunk in _chunks(len(rows)):
+                self._look(rows[chunk], np.ones(len(rows[chunk]), dtype=bool))
+
+    def _look(self, at: slice | NDArray[np.int64], wanted: Mask) -> None:
+        bounds = self._by_sketch(at) if self._sketched else self._by_vector(at)
+        if self._found.ceiling == np.inf:
+            seeds = _largest(bounds, wanted, self._found.wanted)
+            self._measure(_rows(at, seeds))
+            wanted[seeds] = False
+        wanted &= ~self._beyond(bounds)
+        if self._sketched and np.count_nonzero(wanted) * DENSE > len(wanted):
+            wanted &= ~self._beyond(self._by_vector(at))
+        self._measure(_rows(at, np.flatnonzero(wanted)))
+
+    def _measure(self, rows: NDArray[np.int64]) -> None:
+        self._found.add(rows + self._start, measured(self._vectors.values[rows], self._query))
+
+    def _by_sketch(self, at: slice | NDArray[np.int64]) -> NDArray[Any]:
+        # Not BLAS: its threads wait for each other while the processors are busy with something else.
+        found: NDArray[np.float32] = np.einsum("ij,j->i", self._vectors.sketch.rows[at], self._outline)
+        return found
+
+    def _by_vector(self, at: slice | NDArray[np.int64]) -> NDArray[Any]:
+        products = np.einsum("ij,j->i", self._vectors.values[at], self._query)
+        found: NDArray[np.float64] = products - np.square(self._vectors.lengths[at]) / 2
+        return found
+
+    def _beyond(self, bounds: NDArray[Any]) -> Mask:
+        """Say which rows are beyond the ceiling for certain; not those whose bound overflowed."""
+        limit = (self._square - self._found.bound - self._error) / 2
+        least = np.nextafter(bounds.dtype.type(limit), bounds.dtype.type(-np.inf))
+        beyond: Mask = (bounds < least) & (bounds > -np.inf)
+        return beyond
 
 
-def _first(bound: Distances, wanted: Mask, count: int) -> NDArray[np.int64]:
-    """Return the rows that look nearest, to find a low ceiling early."""
-    rows = np.flatnonzero(wanted)
-    if count >= len(rows):
-        return rows
-    found: NDArray[np.int64] = rows[np.argpartition(bound[rows], count - 1)[:count]]
+def _rows(at: slice | NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    return positions + at.start if isinstance(at, slice) else at[positions]
+
+
+def _largest(bounds: NDArray[Any], wanted: Mask, count: int) -> NDArray[np.int64]:
+    """Return the positions that look nearest, to find a low ceiling early."""
+    positions = np.flatnonzero(wanted)
+    if count >= len(positions):
+        return positions
+    found: NDArray[np.int64] = positions[np.argpartition(-bounds[positions], count - 1)[:count]]
     return found
 
 
@@ -226,11 +253,5 @@ def _living(part: Part[Matrix]) -> Mask:
     return part.derived.present if part.alive is None else part.derived.present & part.alive
 
 
-def _mask(ordinals: Ordinals, span: int) -> Mask:
-    mask = np.zeros(span, dtype=bool)
-    mask[ordinals[ordinals >= 0]] = True
-    return mask
-
-
-def _chunks(rows: int) -> Iterator[slice]:
-    return (slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS))
+def _chunks(rows: int, size: int = CHUNK_ROWS) -> Iterator[slice]:
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
