@@ -1,12 +1,16 @@
 """Doors: the ways into one engine; every case must have the same outcome behind each of them.
 
-Room    tests.logic. A new door (command line, server) is a class here and one line in `DOORS`.
-Gives   `Door`, what a case needs; `Embedded`; `Way`, how reads run, which may not change any answer.
+Room    tests.logic. A new door (a server, say) is a class here and one line in `DOORS`.
+Gives   `Door`, what a case needs; `Embedded`, `CommandLine`; `Way`, how reads run, which may not change any
+        answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,6 +19,7 @@ from typing import Any, Literal, Protocol
 import omnigraph as og
 from omnigraph.base.errors import GraphError
 from omnigraph.language.diagnostics import SourceError
+from omnigraph.surfaces.cli.app import main
 from tests.logic.cases import World
 
 Place = Literal["main", "branch", "commits"]
@@ -41,8 +46,16 @@ class Answer:
     rows: list[list[Any]]
 
 
+class Refused(Exception):
+    """What a door says instead of an answer; the code is that of the first fault of a text, if it is one."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class Door(Protocol):
-    """An open graph."""
+    """An open graph; every method may raise `Refused`."""
 
     def query(
         self, text: str, params: Mapping[str, Any], name: str | None, branch: str, at: str | None
@@ -101,19 +114,21 @@ class Embedded:
     def query(
         self, text: str, params: Mapping[str, Any], name: str | None, branch: str, at: str | None
     ) -> Answer:
-        found = self._graph._query.run(
-            text,
-            params,
-            query_name=name,
-            branch=branch,
-            at=at,
-            rules=self._way.rules,
-            traversal=self._way.traversal,
-        ).to_json()
+        with _refusing():
+            found = self._graph._query.run(
+                text,
+                params,
+                query_name=name,
+                branch=branch,
+                at=at,
+                rules=self._way.rules,
+                traversal=self._way.traversal,
+            ).to_json()
         return Answer(tuple(found["columns"]), [list(row.values()) for row in found["rows"]])
 
     def mutate(self, text: str, params: Mapping[str, Any], name: str | None, branch: str) -> tuple[int, int]:
-        receipt = self._graph.mutate(text, params, query_name=name, branch=branch)
+        with _refusing():
+            receipt = self._graph.mutate(text, params, query_name=name, branch=branch)
         return receipt.affected_nodes, receipt.affected_edges
 
     def fork(self, name: str, source: str) -> None:
@@ -126,7 +141,59 @@ class Embedded:
         self._graph.close()
 
 
-DOORS: dict[str, Opener] = {"embedded": Embedded}
+class CommandLine:
+    """The `omnigraph` command, a call for each step; what it prints as JSON is the answer."""
+
+    base = "main"
+
+    def __init__(self, folder: Path, world: World, way: Way) -> None:
+        assert way == Way(), "a command line has no flags for how to read"
+        self._address = str(folder / "graph.og")
+        schema, data = folder / "schema.pg", folder / "data.jsonl"
+        schema.write_text(world.schema)
+        data.write_text("".join(json.dumps(record) + "\n" for record in with_ids(world)))
+        self._run("init", self._address, "--schema", str(schema))
+        if world.records:
+            self._run("load", self._address, "--data", str(data), "--mode", "append")
+
+    def query(
+        self, text: str, params: Mapping[str, Any], name: str | None, branch: str, at: str | None
+    ) -> Answer:
+        place = ["--branch", branch] if at is None else ["--snapshot", at]
+        found = self._asked("query", text, params, name, *place)
+        return Answer(tuple(found["columns"]), [list(row.values()) for row in found["rows"]])
+
+    def mutate(self, text: str, params: Mapping[str, Any], name: str | None, branch: str) -> tuple[int, int]:
+        found = self._asked("mutate", text, params, name, "--branch", branch)
+        return found["affected_nodes"], found["affected_edges"]
+
+    def fork(self, name: str, source: str) -> None:
+        with og.connect(self._address) as graph:
+            graph.store.branches.create(name, source)
+
+    def head(self, branch: str) -> str:
+        return str(self._run("snapshot", self._address, "--branch", branch)["graph_commit_id"])
+
+    def close(self) -> None:
+        """There is nothing open between two calls."""
+
+    def _asked(self, command: str, text: str, params: Mapping[str, Any], name: str | None, *more: str) -> Any:
+        words = [self._address] if name is None else [self._address, name]
+        return self._run(command, *words, "-e", text, "--params", json.dumps(params), *more)
+
+    def _run(self, *words: str) -> Any:
+        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        with redirect_stdout(out), redirect_stderr(io.StringIO()):
+            code = main([*words, "--json"])
+            out.flush()
+        document = json.loads(out.buffer.getvalue())
+        if code:
+            faults = document.get("diagnostics")
+            raise Refused(faults[0]["code"] if faults else document["code"], document["error"])
+        return document
+
+
+DOORS: dict[str, Opener] = {"embedded": Embedded, "command line": CommandLine}
 
 
 def with_ids(world: World) -> list[dict[str, Any]]:
@@ -139,6 +206,11 @@ def with_ids(world: World) -> list[dict[str, Any]]:
     return [identified(record) if "edge" in record else record for record in world.records]
 
 
-def code_of(error: GraphError) -> str:
-    """Return the code that a `refuse` line names: of the first fault of a text, or of the error."""
-    return error.diagnostics[0].code if isinstance(error, SourceError) else error.code
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn an error of the library into a refusal."""
+    try:
+        yield
+    except GraphError as error:
+        code = error.diagnostics[0].code if isinstance(error, SourceError) else error.code
+        raise Refused(code, str(error)) from error

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.base.errors import GraphError
 from tests.logic.cases import Branch, Case, Mark, Mutate, Query, Refusal, World, load_cases, same, same_rows
-from tests.logic.doors import DOORS, Answer, Door, Place, Traversal, Way, code_of
+from tests.logic.doors import DOORS, Answer, Door, Place, Refused, Traversal, Way
 
 HERE = Path(__file__).parent
 TRAVERSALS: tuple[Traversal, ...] = ("lookup", "csr")
@@ -127,10 +126,10 @@ def _mutate(step: Mutate, graph: Door, branch: str) -> None:
 
 
 def _refused(action: Callable[[], object], refusal: Refusal) -> None:
-    with pytest.raises(GraphError) as caught:
+    with pytest.raises(Refused) as caught:
         action()
     found = str(caught.value)
-    assert code_of(caught.value) == refusal.code, found
+    assert caught.value.code == refusal.code, found
     for fragment in refusal.fragments:
         assert fragment in found
 

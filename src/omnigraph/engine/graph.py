@@ -16,6 +16,7 @@ from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.model import TableType
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
 from omnigraph.engine.mutate.door import MutateDoor
 from omnigraph.engine.query.door import QueryDoor
@@ -25,6 +26,7 @@ from omnigraph.engine.schema.door import SchemaDoor, SchemaText, load_schema
 from omnigraph.engine.table import TableView
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
+from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.execution.explain import Explanation
 from omnigraph.execution.result import Result
 from omnigraph.storage.claims import Claims
@@ -36,14 +38,20 @@ from omnigraph.storage.transaction import NewTable
 class Graph:
     """One open graph."""
 
-    def __init__(self, store: GraphStore, executor: ExecutorFor = LocalExecutor) -> None:
+    def __init__(
+        self,
+        store: GraphStore,
+        executor: ExecutorFor = LocalExecutor,
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
         self.store = store
         self._catalogs = Catalogs(store.schemas)
         self.schema = SchemaDoor(store, self._catalogs)
         claims = Claims(store.location, store.syncer)
         self._mutate = MutateDoor(store, self._catalogs, claims, executor)
         self._load = LoadDoor(store, self._catalogs, claims, executor)
-        self._query = QueryDoor(store, self._catalogs)
+        self._query = QueryDoor(store, self._catalogs, memory_bytes)
 
     @property
     def uri(self) -> str:
@@ -58,13 +66,22 @@ class Graph:
         query_name: str | None = None,
         branch: str = "main",
         at: str | int | None = None,
+        memory_bytes: int | None = None,
         **named: Any,
     ) -> Result:
         """Run one read (`.gq` text, or the path of a file) on one snapshot: the head of a branch, or `at`.
 
-        Parameters go in `params` or, where no option has their name, as keywords.
+        Parameters go in `params` or, where no option has their name, as keywords. A query that needs more
+        memory than `memory_bytes` (by default, than the graph was opened with) ends with `ResourceLimit`.
         """
-        return self._query.run(gq, _parameters(params, named), query_name=query_name, branch=branch, at=at)
+        return self._query.run(
+            gq,
+            _parameters(params, named),
+            query_name=query_name,
+            branch=branch,
+            at=at,
+            memory_bytes=memory_bytes,
+        )
 
     def explain(
         self,
@@ -167,6 +184,13 @@ class Graph:
             dry_run=dry_run,
         )
 
+    def ensure_indexes(self, *, branch: str = "main", actor: str | None = None) -> IndexReport:
+        """Build the indexes that the schema asks for and extend them to new rows: one maintenance commit.
+
+        No answer depends on an index. One that cannot be built is in the report, with the reason.
+        """
+        return ensure_indexes(self.store, self._catalogs, branch, actor=actor)
+
     def nodes(self, name: str, *, branch: str = "main", at: str | int | None = None) -> TableView:
         """Return the nodes of a type, now or at a past commit, under the names of the schema in force now."""
         current = self.schema.catalog(branch).node(name)
@@ -230,6 +254,11 @@ def connect(
     *,
     storage_options: Mapping[str, str] | None = None,
     durability: Durability = "sync",
+    memory_bytes: int = MEMORY_BYTES,
 ) -> Graph:
-    """Open a graph that exists; reads two small objects, writes nothing."""
-    return Graph(GraphStore.open(address, storage_options=storage_options, durability=durability))
+    """Open a graph that exists; reads two small objects, writes nothing.
+
+    `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
+    """
+    store = GraphStore.open(address, storage_options=storage_options, durability=durability)
+    return Graph(store, memory_bytes=memory_bytes)

@@ -151,7 +151,7 @@ class Answerer:
         # An alias of a key adds nothing to it.
         keys = [p for p in read.keys or () if not isinstance(read.outputs[p].value, OutputRef)]
         compared = {p: key_column(read.outputs[p].value, rows, self._evaluator, ()) for p in keys}
-        groups = group(list(compared.values()), rows.count)
+        groups = group(list(compared.values()), rows.count, self._context.budget)
         columns: list[pa.Array] = []
         for one in read.outputs:
             columns.append(self._of_groups(one.value, rows, groups, columns))

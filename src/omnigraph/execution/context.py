@@ -12,8 +12,8 @@ from typing import Literal
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
 from omnigraph.catalog.query.operands import Values
+from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.entities import ColumnCache, EntityTable
-from omnigraph.execution.rows import Budget
 from omnigraph.execution.search.room import Search
 from omnigraph.execution.topology import BYTES_PER_EDGE, Topologies, Topology
 from omnigraph.storage.manifest.records import Pin
@@ -28,10 +28,25 @@ TABLES = 256
 class Caches:
     """What outlives a query: columns, topologies and texts, by immutable table versions."""
 
-    columns: ColumnCache = field(default_factory=ColumnCache)
-    topologies: Topologies = field(default_factory=Topologies)
-    search: Search = field(default_factory=Search)
+    columns: ColumnCache
+    topologies: Topologies
+    search: Search
+    limit: int
     tables: dict[tuple[str, str, int], EntityTable] = field(default_factory=dict)
+
+    @classmethod
+    def within(cls, limit: int = MEMORY_BYTES) -> Caches:
+        """Make empty caches that together take no more than so many bytes."""
+        quarter = limit // 4
+        return cls(ColumnCache(quarter), Topologies(quarter), Search(quarter), limit)
+
+    def make_room(self, needed: int) -> None:
+        """Let go of as much as it takes for `needed` bytes beside the caches, topologies last."""
+        allowed = max(self.limit - needed, 0)
+        for one in (self.columns, self.search, self.topologies):
+            taken = self.columns.nbytes + self.search.nbytes + self.topologies.nbytes
+            if taken > allowed:
+                one.shrink(max(one.nbytes - (taken - allowed), 0))
 
     def table(self, catalog: Catalog, pin: Pin, reads: TableReads) -> EntityTable:
         """Return a table at a version."""
@@ -65,7 +80,7 @@ class Context:
         """Return a type's rows in the snapshot."""
         found = self._tables.get(type_id)
         if found is None:
-            found = self.caches.table(self.catalog, self.snapshot.pin(type_id), self.reads)
+            found = self.caches.table(self.catalog, self.snapshot.pin(type_id), self.reads).under(self.budget)
             self._tables[type_id] = found
         return found
 
@@ -75,12 +90,16 @@ class Context:
 
     def topology(self, edge: EdgeType) -> Topology:
         """Return the topology of an edge type; refused if there is no room to build it."""
+        held: Topology | None = self.budget.held(edge.id)
+        if held is not None:
+            return held
         edges, sources, targets = self.ends(edge)
         found = self.caches.topologies.known(edges, sources, targets)
-        if found is not None:
-            return found
-        self.budget.check_bytes(edges.rows * BYTES_PER_EDGE, f"the topology of {edge.name}")
-        return self.caches.topologies.get(edges, sources, targets)
+        if found is None:
+            self.budget.check_bytes(edges.rows * BYTES_PER_EDGE, f"building the topology of {edge.name}")
+            found = self.caches.topologies.get(edges, sources, targets)
+        self.budget.hold(edge.id, found, found.one_way, f"the topology of {edge.name}")
+        return found
 
     def rows(self, type_id: str) -> int:
         """Return how many rows a type has, without opening it."""

@@ -9,6 +9,7 @@ Gives   `EntityTable`: scans that yield ordinals, ids to ordinals, and columns b
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.base.errors import ResourceLimit
 from omnigraph.catalog.model import ID, TableType
+from omnigraph.execution.budget import Budget
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.predicate import ADDRESS, Predicate, find
 from omnigraph.storage.tables.reads import TableReads
@@ -42,6 +45,7 @@ class ColumnCache:
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self._columns: OrderedDict[tuple[TableKey, str], Any] = OrderedDict()
         self._picks: dict[tuple[TableKey, str], int] = {}
+        self._too_large: set[tuple[TableKey, str]] = set()
         self._bytes = 0
         self._limit = limit
         self._lock = threading.Lock()
@@ -49,10 +53,19 @@ class ColumnCache:
     def worth_reading(self, table: TableKey, column: str, rows: int) -> bool:
         """Count one more pick from a column; say whether they have cost as much as reading it whole."""
         with self._lock:
+            if (table, column) in self._too_large:
+                return False
             if len(self._picks) > FEW:
                 self._picks.clear()
             picks = self._picks[(table, column)] = self._picks.get((table, column), 0) + 1
             return picks * PICK_COST > rows
+
+    def give_up(self, table: TableKey, column: str) -> None:
+        """Note that a column has no room in memory, so that it is not read whole again without need."""
+        with self._lock:
+            if len(self._too_large) > FEW:
+                self._too_large.clear()
+            self._too_large.add((table, column))
 
     def get(self, table: TableKey, column: str) -> Any:
         """Return a column (or what was derived from it), if it is here."""
@@ -70,9 +83,22 @@ class ColumnCache:
             if (table, column) not in self._columns:
                 self._columns[(table, column)] = values
                 self._bytes += values.nbytes
-            while self._bytes > self._limit:
-                _, oldest = self._columns.popitem(last=False)
-                self._bytes -= oldest.nbytes
+            self._shrink(self._limit)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._bytes
+
+    def shrink(self, size: int) -> None:
+        """Let go of the columns that were not used for longest, until so much is left."""
+        with self._lock:
+            self._shrink(size)
+
+    def _shrink(self, size: int) -> None:
+        while self._bytes > size:
+            _, oldest = self._columns.popitem(last=False)
+            self._bytes -= oldest.nbytes
 
 
 class EntityTable:
@@ -86,13 +112,23 @@ class EntityTable:
         self.key: TableKey = (table_id, version)
         self._reads = reads
         self._columns = columns
+        self._budget = Budget()
         self._scanned: dict[str, int] = {}
-        parts = sorted(reads.layout(self.handle).parts.items())
+        layout = reads.layout(self.handle)
+        parts = sorted(layout.parts.items())
         lengths = np.array([part.metadata.physical_rows for _, part in parts], dtype=np.int64)
         self._fragments = np.array([number for number, _ in parts], dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self.span = int(self._starts[-1])  # ordinals are below this
         self.rows = sum(part.size.rows for _, part in parts)
+        # In the past, properties of today may be missing: they are null in every row.
+        self.absent = frozenset(set(declared.stored_schema.names) - set(layout.schema.names))
+
+    def under(self, budget: Budget) -> EntityTable:
+        """Return the same table, on the account of one query."""
+        mine = copy.copy(self)
+        mine._budget = budget
+        return mine
 
     # -- ordinals ----------------------------------------------------------------------------------
 
@@ -122,8 +158,8 @@ class EntityTable:
 
     def by_value(self, column: str, values: pa.Array) -> tuple[Ordinals, pa.Array]:
         """Return the rows whose column is one of the values, and which value each of them has."""
-        if self._columns.get(self.key, column) is not None:
-            whole = self.column(column)
+        whole = self._whole(column)
+        if whole is not None:
             at = np.flatnonzero(pc.is_in(whole, value_set=values).to_numpy(zero_copy_only=False))
             return at, whole.take(pa.array(at))
         found = self._reads.addressed(*self.key, column, values)
@@ -146,9 +182,9 @@ class EntityTable:
 
     def find(self, ids: pa.Array) -> Ordinals:
         """Return the ordinal of each id, or `MISSING`."""
-        whole = self._columns.get(self.key, ID)
+        whole = self._whole(ID)
         if whole is None and self._columns.worth_reading(self.key, ID, self.rows):
-            whole = self.column(ID)
+            whole = self._if_there_is_room(ID)
         if whole is not None and len(ids) <= FEW:
             sorted_ids = self._sorted_ids(whole)
             if sorted_ids is not None:
@@ -174,27 +210,56 @@ class EntityTable:
 
     # -- columns -----------------------------------------------------------------------------------
 
-    def codes(self, name: str) -> pa.DictionaryArray:
-        """Return a whole column by ordinal, each distinct value once and a code for each row."""
-        kept = self._columns.get(self.key, f"{name}#codes")
-        if kept is None:
-            kept = pc.dictionary_encode(self.column(name), null_encoding="encode")
-            self._columns.put(self.key, f"{name}#codes", kept)
-        return kept
-
     def column(self, name: str) -> pa.Array:
         """Return a whole column by ordinal; holes are null."""
-        kept = self._columns.get(self.key, name)
+        if name in self.absent:
+            return self._nulls(name, self.span)
+        kept = self._whole(name)
         if kept is not None:
             return kept
-        scanned = self.handle.scanner(columns=[name], with_row_address=True, scan_in_order=True).to_table()
+        scanned = self._scanned_column(name)
         values = _one(scanned[name])
         if self.rows != self.span:
             places = np.full(self.span, -1, dtype=np.int64)
             places[self.ordinals(scanned[ADDRESS].to_numpy())] = np.arange(len(values))
             values = values.take(pa.array(places, mask=places < 0))
+        self._hold(name, values)
         self._columns.put(self.key, name, values)
         return values
+
+    def _whole(self, name: str) -> pa.Array | None:
+        """Return a whole column if it is at hand, and fits beside what the query holds."""
+        kept = self._budget.held((self.key, name))
+        if kept is None:
+            kept = self._columns.get(self.key, name)
+            if kept is not None:
+                try:
+                    self._hold(name, kept)
+                except ResourceLimit:
+                    return None
+        return kept
+
+    def _hold(self, name: str, values: pa.Array) -> None:
+        self._budget.hold((self.key, name), values, values.nbytes, f"column {name} of {self.declared.name}")
+
+    def _scanned_column(self, name: str) -> pa.Table:
+        """Read a whole column, as long as there is room for it and for putting its pieces together."""
+        scanner = self.handle.scanner(columns=[name], with_row_address=True, scan_in_order=True)
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        for batch in scanner.to_batches():
+            batches.append(batch)
+            size += batch.nbytes
+            self._budget.check_bytes(2 * size, f"column {name} of {self.declared.name}")
+        return pa.Table.from_batches(batches, scanner.projected_schema)
+
+    def _if_there_is_room(self, name: str) -> pa.Array | None:
+        """Read a whole column that could as well be picked from."""
+        try:
+            return self.column(name)
+        except ResourceLimit:
+            self._columns.give_up(self.key, name)
+            return None
 
     def take_all(self, names: Sequence[str], ordinals: Ordinals) -> dict[str, pa.Array]:
         """Return several columns for some rows; those that must be picked are picked together."""
@@ -203,7 +268,7 @@ class EntityTable:
         pick = [
             name
             for name in dict.fromkeys(names)
-            if self._columns.get(self.key, name) is None and not self._read_whole(name, len(ordinals))
+            if self._whole(name) is None and name not in self.absent and not self._many(len(ordinals))
         ]
         if len(pick) > 1 and not absent.all():
             found = dict(zip(pick, self._picked(pick, ordinals, absent), strict=True))
@@ -214,27 +279,42 @@ class EntityTable:
 
     def take(self, name: str, ordinals: Ordinals) -> pa.Array:
         """Return the values of a column for some rows, in their order; null for `MISSING`."""
-        whole = self._columns.get(self.key, name)
+        if name in self.absent:
+            return self._nulls(name, len(ordinals))
+        whole = self._whole(name)
         if whole is not None and len(ordinals) == 1 and ordinals[0] >= 0:
             return whole.slice(int(ordinals[0]), 1)  # no copy: a look-up of one node is all slices
         absent = ordinals < 0
         if absent.any():
             indices = pa.array(np.where(absent, 0, ordinals), mask=absent)
             if absent.all():
-                return pa.nulls(len(ordinals), self.declared.stored_schema.field(name).type)
+                return self._nulls(name, len(ordinals))
         else:
             indices = pa.array(ordinals)
-        if whole is None and self._read_whole(name, len(ordinals)):
-            whole = self.column(name)
+        if whole is None:
+            whole = self._read_whole(name, len(ordinals))
         if whole is not None:
+            if len(ordinals) > FEW:
+                needed = len(ordinals) * whole.nbytes // max(len(whole), 1)
+                self._budget.check_bytes(needed, f"{len(ordinals)} values of column {name}")
             return whole.take(indices)
         return self._picked([name], ordinals, absent)[0]
 
-    def _read_whole(self, name: str, wanted: int) -> bool:
-        if wanted > max(FEW, self.rows * WHOLE_ABOVE):
-            return True
+    def _many(self, wanted: int) -> bool:
+        """Say whether reading a column whole is cheaper than picking so many of its values."""
+        return wanted > max(FEW, self.rows * WHOLE_ABOVE)
+
+    def _read_whole(self, name: str, wanted: int) -> pa.Array | None:
+        """Return a whole column where many values are wanted now, or few have been again and again."""
+        if self._many(wanted):
+            return self.column(name)
         wide = pa.types.is_nested(self.declared.stored_schema.field(name).type)
-        return not wide and self._columns.worth_reading(self.key, name, self.rows)
+        if wide or not self._columns.worth_reading(self.key, name, self.rows):
+            return None
+        return self._if_there_is_room(name)
+
+    def _nulls(self, name: str, count: int) -> pa.Array:
+        return pa.nulls(count, self.declared.stored_schema.field(name).type)
 
     def _picked(self, names: Sequence[str], ordinals: Ordinals, absent: NDArray[np.bool_]) -> list[pa.Array]:
         distinct, back = np.unique(ordinals[~absent], return_inverse=True)

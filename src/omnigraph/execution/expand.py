@@ -115,6 +115,7 @@ class Expander:
         """Return (left node, edge, right node) of all edges, by how they are followed."""
         self._context.note(f"{self._hops.edge.name}: all edges")
         topology = self._context.topology(self._hops.edge)
+        self._context.budget.check(len(topology.edges), 2, "listing all edges")
         edges = topology.edges.astype(np.int64)
         sources, targets = topology.sources.astype(np.int64), topology.targets.astype(np.int64)
         match self._hops.direction:
@@ -162,6 +163,7 @@ class Expander:
         """Return (left, right) of all edges, each pair once."""
         self._context.note(f"{self._hops.edge.name}: all pairs")
         topology = self._context.topology(self._hops.edge)
+        self._context.budget.check(len(topology.edges), 2, "listing all pairs")
         sources, targets = (side.astype(np.int64) for side in topology.pairs)
         match self._hops.direction:
             case Direction.FORWARD:

@@ -22,6 +22,7 @@ from omnigraph.catalog.query.expressions import (
     Value,
 )
 from omnigraph.catalog.query.operands import Constant, Now, ParamRef
+from omnigraph.execution.budget import Budget
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.order import _hashable
 from omnigraph.execution.rows import Rows
@@ -37,10 +38,11 @@ class Groups:
     first: Ordinals  # the first row of each group; none when there are no rows
 
 
-def group(keys: Sequence[pa.Array], rows: int) -> Groups:
+def group(keys: Sequence[pa.Array], rows: int, budget: Budget) -> Groups:
     """Number the groups by the order of their first rows."""
     if not keys:
         return Groups(np.zeros(rows, np.int64), 1, np.zeros(min(rows, 1), np.int64))
+    budget.check(rows, 3, "grouping")
     codes = np.zeros(rows, dtype=np.int64)
     for column in keys:
         encoded = pc.dictionary_encode(_hashable(column), null_encoding="encode")

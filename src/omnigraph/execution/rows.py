@@ -2,8 +2,7 @@
 
 Room    execution. A row binds each variable to one entity, held as its ordinal. Inside a block every row
         also knows which outer row it belongs to.
-Bound   every operator that makes rows asks the budget first, so that a query ends with a typed error instead
-        of taking the machine's memory.
+Bound   every operator that makes rows asks the budget first (budget.py).
 """
 
 from __future__ import annotations
@@ -13,33 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omnigraph.base.errors import ResourceLimit
 from omnigraph.catalog.query.expressions import Variable
 from omnigraph.execution.entities import Ordinals
-
-MEMORY_BYTES = 2 << 30
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How much memory the rows of one query may take at a time."""
-
-    bytes: int = MEMORY_BYTES
-
-    def check(self, rows: int, columns: int, doing: str) -> None:
-        """Refuse to make more rows than fit."""
-        self.check_bytes(rows * 8 * (columns + 1), f"{doing} of {rows} rows")
-
-    def check_bytes(self, needed: int, doing: str) -> None:
-        """Refuse to take more memory than there is for the query."""
-        if needed > self.bytes:
-            raise ResourceLimit(
-                f"{doing} needs {needed >> 20} MiB; the limit is {self.bytes >> 20} MiB",
-                remedy="Filter earlier, count instead of listing, or raise the memory limit",
-                resource="memory",
-                limit=self.bytes,
-                actual=needed,
-            )
 
 
 @dataclass(frozen=True, eq=False)

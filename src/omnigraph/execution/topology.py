@@ -100,9 +100,14 @@ class Topology:
         return _adjacency(targets, sources, sources, self.target_span)
 
     @property
+    def one_way(self) -> int:
+        """Memory taken while one direction is in use."""
+        return 2 * int(self.edges.nbytes + self.sources.nbytes + self.targets.nbytes)
+
+    @property
     def nbytes(self) -> int:
-        """Memory taken once both directions are in use."""
-        return 4 * int(self.edges.nbytes + self.sources.nbytes + self.targets.nbytes)
+        """Memory taken once both directions are in use, each edge and each pair."""
+        return 2 * self.one_way
 
 
 def build(edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
@@ -190,9 +195,22 @@ class Topologies:
             self._bytes += topology.nbytes
             self._building.pop(key, None)
             self._spent.pop(key, None)
-            while self._bytes > self._limit and len(self._known) > 1:
-                _, oldest = self._known.popitem(last=False)
-                self._bytes -= oldest.nbytes
+            self._shrink(self._limit, 1)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._bytes
+
+    def shrink(self, size: int) -> None:
+        """Let go of the topologies that were not used for longest, until so much is left."""
+        with self._lock:
+            self._shrink(size, 0)
+
+    def _shrink(self, size: int, keep: int) -> None:
+        while self._bytes > size and len(self._known) > keep:
+            _, oldest = self._known.popitem(last=False)
+            self._bytes -= oldest.nbytes
 
     def spend(self, edges: EntityTable, sources: EntityTable, targets: EntityTable, price: int) -> int:
         """Add up what look-ups cost for want of a topology; return the sum."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, TableNotFound
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query import bind_params, compile_query
 from omnigraph.catalog.query.mutation import CheckedMutation
@@ -22,12 +22,12 @@ from omnigraph.catalog.query.read import CheckedRead
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.query_text import QueryText, read_query
 from omnigraph.execution.answer import Answerer
+from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.context import Caches, Context, Traversal
 from omnigraph.execution.explain import Explanation, Recorder
 from omnigraph.execution.plan.build import plan
 from omnigraph.execution.plan.steps import Plan
 from omnigraph.execution.result import Result
-from omnigraph.execution.rows import MEMORY_BYTES, Budget
 from omnigraph.storage.cost import measured, process_totals
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
@@ -41,7 +41,7 @@ class Options:
 
     rules: Set[str] | None = None  # rewrite rules to apply; None means all
     traversal: Traversal = "auto"
-    memory_bytes: int = MEMORY_BYTES
+    memory_bytes: int | None = None  # None means the limit of the graph
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class _Prepared:
 class QueryDoor:
     """Runs reads on one graph."""
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
+    def __init__(self, store: GraphStore, catalogs: Catalogs, memory_bytes: int = MEMORY_BYTES) -> None:
         self._store = store
         self._catalogs = catalogs
-        self._caches = Caches()
+        self._caches = Caches.within(memory_bytes)
         self._compiled: OrderedDict[tuple[str, str | None, str], CheckedRead] = OrderedDict()
         self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class QueryDoor:
         at: str | int | None = None,
         rules: Set[str] | None = None,
         traversal: Traversal = "auto",
-        memory_bytes: int = MEMORY_BYTES,
+        memory_bytes: int | None = None,
     ) -> Result:
         """Run one read."""
         with measured() as meter:
@@ -120,8 +120,15 @@ class QueryDoor:
     ) -> _Prepared:
         text, file = read_query(gq)
         snapshot = self._store.snapshot(branch, at=at)
-        catalog = self._catalogs.get(snapshot.schema)
+        # The past is asked in the names of today: columns are stored by identity, not by name.
+        named = snapshot if at is None else self._store.snapshot(snapshot.branch)
+        catalog = self._catalogs.get(named.schema)
         read = self._compile(text, file, query_name, catalog)
+        for declared in read.operation.reads if at is not None else ():
+            if declared.table_id not in snapshot.state.pins:
+                raise TableNotFound(
+                    f"type {declared.name!r} did not exist at commit {snapshot.commit_id}", name=declared.name
+                )
         context = Context(
             snapshot=snapshot,
             catalog=catalog,
@@ -129,7 +136,7 @@ class QueryDoor:
             caches=self._caches,
             values=bind_params(read.parameters, params),
             now_ms=self._store.clock.now_us() // 1000,
-            budget=Budget(options.memory_bytes),
+            budget=Budget(options.memory_bytes or self._caches.limit, self._caches.make_room),
             traversal=options.traversal,
         )
         return _Prepared(context, self._plan(read, snapshot, options.rules))

@@ -73,6 +73,9 @@ def _alive(table: EntityTable, number: int, fragment: Fragment) -> Mask | None:
 
 def _values(table: EntityTable, number: int, column: str) -> pa.ChunkedArray:
     """Read a column of a fragment, deleted rows too."""
+    if column in table.absent:
+        rows = table.handle.get_fragment(number).physical_rows
+        return pa.chunked_array([pa.nulls(rows, table.declared.stored_schema.field(column).type)])
     scan = table.handle.scanner(
         columns=[column],
         fragments=[table.handle.get_fragment(number)],
@@ -95,6 +98,7 @@ class PartsCache(Generic[D, V]):
         self._derive = derive
         self._assemble = assemble
         self._limit = limit
+        self._size = 0
         self._lock = threading.Lock()
         self._building: dict[tuple[TableKey, str], threading.Lock] = {}
         self._known: OrderedDict[tuple[TableKey, str], tuple[V, tuple[Part[D], ...]]] = OrderedDict()
@@ -151,8 +155,22 @@ class PartsCache(Generic[D, V]):
         with self._lock:
             self._building.pop(key, None)
             self._known[key] = made
-            while len(self._known) > 1 and self._bytes() > self._limit:
-                self._known.popitem(last=False)
+            self._size = self._shrink(self._limit, 1)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._size
+
+    def shrink(self, size: int) -> None:
+        """Let go of the versions that were not used for longest, until so much is left."""
+        with self._lock:
+            self._size = self._shrink(size, 0)
+
+    def _shrink(self, size: int, keep: int) -> int:
+        while (taken := self._bytes()) > size and len(self._known) > keep:
+            self._known.popitem(last=False)
+        return taken
 
     def _bytes(self) -> int:
         distinct = {id(p.derived): p.derived.nbytes for _, parts in self._known.values() for p in parts}

@@ -36,6 +36,16 @@ class Search:
         self._vectors: PartsCache[Matrix, VectorColumn] = PartsCache(matrix, VectorColumn, limit)
         self._indexes = VectorIndexes() if approximate else None
 
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._texts.nbytes + self._vectors.nbytes
+
+    def shrink(self, size: int) -> None:
+        """Let go of what was not used for longest, until so much is left."""
+        self._vectors.shrink(max(size - self._texts.nbytes, 0))
+        self._texts.shrink(max(size - self._vectors.nbytes, 0))
+
     def text(self, table: EntityTable, column: str) -> Texts:
         """Return the texts of a stored column."""
         return Texts(table, column, self._texts)
@@ -82,7 +92,9 @@ class Texts:
 
     def _cold(self) -> bool:
         """Say whether the texts are not in memory, and not asked for often enough to bring them there."""
-        if self._table.rows < COLD_ROWS or self._cache.known(self._table, self._column) is not None:
+        if self._column in self._table.absent or self._table.rows < COLD_ROWS:
+            return False
+        if self._cache.known(self._table, self._column) is not None:
             return False
         return self._cache.count(self._table, self._column, 1) <= COLD_SEARCHES
 
@@ -150,7 +162,7 @@ class Vectors:
         held = self._cache.known(self._table, self._column)
         if held is None and self._fits:
             picked = self._cache.count(self._table, self._column, wanted)
-            if picked * PICK_COST > self._table.rows:
+            if picked * PICK_COST > self._table.rows or self._column in self._table.absent:
                 held = self._cache.get(self._table, self._column)
         return held
 

@@ -16,7 +16,7 @@ from omnigraph import __version__
 from omnigraph.base.clock import SystemClock
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.storage.manifest.records import FORMAT
-from omnigraph.surfaces.cli import alias, explain, init, lint, load, mutate, query, schema, snapshot
+from omnigraph.surfaces.cli import alias, explain, init, lint, load, mutate, optimize, query, schema, snapshot
 from omnigraph.surfaces.cli.deadline import Expired, Progress, Stage, TimedOut, timeout_in, within
 from omnigraph.surfaces.cli.frame import JSON_WANTED, Call, GlobalFlags, call_of, split
 from omnigraph.surfaces.cli.logs import LogFormat, LogLevel, configure
@@ -44,6 +44,7 @@ app.command("explain", rich_help_panel="More")(explain.explain)
 app.command("profile", rich_help_panel="More")(explain.profile)
 app.command("alias", rich_help_panel="More")(alias.alias)
 app.command("snapshot", rich_help_panel="More")(snapshot.snapshot)
+app.command("optimize", rich_help_panel="More")(optimize.optimize)
 app.command("read", hidden=True)(query.query)
 for old in ("check", "query lint", "query check"):
     app.command(old, hidden=True)(lint.lint)

@@ -6,7 +6,16 @@ import typer
 
 from omnigraph.surfaces.cli.frame import Call, GraphUri, call_of
 from omnigraph.surfaces.cli.params import Param, Params, ParamsFile
-from omnigraph.surfaces.cli.query_source import Asked, Inline, QueryFile, Snapshot, Words, asked, moment
+from omnigraph.surfaces.cli.query_source import (
+    Asked,
+    Inline,
+    QueryFile,
+    Snapshot,
+    Words,
+    asked,
+    moment,
+    names,
+)
 
 
 def explain(
@@ -46,7 +55,7 @@ def profile(
 def show_plan(call: Call, wanted: Asked, at: str | None, *, measured: bool = False) -> None:
     """Print the plan of a read; if `measured`, with what running it showed."""
     with call.connect(wanted.where) as graph:
-        checked = wanted.check_read(graph.schema.catalog(call.settings.branch, at))
+        checked = wanted.check_read(names(graph, call.settings.branch, at))
         describe = graph.profile if measured else graph.explain
         found = describe(
             wanted.source.text,

@@ -17,6 +17,7 @@ import typer
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query import CheckedQuery, CheckedRead, compile_query
+from omnigraph.engine.graph import Graph
 from omnigraph.engine.query_text import read_query
 from omnigraph.surfaces.cli.frame import Call
 from omnigraph.surfaces.cli.params import GivenParams, read_params
@@ -94,6 +95,11 @@ def moment(settings: Settings, snapshot: str | None) -> str | None:
     if snapshot is not None and settings.branch_given:
         raise InvalidRequest("--branch and --snapshot exclude each other", remedy="Give one")
     return snapshot
+
+
+def names(graph: Graph, branch: str, at: str | None) -> Catalog:
+    """Return the catalog whose names a read goes by: that of today, also for the past."""
+    return graph.schema.catalog(branch if at is None else graph.store.snapshot(branch, at=at).branch)
 
 
 def graph_and_name(

@@ -1,0 +1,151 @@
+"""A query never takes more memory than it may: it answers, or it ends with a typed error."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph import Graph
+from omnigraph.base.errors import ResourceLimit
+from omnigraph.execution.budget import Budget
+from omnigraph.execution.context import Caches
+
+SCHEMA = """
+node Person { name: String @key  text: String  group: I64 }
+edge Knows: Person -> Person
+"""
+MIB = 1 << 20
+PEOPLE = 60_000
+GROUPS = "query q() { match { $p: Person } return { $p.group, count($p) as n } order { n desc } limit 3 }"
+TEXTS = "query q() { match { $p: Person } return { $p.text } }"
+ONE = "query q($name: String) { match { $p: Person { name: $name } } return { $p.text } }"
+FRIENDS = "query q() { match { $p: Person  $p knows $q } return { $p.name, $q.name } }"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("memory") / "graph.og"
+    with og.init(place, SCHEMA, durability="os") as made:
+        names = [f"p{n}" for n in range(PEOPLE)]
+        people = {
+            "name": names,
+            "text": [name * 20 for name in names],
+            "group": [n % 7 for n in range(PEOPLE)],
+        }
+        edges = {"from": names, "to": names[1:] + names[:1]}
+        made.load({"Person": pa.table(people), "Knows": pa.table(edges)}, mode="append")
+    return place
+
+
+@pytest.fixture
+def graph(address: Path) -> Iterator[Graph]:
+    with og.connect(address) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("gq", [TEXTS, FRIENDS, GROUPS])
+def test_a_query_without_room_ends_with_a_typed_error(graph: Graph, gq: str) -> None:
+    with pytest.raises(ResourceLimit) as caught:
+        graph.query(gq, memory_bytes=MIB // 2)
+
+    assert caught.value.fields["limit"] == MIB // 2
+    assert caught.value.fields["actual"] > MIB // 2
+    assert "raise the memory limit" in str(caught.value.remedy)
+    assert len(graph.query(gq)) > 0  # with room, on the same handle
+
+
+def test_a_column_in_the_cache_counts_for_every_query_that_uses_it(graph: Graph) -> None:
+    assert len(graph.query(TEXTS)) == PEOPLE
+
+    with pytest.raises(ResourceLimit):
+        graph.query(TEXTS, memory_bytes=4 * MIB)
+
+
+def test_picking_a_few_values_needs_no_room_for_the_column(graph: Graph) -> None:
+    for number in range(12):  # often enough that reading the whole column would pay
+        found = graph.query(ONE, name=f"p{number}", memory_bytes=MIB // 2)
+        assert found.rows == [{"p.text": f"p{number}" * 20}]
+
+
+def test_caches_give_way_to_the_rows_of_a_query(address: Path) -> None:
+    limit = 48 * MIB
+    with og.connect(address, memory_bytes=limit) as graph:
+        for gq in (TEXTS, FRIENDS, GROUPS, TEXTS):
+            assert len(graph.query(gq)) > 0
+            caches = graph._query._caches
+            assert caches.columns.nbytes + caches.topologies.nbytes + caches.search.nbytes <= limit
+
+
+def test_what_other_queries_left_is_dropped_for_what_this_one_needs() -> None:
+    caches = Caches.within(4_000)
+    for number in range(8):
+        caches.columns.put(("table", number), "c", pa.array(range(25)))  # 200 bytes; 1,000 are kept
+    budget = Budget(4_000, caches.make_room)
+
+    budget.hold("rows", object(), 3_500, "rows")
+
+    assert caches.columns.nbytes <= 500
+    with pytest.raises(ResourceLimit, match="beside 1 MiB already held"):
+        budget.check_bytes(600, "more rows")
+    budget.hold("rows", object(), 3_500, "the same rows again")  # counts once
+
+
+# -- in earnest ------------------------------------------------------------------------------------------
+
+PEOPLE_IN_EARNEST, EDGES_IN_EARNEST = 1_000_000, 10_000_000
+LIMIT = 512 * MIB
+HEAVY = {
+    "group": "query q() { match { $p: Person  $p knows $q } return { $q.group, count($p) as n } }",
+    "list": FRIENDS,
+    "sort": "query q() { match { $p: Person  $p knows $q } return { $q.name } order { $q.name } limit 9 }",
+    "two hops": "query q() { match { $p: Person  $p knows{1,2} $q } return { count($q) as n } }",
+    "every edge": "query q() { match { $p: Person  $p $e: knows $q } return { $e.id } }",
+    "texts": TEXTS,
+}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_ten_million_edges_under_512_mib(tmp_path: Path) -> None:
+    _fill(tmp_path / "graph.og")
+    context = multiprocessing.get_context("spawn")
+    for name, gq in HEAVY.items():
+        with context.Pool(1) as pool:  # a fresh process for each: its peak is that of the query
+            outcome, peak = pool.apply(_asked, (str(tmp_path / "graph.og"), gq))
+        print(f"{name}: {outcome}, peak {peak // MIB} MiB")
+        assert peak <= LIMIT + 1024 * MIB, f"{name}: {outcome}, peak {peak // MIB} MiB"
+
+
+def _fill(place: Path) -> None:
+    names = pa.array([f"p{n}" for n in range(PEOPLE_IN_EARNEST)])
+    with og.init(place, SCHEMA, durability="os") as graph:
+        columns: dict[str, Any] = {
+            "name": names,
+            "text": names,
+            "group": pa.array([n % 1_000 for n in range(len(names))]),
+        }
+        graph.load(pa.table(columns), type="Person", mode="append")
+        one = EDGES_IN_EARNEST // 4
+        for part in range(4):
+            numbers = range(part * one, (part + 1) * one)
+            sources = names.take(pa.array([n % PEOPLE_IN_EARNEST for n in numbers]))
+            targets = names.take(
+                pa.array([(n * 7_919 + n // 1_000_000) % PEOPLE_IN_EARNEST for n in numbers])
+            )
+            graph.load(pa.table({"from": sources, "to": targets}), type="Knows", mode="append")
+
+
+def _asked(place: str, gq: str) -> tuple[str, int]:
+    with og.connect(place, memory_bytes=LIMIT) as graph:
+        try:
+            outcome = f"{len(graph.query(gq))} rows"
+        except ResourceLimit as error:
+            outcome = str(error)
+    return outcome, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
