@@ -18,6 +18,8 @@ from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
+from omnigraph.engine.merge.choices import Resolutions, Take
+from omnigraph.engine.merge.door import MergeDoor, MergeOutcome
 from omnigraph.engine.mutate.door import MutateDoor
 from omnigraph.engine.query.door import QueryDoor
 from omnigraph.engine.query_text import QueryText
@@ -51,6 +53,7 @@ class Graph:
         claims = Claims(store.location, store.syncer)
         self._mutate = MutateDoor(store, self._catalogs, claims, executor)
         self._load = LoadDoor(store, self._catalogs, claims, executor)
+        self._merge = MergeDoor(store, self._catalogs, executor)
         self._query = QueryDoor(store, self._catalogs, memory_bytes)
 
     @property
@@ -182,6 +185,58 @@ class Graph:
             engine=engine,
             progress=progress,
             dry_run=dry_run,
+        )
+
+    def merge(
+        self,
+        source: str,
+        into: str = "main",
+        *,
+        preview: bool = False,
+        resolutions: Resolutions | None = None,
+        strategy: Take | None = None,
+        delete_branch: bool = False,
+        if_commit: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> MergeOutcome:
+        """Fold one branch into another, three ways, as one commit; all conflicts are reported at once.
+
+        `preview` says what would happen and writes nothing. `resolutions` decide conflicts by entity or
+        property, `strategy` all that are left: "ours" is the branch merged into, "theirs" the other.
+        """
+        return self._merge.merge(
+            source,
+            into,
+            preview=preview,
+            resolutions=resolutions,
+            strategy=strategy,
+            delete_branch=delete_branch,
+            if_commit=if_commit,
+            message=message,
+            actor=actor,
+        )
+
+    def revert(
+        self,
+        commit_id: str,
+        *,
+        branch: str = "main",
+        preview: bool = False,
+        resolutions: Resolutions | None = None,
+        strategy: Take | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> MergeOutcome:
+        """Undo one commit by a new one; refused with conflicts where later commits build on it."""
+        return self._merge.revert(
+            commit_id,
+            branch=branch,
+            preview=preview,
+            resolutions=resolutions,
+            strategy=strategy,
+            message=message,
+            actor=actor,
         )
 
     def ensure_indexes(self, *, branch: str = "main", actor: str | None = None) -> IndexReport:

@@ -91,7 +91,7 @@ class Result:
 
     def json_rows(self) -> list[dict[str, Any]]:
         """Return the rows as plain JSON values."""
-        lists = [[_plain(value, column.type) for value in _python(column)] for column in self.table.columns]
+        lists = [[json_value(value, column.type) for value in _python(column)] for column in self.table.columns]
         return [dict(zip(self.table.column_names, row, strict=True)) for row in zip(*lists, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
@@ -153,11 +153,12 @@ def _fields(column: pa.ChunkedArray, number: int) -> list[pa.Array]:
     return [chunk.field(number) for chunk in column.chunks]
 
 
-def _plain(value: Any, kind: pa.DataType) -> Any:
+def json_value(value: Any, kind: pa.DataType) -> Any:
+    """Return a value in the format of results; moments come as milliseconds."""
     if value is None or isinstance(value, str | bool):
         return value
     if pa.types.is_struct(kind):
-        return {name: _plain(inner, inner_kind) for name, (inner_kind, inner) in value.items()}
+        return {name: json_value(inner, inner_kind) for name, (inner_kind, inner) in value.items()}
     if pa.types.is_date64(kind):
         moment = _EPOCH + timedelta(milliseconds=value)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
@@ -166,7 +167,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else _WORDS[repr(value)]
     if isinstance(value, list):
-        return [_plain(item, kind.value_type) for item in value]
+        return [json_value(item, kind.value_type) for item in value]
     return value
 
 

@@ -147,7 +147,7 @@ class Publisher:
                     raise storage_failure("publishing", failed.__cause__ or failed) from failed
 
     def _capture(self, branch: str, commit_id: str) -> tuple[Chain, WriteTxn]:
-        chain, state = self._branches.head(branch)
+        chain, state = self._branches.writable(branch)
         return chain, WriteTxn(PinnedSnapshot(branch, state), commit_id, self._reads)
 
     def _recapture(self, branch: str, commit_id: str, failed: Exception) -> tuple[Chain, WriteTxn]:
@@ -196,7 +196,8 @@ class Publisher:
         base = now.txn.snapshot.state
         before = self._clock.monotonic()
         try:
-            now.chain.commit(*advance(base, record, now.staged.pins(record.id, record.kind)), Step.PUBLISH)
+            pins = now.staged.pins(record.id, record.kind)
+            now.chain.commit(*advance(base, record, pins, now.plan.merged), Step.PUBLISH)
         except (HeadMoved, CommitInDoubt) as error:
             return error
         except NotDurable as error:  # visible, but a power cut may still take it back

@@ -52,8 +52,8 @@ class StagedPlan:
         pins: dict[str, Pin | None] = dict.fromkeys(self.plan.drop)
         for table_id, new in self.plan.create.items():
             pins[table_id] = Pin(table_id, new.name, new.kind, version=1, rows=0, content=commit_id)
-        for table_id, pin in self.plan.adopt.items():
-            pins[table_id] = replace(pin, content=commit_id)
+        for table_id, adopted in self.plan.adopt.items():
+            pins[table_id] = adopted.pin
         for table_id, name in self.plan.rename.items():
             pins[table_id] = replace(self._pin(pins, table_id), name=name)
         for table_id, staged in self.tables.items():
@@ -67,7 +67,8 @@ class StagedPlan:
         """Return what the commit record says of each table, by type name."""
         found = []
         for table_id, pin in self.pins("", CommitKind.MUTATION).items():
-            old, staged = self.base.pins.get(table_id), self.tables.get(table_id)
+            old = self.base.pins.get(table_id)
+            staged = self.tables.get(table_id) or self.plan.adopt.get(table_id)
             found.append(
                 TableChange(
                     table_id,
@@ -142,7 +143,12 @@ class Staging:
         return {**fresh, **{table: future.result() for table, future in futures.items()}}
 
     def _stage_one(self, txn: WriteTxn, plan: PublishPlan, table_id: str, effect: Effect) -> Staged:
-        base = self._opener.table(table_id, 1) if table_id in plan.create else txn.table(table_id)
+        if table_id in plan.create:
+            base = self._opener.table(table_id, 1)
+        elif table_id in plan.adopt:
+            base = self._opener.table(table_id, plan.adopt[table_id].pin.version)
+        else:
+            base = txn.table(table_id)
 
         def sync_early(file: str) -> None:
             if self._syncer.enabled:
@@ -174,7 +180,9 @@ class Staging:
         """Return what an earlier attempt staged, if it was for this very effect on this very version."""
         if reuse is None or reuse.plan.effects.get(table_id) is not effect:
             return None
-        staged, pin = reuse.tables.get(table_id), txn.snapshot.state.pins.get(table_id)
+        adopted = reuse.plan.adopt.get(table_id)
+        staged = reuse.tables.get(table_id)
+        pin = txn.snapshot.state.pins.get(table_id) if adopted is None else adopted.pin
         if staged is None or pin is None or pin.version != staged.base_version:
             return None
         return staged

@@ -74,6 +74,16 @@ class NewTable:
     schema: pa.Schema
 
 
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A table at the version of another branch, and what that changes here; effects come on top of it."""
+
+    pin: Pin
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class PublishPlan:
     """Everything one commit will do."""
@@ -81,7 +91,7 @@ class PublishPlan:
     kind: CommitKind
     effects: Mapping[str, Effect] = FrozenMap()  # by table id
     create: Mapping[str, NewTable] = FrozenMap()  # new tables by id; they may have effects too
-    adopt: Mapping[str, Pin] = FrozenMap()  # pins taken over as they are (merge by pointer)
+    adopt: Mapping[str, Adopted] = FrozenMap()  # pins taken over as they are (merge by pointer)
     rename: Mapping[str, str] = FrozenMap()  # table id -> new type name
     drop: frozenset[str] = frozenset()
     schema: bytes | None = None  # a new schema to accept
@@ -89,6 +99,7 @@ class PublishPlan:
     assumed: frozenset[str] = frozenset()  # tables whose state shaped the plan: if one moves, plan again
     consulted: frozenset[str] = frozenset()  # tables read only to check constraints
     merged_parent: str | None = None
+    merged: Mapping[str, int] = FrozenMap()  # what the merged parent has taken in: chain -> version
     replans: bool = False  # a lost race makes it plan again instead of conflicting (merge, maintenance)
     always_commit: bool = False  # publish even when nothing changed (a load is always a commit)
     labels: Mapping[str, str] = FrozenMap()  # what the commit record keeps besides

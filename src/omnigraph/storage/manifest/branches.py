@@ -1,4 +1,4 @@
-"""Branches: finding a branch's chain, and the crash-safe create, delete and list.
+"""Branches: finding a branch's chain, and the crash-safe create, rename, delete and list.
 
 Room    storage.manifest. A branch is a name in the registry that points at an anonymous chain.
 Create  the chain first (complete, but nothing names it), then the name. A crash between leaves an
@@ -7,6 +7,9 @@ Delete  mark the name (no more forks from it), tombstone the chain by the ordina
         (the moment of deletion: every writer on it now fails), then take the name away. A crash
         after the mark leaves a complete branch; after the tombstone, a name that counts as absent:
         `list` hides it, `create` takes it over, `delete` finishes the job.
+Rename  note the new name on the chain (a handle that knows the old name by heart looks it up again), then
+        swap both names in one step of the registry. A crash between leaves a complete branch under its old
+        name; the next write on it takes the note back, after making sure that no rename can still land.
 Ids     a chain's id is never used twice, so a deleted and recreated branch cannot be confused.
 """
 
@@ -20,12 +23,14 @@ from omnigraph.base.clock import Clock
 from omnigraph.base.errors import (
     BranchExists,
     BranchHasDescendants,
+    BranchHasTags,
     BranchNotFound,
     CommitNotFound,
     GraphError,
     HistoryReclaimed,
     OutcomeUnknown,
     PublishContention,
+    TagExists,
 )
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
@@ -34,7 +39,14 @@ from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
 from omnigraph.storage.manifest.reclaimed import check_whole
 from omnigraph.storage.manifest.records import MAIN, Line, ManifestState, control
-from omnigraph.storage.manifest.refs import BranchRef, Refs, RefsState, check_free_name, check_name
+from omnigraph.storage.manifest.refs import (
+    PREFIX,
+    BranchRef,
+    Refs,
+    RefsState,
+    check_free_name,
+    check_name,
+)
 
 ATTEMPTS = 64  # each lost attempt means that somebody else's change landed
 FAILURES = 3  # attempts that the store itself refused
@@ -85,16 +97,44 @@ class Branches:
         if clean == MAIN:
             chain = self.chain(MAIN)
             return chain, chain.latest()
-        for refs in (self._refs.known, self._refs.latest):  # a name seen before needs no look-up ...
-            ref = refs().get(clean)
-            if ref is not None:
-                chain = self.chain(ref.incarnation)
-                state = chain.latest()
-                if state.tombstone is None:  # ... because a deleted branch says so on its own chain
-                    return chain, state
-        raise BranchNotFound(
-            f"there is no branch {clean!r}", remedy="List the branches to see their names", branch=clean
-        )
+        ref = self._refs.known().get(clean)  # a name seen before needs no look-up ...
+        if ref is not None:
+            chain = self.chain(ref.incarnation)
+            state = chain.latest()
+            if state.tombstone is None and state.name in (None, clean):
+                return chain, state  # ... because a branch deleted or renamed says so on its own chain
+        while True:
+            refs = self._refs.latest()
+            ref = refs.get(clean)
+            if ref is None:
+                raise _missing(clean)
+            chain = self.chain(ref.incarnation)
+            state = chain.latest()
+            if state.tombstone is not None:
+                raise _missing(clean)
+            if state.name in (None, clean) or self._refs.latest().version == refs.version:
+                return chain, state  # a rename may be under way: the registry decides
+
+    def writable(self, name: str) -> tuple[Chain, ManifestState]:
+        """Return the head of a branch to write on: no rename that has begun can land under the write.
+
+        Moving the registry makes every rename under way begin again, and it begins on the chain, where
+        the write would lose its swap.
+        """
+        patience = Patience("taking back an interrupted rename", name, self._clock)
+        while True:
+            chain, state = self.head(name)
+            clean, refs = check_name(name), self._refs.known()
+            if state.name in (None, clean):
+                return chain, state
+            ref = refs.get(clean)
+            if ref is None or ref.incarnation != chain.incarnation:
+                continue  # another thread has read a newer registry meanwhile
+            try:
+                self._refs.fence(refs, Step.BRANCH_RENAME)
+                return chain, chain.commit(*control(state, name=clean), Step.BRANCH_NAME)
+            except (HeadMoved, CommitInDoubt) as error:
+                patience.lose(error)
 
     def list(self) -> tuple[BranchRef, ...]:
         """Return the live branches other than main, by name."""
@@ -121,8 +161,8 @@ class Branches:
     def create(self, name: str, source: str, state: ManifestState | None = None) -> BranchRef:
         """Fork a branch from another one's head, or from an older version of it."""
         clean = check_free_name(name)
-        if self._taken(self._refs.known(), clean) and self._taken(self._refs.latest(), clean):
-            raise _exists(clean)
+        if self._taken(self._refs.known(), clean):
+            self._check_free(self._refs.latest(), clean)
         seen = self._refs.known().version  # before the source: a sweep that comes later moves the registry
         source_chain, head = self.head(source)
         origin = state or head
@@ -132,13 +172,20 @@ class Branches:
         line = Line(ref.incarnation, ref.parent, ref.fork_version, now)
         chain = self.chain(ref.incarnation)
         first = replace(
-            origin, version=1, line=line, recent=(), floor=0, swept=0, reclaimed=FrozenMap[str, int]()
+            origin,
+            version=1,
+            line=line,
+            recent=(),
+            floor=0,
+            swept=0,
+            reclaimed=FrozenMap[str, int](),
+            seen=origin.ancestry,
+            name=None,
         )
         chain.create(first, Step.BRANCH_CHAIN)
 
         def decide(refs: RefsState) -> BranchRef:
-            if self._taken(refs, clean):
-                raise _exists(clean)
+            self._check_free(refs, clean)
             self._check_source(refs, source, source_chain.incarnation)
             if refs.version != seen:
                 _check_origin(source, source_chain, origin, source_chain.latest())
@@ -168,6 +215,14 @@ class Branches:
                     branch=clean,
                     descendants=list(children),
                 )
+            tags = [tag.name for tag in refs.tags if tag.incarnation == found.incarnation]
+            if tags:
+                raise BranchHasTags(
+                    f"branch {clean!r} holds commits that are tagged: {', '.join(tags)}",
+                    remedy="Delete those tags first",
+                    branch=clean,
+                    tags=tags,
+                )
             return None if found.deleting else replace(found, deleting=True)
 
         marked = self._change(clean, mark, Step.BRANCH_MARK)
@@ -178,6 +233,29 @@ class Branches:
         self._unregister(clean, doomed.incarnation)
         if not was_ours:
             raise _missing(clean)  # another delete got there first; this one only finished its work
+
+    def rename(self, old: str, new: str) -> BranchRef:
+        """Give a branch another name, at one instant for everybody."""
+        was, clean = check_free_name(old), check_free_name(new)
+        patience = Patience(f"renaming branch {was!r}", was, self._clock)
+        while True:
+            refs = self._refs.latest()  # before the chain: whoever moves the registry later undoes the note
+            found = refs.get(was)
+            if found is None or self._gone(found):
+                raise _missing(was)
+            self._check_source(refs, was, found.incarnation)
+            self._check_free(refs, clean)
+            renamed = replace(found, name=clean)
+            chain = self.chain(found.incarnation)
+            try:
+                chain.commit(*control(chain.latest(), name=clean), Step.BRANCH_NAME)
+                names = {PREFIX + was: None, PREFIX + clean: renamed}
+                self._refs.change_many(refs, names, Step.BRANCH_RENAME)
+                return renamed
+            except (HeadMoved, CommitInDoubt) as error:
+                if self._read_back(found.incarnation, error).get(clean) == renamed:
+                    return renamed  # it had landed after all
+                patience.lose(error)
 
     # -- the steps ---------------------------------------------------------------------------------
 
@@ -250,9 +328,18 @@ class Branches:
                 found += [ref.name, *self._descendants(refs, ref.incarnation)]
         return tuple(sorted(found))
 
-    def _taken(self, refs: RefsState, name: str) -> bool:
+    def _check_free(self, refs: RefsState, name: str) -> None:
+        """Refuse a name that a branch or a tag has."""
         found = refs.get(name)
-        return found is not None and not self._gone(found)
+        if found is not None and not self._gone(found):
+            raise BranchExists(
+                f"there is already a branch {name!r}", remedy="Choose another name", branch=name
+            )
+        if refs.tag(name) is not None:
+            raise TagExists(f"there is already a tag {name!r}", remedy="Choose another name", tag=name)
+
+    def _taken(self, refs: RefsState, name: str) -> bool:
+        return refs.get(name) is not None or refs.tag(name) is not None
 
     def _gone(self, ref: BranchRef) -> bool:
         """Say whether a branch is deleted though its name is still registered (only while `deleting`)."""
@@ -282,10 +369,6 @@ def _check_origin(source: str, chain: Chain, origin: ManifestState, head: Manife
             floor=head.floor,
         )
     check_whole(chain, origin)
-
-
-def _exists(name: str) -> BranchExists:
-    return BranchExists(f"there is already a branch {name!r}", remedy="Choose another name", branch=name)
 
 
 def _missing(name: str) -> BranchNotFound:

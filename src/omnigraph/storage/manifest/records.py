@@ -11,7 +11,8 @@ Layout  key in the manifest's map -> value
           heads              ids that name this content: the last content commit and any maintenance since
           recent             the newest commits as [version, id]: a writer finds its own by reading the head
           newest_id          greatest commit id on the chain so far: makes search by id a binary search
-          control            retention floor, tables with reclaimed pins, tombstone
+          seen               other chains this one has taken in, by fork or merge, and up to which version
+          control            retention floor, tables with reclaimed pins, tombstone, name given by a rename
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ class ManifestState:
     # Table id -> the version that announced its reclaim: of older pins, only the one in force then is left.
     reclaimed: FrozenMap[str, int] = field(default_factory=FrozenMap)
     tombstone: str | None = None  # the delete that ended this chain
+    name: str | None = None  # the name that the last rename gave this chain, or was about to
+    seen: FrozenMap[str, int] = field(default_factory=FrozenMap)  # other chain -> newest version taken in
 
     @property
     def head(self) -> str:
@@ -123,6 +126,16 @@ class ManifestState:
     def schema(self) -> str:
         """Hash of the accepted schema."""
         return self.commit.schema
+
+    @property
+    def ancestry(self) -> FrozenMap[str, int]:
+        """Every chain with commits among this state's ancestors, and the newest version of each."""
+        return FrozenMap({**self.seen, self.line.incarnation: self.version})
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The chain and the version that the head commit was published as."""
+        return self.commit.incarnation, self.commit.manifest_version
 
     def same_content_as(self, commit_id: str) -> bool:
         """Say whether `commit_id` names this very content (maintenance aside)."""
@@ -137,11 +150,13 @@ class ManifestState:
 
 
 def advance(
-    base: ManifestState, commit: CommitRecord, pins: Mapping[str, Pin | None]
+    base: ManifestState,
+    commit: CommitRecord,
+    pins: Mapping[str, Pin | None],
+    merged: Mapping[str, int] = FrozenMap[str, int](),
 ) -> tuple[ManifestState, dict[str, str | None]]:
-    """Return the state after a commit, and the map changes that bring it about."""
-    merged = {**base.pins, **pins}
-    kept = {table: pin for table, pin in merged.items() if pin is not None}
+    """Return the state after a commit, and the map changes that bring it about; a merge takes in chains."""
+    kept = {table: pin for table, pin in {**base.pins, **pins}.items() if pin is not None}
     heads = (*base.heads, commit.id) if commit.kind is CommitKind.MAINTENANCE else (commit.id,)
     state = replace(
         base,
@@ -151,11 +166,21 @@ def advance(
         heads=heads,
         recent=((base.version + 1, commit.id), *base.recent)[:RECENT],
         newest_id=max(base.newest_id, commit.id),
+        seen=_taken_in(base, merged),
     )
     updates: dict[str, str | None] = dict(_head_keys(state))
     for table_id, pin in pins.items():
         updates[TABLE_PREFIX + table_id] = None if pin is None else _dump(pin, drop=("table_id",))
     return state, updates
+
+
+def _taken_in(base: ManifestState, merged: Mapping[str, int]) -> FrozenMap[str, int]:
+    """Return the chains seen after a merge, by the newest version of each."""
+    if not merged:
+        return base.seen
+    both = {chain: max(base.seen.get(chain, 0), merged.get(chain, 0)) for chain in {*base.seen, *merged}}
+    both.pop(base.line.incarnation, None)
+    return FrozenMap(dict(sorted(both.items())))
 
 
 def control(
@@ -164,6 +189,7 @@ def control(
     floor: int | None = None,
     reclaimed: Iterable[str] = (),
     tombstone: str | None = None,
+    name: str | None = None,
 ) -> tuple[ManifestState, dict[str, str | None]]:
     """Return the state after a control write. It repeats the head, so every stale writer conflicts."""
     version, risen = base.version + 1, max(base.floor, floor or 0)
@@ -175,6 +201,7 @@ def control(
         swept=base.swept if floor is None else version,
         reclaimed=FrozenMap({table: since for table, since in marks.items() if since > risen}),
         tombstone=base.tombstone or tombstone,
+        name=name or base.name,
     )
     return state, {"graph_head": state.head, "control": _control(state)}
 
@@ -209,10 +236,12 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
             heads=tuple(json.loads(content["heads"])),
             recent=tuple((int(v), str(i)) for v, i in json.loads(content["recent"])),
             newest_id=content["newest_id"],
+            seen=FrozenMap({chain: int(version) for chain, version in json.loads(content["seen"]).items()}),
             floor=int(marks["floor"]),
             swept=int(marks["swept"]),
             reclaimed=FrozenMap({t: int(since) for t, since in dict(marks.get("reclaimed", {})).items()}),
             tombstone=marks["tombstone"],
+            name=marks.get("name"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
@@ -256,6 +285,7 @@ def _head_keys(state: ManifestState) -> dict[str, str]:
         "heads": json.dumps(state.heads),
         "recent": json.dumps(state.recent),
         "newest_id": state.newest_id,
+        "seen": json.dumps(dict(state.seen)),
         "control": _control(state),
     }
 
@@ -267,6 +297,7 @@ def _control(state: ManifestState) -> str:
             "swept": state.swept,
             "reclaimed": dict(state.reclaimed),
             "tombstone": state.tombstone,
+            "name": state.name,
         }
     )
 

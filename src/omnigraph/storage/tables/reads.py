@@ -21,6 +21,7 @@ from datafusion import SessionContext
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle, Opener
+from omnigraph.storage.tables.differences import Side, differences
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.keys import PROBE_LIMIT, addresses, scan_where_in
 from omnigraph.storage.tables.layout import Layout, Layouts
@@ -119,6 +120,11 @@ class TableReads:
             for fragment, offsets in addresses(handle, pa.array([row_id]), list(layout.big)).items():
                 return (fragment << 32) | int(offsets[0])
         return None
+
+    def differences(self, table_id: str, before: int | None, after: int | None) -> tuple[Side, Side]:
+        """Return the rows that only one of two versions has; None is a version without rows."""
+        handles = [None if version is None else self.handle(table_id, version) for version in (before, after)]
+        return differences(handles[0], handles[1], self._layouts)
 
     def scan(self, table_id: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Stream some columns of all rows."""

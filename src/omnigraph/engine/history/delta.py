@@ -1,0 +1,186 @@
+"""Delta: what happened to the entities of one type between two versions.
+
+    two versions -> rows they do not share (storage) -> **by id, by value** -> inserted, updated, deleted
+
+Room    engine.history. The one comparison under diff, merge, feed and revert. Equality is of values: null is
+        not an empty text, a list is compared item by item, NaN is NaN; where rows lie never counts.
+Bound   many rows are compared a range of ids at a time, so memory does not follow the size of the change;
+        ranges come in the order of ids, and so do the rows of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.catalog.model import ID
+from omnigraph.engine.history.images import to_python
+from omnigraph.storage.tables.differences import Side
+
+RANGE_ROWS = 500_000  # rows of both sides that are compared at a time
+SAMPLES = 64  # ids looked at for each range when the bounds are chosen
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Delta:
+    """Changes by id; `before` and `after` are the two images of what was updated, row by row."""
+
+    inserted: pa.Table
+    deleted: pa.Table
+    before: pa.Table
+    after: pa.Table
+    changed: Mapping[str, Mask]  # by column: which of the updated rows differ in it
+
+    @property
+    def total(self) -> int:
+        """How many entities changed."""
+        return int(self.inserted.num_rows + self.deleted.num_rows + self.after.num_rows)
+
+    @property
+    def ids(self) -> pa.Array:
+        """The ids of all entities that changed."""
+        parts = [table[ID].combine_chunks() for table in (self.inserted, self.after, self.deleted)]
+        return pa.concat_arrays(parts)
+
+
+Fills = Mapping[str, pa.Scalar]
+NO_FILLS: Fills = FrozenMap()
+
+
+def deltas(sides: tuple[Side, Side], schema: pa.Schema, fills: Fills = NO_FILLS) -> Iterator[Delta]:
+    """Compare two sides as rows of one schema, a range of ids at a time.
+
+    A column that one lacks is null there, or what `fills` says.
+    """
+    for low, high in _ranges(sides):
+        before, after = (_rows(side, schema, fills, low, high) for side in sides)
+        yield compare(before, after)
+
+
+def delta(sides: tuple[Side, Side], schema: pa.Schema, fills: Fills = NO_FILLS) -> Delta:
+    """Compare two sides at once."""
+    return compare(_rows(sides[0], schema, fills), _rows(sides[1], schema, fills))
+
+
+def compare(before: pa.Table, after: pa.Table) -> Delta:
+    """Match rows by id and tell them apart by value; both are in the order of ids."""
+    here, there = before[ID].combine_chunks(), after[ID].combine_chunks()
+    place = pc.index_in(there, value_set=here)
+    both = pc.is_valid(place)
+    stayed = pc.is_in(here, value_set=there)
+    old = before.take(place.filter(both))
+    new = after.filter(both)
+    changed = {name: differs(_one(old[name]), _one(new[name])) for name in before.column_names if name != ID}
+    any_changed = np.zeros(new.num_rows, dtype=bool)
+    for mask in changed.values():
+        any_changed |= mask
+    kept = pa.array(any_changed)
+    return Delta(
+        inserted=after.filter(pc.invert(both)),
+        deleted=before.filter(pc.invert(stayed)),
+        before=old.filter(kept),
+        after=new.filter(kept),
+        changed={name: mask[any_changed] for name, mask in changed.items()},
+    )
+
+
+def differs(one: pa.Array, other: pa.Array) -> Mask:
+    """Say, for each place, whether two columns of one type have different values there."""
+    if len(one) == 0:
+        return np.zeros(0, dtype=bool)
+    absent, gone = _mask(pc.is_null(one)), _mask(pc.is_null(other))
+    if pa.types.is_fixed_size_list(one.type):
+        values = _vectors_differ(one, other)
+    elif pa.types.is_nested(one.type):
+        pairs = zip(_python(one), _python(other), strict=True)
+        values = np.array([not same_value(left, right) for left, right in pairs], dtype=bool)
+    else:
+        values = _mask(pc.fill_null(pc.not_equal(one, other), False))
+        if pa.types.is_floating(one.type):
+            nans = _mask(pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))
+            values &= ~nans
+    return np.where(absent | gone, absent != gone, values)
+
+
+def _vectors_differ(one: pa.Array, other: pa.Array) -> Mask:
+    """Compare vectors as numbers; a null vector is compared as anything, the caller knows better."""
+    size = one.type.list_size
+    left, right = (
+        np.asarray(pc.fill_null(side, pa.scalar([0.0] * size, side.type)).flatten()).reshape(-1, size)
+        for side in (one, other)
+    )
+    return np.asarray(((left != right) & ~(np.isnan(left) & np.isnan(right))).any(axis=1))
+
+
+def same_value(left: object, right: object) -> bool:
+    """Say whether two values are equal; NaN is NaN here, and lists are compared item by item."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_value, left, right))
+    return left == right or (left != left and right != right)
+
+
+def _python(values: pa.Array) -> list[Any]:
+    return [row["v"] for row in to_python(pa.table({"v": values}))]
+
+
+def _mask(values: pa.Array) -> Mask:
+    found: Mask = values.to_numpy(zero_copy_only=False).astype(bool)
+    return found
+
+
+def _one(values: pa.ChunkedArray) -> pa.Array:
+    combined = values.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+def _rows(
+    side: Side, schema: pa.Schema, fills: Fills, low: str | None = None, high: str | None = None
+) -> pa.Table:
+    """Read the rows with ids in a range as rows of a schema, by id."""
+    there = set(side.schema.names)
+    names = [name for name in schema.names if name in there]
+    batches = [_between(batch, low, high) for batch in side.batches(names)] if names else []
+    kept = [batch for batch in batches if batch.num_rows]
+    if not kept:
+        return schema.empty_table()
+    table = pa.Table.from_batches(kept)
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in there
+        else pa.repeat(fills.get(field.name, pa.scalar(None, field.type)), table.num_rows)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema).sort_by(ID)
+
+
+def _between(batch: pa.RecordBatch, low: str | None, high: str | None) -> pa.RecordBatch:
+    if low is not None:
+        batch = batch.filter(pc.greater_equal(batch[ID], low))
+    return batch if high is None else batch.filter(pc.less(batch[ID], high))
+
+
+def _ranges(sides: Sequence[Side]) -> list[tuple[str | None, str | None]]:
+    """Cut the ids into ranges that fit in memory, by a sample of them."""
+    total = sum(side.rows for side in sides)
+    number = -(-total // RANGE_ROWS)
+    if number <= 1:
+        return [(None, None)]
+    every = max(total // (number * SAMPLES), 1)
+    sample = sorted(
+        {i for side in sides for batch in side.batches([ID]) for i in batch[ID][::every].to_pylist()}
+    )
+    cuts = [sample[len(sample) * part // number] for part in range(1, number)]
+    bounds = [None, *dict.fromkeys(cuts), None]
+    return list(pairwise(bounds))

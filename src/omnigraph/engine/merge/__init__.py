@@ -1,0 +1,1 @@
+"""Merge: two lines of work folded into one commit."""

@@ -1,0 +1,264 @@
+"""Three-way: what becomes of the entities of one type that either side changed.
+
+    base -> theirs, base -> ours (two deltas) -> **three-way** -> rows to write, ids to remove, conflicts
+
+Room    engine.merge. Pure: tables in, values out. An entity that one side left alone is as the other made it;
+        one that both changed is decided property by property; the ends of an edge count as one property.
+Rule    a property that both sides changed to different values is a conflict, unless a choice decides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import ID, EdgeType, TableType
+from omnigraph.engine.history.delta import Delta, same_value
+from omnigraph.engine.history.images import column_name, from_python, shown, to_python
+from omnigraph.engine.merge.choices import Choices, Take, Value
+from omnigraph.engine.merge.conflicts import Conflict, ConflictKind, PropertyConflict
+
+ENDS = ("src", "dst")
+Row = Mapping[str, Any]  # stored values by column
+
+
+@dataclass(frozen=True, eq=False)
+class TypeMerge:
+    """The outcome for one type, relative to ours."""
+
+    declared: TableType
+    rows: pa.Table  # to be as here, new or not
+    removed: pa.Array
+    conflicts: tuple[Conflict, ...]
+    met: frozenset[str]  # ids that a choice decided about
+
+
+@dataclass(frozen=True)
+class Entity:
+    """One entity in three states; None where it does not exist."""
+
+    id: str
+    base: Row | None
+    ours: Row | None
+    theirs: Row | None
+
+    def side(self, take: Take) -> Row | None:
+        """Return one side's state."""
+        return self.ours if take == "ours" else self.theirs
+
+
+def merge_type(
+    declared: TableType, ours: Delta, theirs: Delta, choices: Choices, ambiguous: frozenset[str]
+) -> TypeMerge:
+    """Merge the changes of both sides; `ambiguous` ids have different states in equally good bases."""
+    chosen = choices.ids_of(declared.table_id) | {
+        e for t, e, _ in choices.properties if t == declared.table_id
+    }
+    shared = set(_ids_in_both(ours, theirs)) | ambiguous | chosen
+    alone = pc.invert(pc.is_in(theirs.inserted[ID], value_set=_values(shared)))
+    updated = pc.invert(pc.is_in(theirs.after[ID], value_set=_values(shared)))
+    gone = pc.invert(pc.is_in(theirs.deleted[ID], value_set=_values(shared)))
+    rows = [theirs.inserted.filter(alone), theirs.after.filter(updated)]
+    removed = theirs.deleted[ID].filter(gone).to_pylist()
+    judge = _Judge(declared, choices, ambiguous)
+    written: list[Row] = []
+    for entity in entities(shared, ours, theirs):
+        state = judge.decide(entity)
+        if state is None and entity.ours is not None:
+            removed.append(entity.id)
+        elif state is not None and (entity.ours is None or not _same_row(state, entity.ours)):
+            written.append(state)
+    schema = declared.stored_schema
+    rows.append(from_python(written, schema))
+    return TypeMerge(
+        declared,
+        pa.concat_tables([part.cast(schema) for part in rows]),
+        pa.array(sorted(removed), pa.string()),
+        tuple(judge.conflicts),
+        frozenset(chosen & judge.seen),
+    )
+
+
+def entities(ids: set[str], ours: Delta, theirs: Delta) -> Iterator[Entity]:
+    """Gather the three states of some entities, by id; those that neither side changed are left out."""
+    mine, other = _States(ours, ids), _States(theirs, ids)
+    for entity in sorted(mine.known | other.known):
+        base = mine.base(entity) if entity in mine.known else other.base(entity)
+        yield Entity(
+            entity,
+            base,
+            mine.now(entity) if entity in mine.known else base,
+            other.now(entity) if entity in other.known else base,
+        )
+
+
+class _States:
+    """The base and the present state of the entities that one side changed."""
+
+    def __init__(self, delta: Delta, ids: set[str]) -> None:
+        self._inserted, self._deleted = _rows(delta.inserted, ids), _rows(delta.deleted, ids)
+        self._before, self._after = _rows(delta.before, ids), _rows(delta.after, ids)
+        self.known = {*self._inserted, *self._deleted, *self._after}
+
+    def base(self, entity: str) -> Row | None:
+        """Return the state that the side started from."""
+        return self._before.get(entity) or self._deleted.get(entity)
+
+    def now(self, entity: str) -> Row | None:
+        """Return what the side made of it."""
+        return self._after.get(entity) or self._inserted.get(entity)
+
+
+class _Judge:
+    """Decides entities one by one and collects what it cannot decide."""
+
+    def __init__(self, declared: TableType, choices: Choices, ambiguous: frozenset[str]) -> None:
+        self._declared = declared
+        self._choices = choices
+        self._ambiguous = ambiguous
+        self._units = _units(declared)
+        self.conflicts: list[Conflict] = []
+        self.seen: set[str] = set()
+
+    def decide(self, entity: Entity) -> Row | None:
+        """Return the merged state; on a conflict, ours."""
+        self.seen.add(entity.id)
+        take = self._choices.entities.get((self._declared.table_id, entity.id))
+        if take is not None:
+            return entity.side(take)
+        base, ours, theirs = entity.base, entity.ours, entity.theirs
+        if _same_state(ours, theirs):
+            return ours
+        if entity.id not in self._ambiguous:
+            if _same_state(base, theirs):
+                return self._with_values(entity, ours)
+            if _same_state(base, ours):
+                return self._with_values(entity, theirs)
+        if ours is None or theirs is None:
+            return self._undecided(entity, ConflictKind.DELETE_VS_UPDATE, ())
+        return self._combined(entity, ours, theirs)
+
+    def _combined(self, entity: Entity, ours: Row, theirs: Row) -> Row | None:
+        base = None if entity.id in self._ambiguous else entity.base
+        merged = dict(ours)
+        open_units: list[tuple[str, ...]] = []
+        for unit in self._units:
+            mine, other = _part(ours, unit), _part(theirs, unit)
+            choice = self._choices.properties.get((self._declared.table_id, entity.id, unit[0]))
+            if choice is not None:
+                merged.update(self._chosen(choice, unit, mine, other))
+            elif same_value(mine, other) or (base is not None and same_value(_part(base, unit), other)):
+                continue
+            elif base is not None and same_value(_part(base, unit), mine):
+                merged.update(zip(unit, other, strict=True))
+            else:
+                open_units.append(unit)
+        if not open_units:
+            return merged
+        kind = ConflictKind.DIVERGENT_INSERT if entity.base is None else ConflictKind.DIVERGENT_UPDATE
+        if self._choices.strategy is not None:
+            for unit in open_units:
+                side = ours if self._choices.strategy == "ours" else theirs
+                merged.update({column: side[column] for column in unit})
+            return merged
+        return self._undecided(entity, kind, open_units)
+
+    def _with_values(self, entity: Entity, state: Row | None) -> Row | None:
+        """Apply choices for single properties to an entity that is not in conflict."""
+        if state is None:
+            return None
+        merged = dict(state)
+        for unit in self._units:
+            choice = self._choices.properties.get((self._declared.table_id, entity.id, unit[0]))
+            if choice is None:
+                continue
+            sides = [state if side is None else side for side in (entity.ours, entity.theirs)]
+            merged.update(self._chosen(choice, unit, _part(sides[0], unit), _part(sides[1], unit)))
+        return merged
+
+    def _chosen(
+        self, choice: Take | Value, unit: tuple[str, ...], mine: Sequence[Any], other: Sequence[Any]
+    ) -> dict[str, Any]:
+        if isinstance(choice, Value):
+            field = self._declared.stored_schema.field(unit[0])
+            return to_python(pa.table([pa.array([choice.stored], field.type)], schema=pa.schema([field])))[0]
+        return dict(zip(unit, mine if choice == "ours" else other, strict=True))
+
+    def _undecided(self, entity: Entity, kind: ConflictKind, units: Sequence[tuple[str, ...]]) -> Row | None:
+        if self._choices.strategy is not None:
+            return entity.side(self._choices.strategy)
+        properties = tuple(self._property(column, entity) for unit in units for column in unit)
+        declared = self._declared
+        what = f"{declared.kind.value} {declared.name} {entity.id!r}"
+        self.conflicts.append(
+            Conflict(
+                declared.kind.value,
+                declared.name,
+                kind,
+                f"{kind.value}: {what} {_said(entity, kind, properties)}",
+                entity.id,
+                properties,
+            )
+        )
+        return entity.ours
+
+    def _property(self, column: str, entity: Entity) -> PropertyConflict:
+        kind = self._declared.stored_schema.field(column).type
+        states = (entity.base, entity.ours, entity.theirs)
+        values = (None if row is None else shown(row[column], kind) for row in states)
+        return PropertyConflict(column_name(column, self._declared), *values)
+
+
+def _said(entity: Entity, kind: ConflictKind, properties: Sequence[PropertyConflict]) -> str:
+    match kind:
+        case ConflictKind.DELETE_VS_UPDATE:
+            first, second = ("removed", "changed") if entity.ours is None else ("changed", "removed")
+            return f"was {first} on the target and {second} on the source"
+        case ConflictKind.DIVERGENT_INSERT:
+            return f"was inserted on both sides with different {_list(properties)}"
+        case _:
+            return f"was changed on both sides: {_list(properties)}"
+
+
+def _list(properties: Sequence[PropertyConflict]) -> str:
+    return ", ".join(f"{one.name} ({one.ours!r} here, {one.theirs!r} there)" for one in properties[:3])
+
+
+def _units(declared: TableType) -> tuple[tuple[str, ...], ...]:
+    """Return what is merged as one: each property by itself, the ends of an edge together."""
+    single = tuple((p.column,) for p in declared.properties)
+    return (ENDS, *single) if isinstance(declared, EdgeType) else single
+
+
+def _part(row: Row, unit: tuple[str, ...]) -> list[Any]:
+    return [row[column] for column in unit]
+
+
+def _same_state(one: Row | None, other: Row | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return _same_row(one, other)
+
+
+def _same_row(one: Row, other: Row) -> bool:
+    return all(same_value(one[column], other[column]) for column in one)
+
+
+def _ids_in_both(ours: Delta, theirs: Delta) -> list[str]:
+    mine = ours.ids
+    return list(mine.filter(pc.is_in(mine, value_set=theirs.ids)).to_pylist())
+
+
+def _values(ids: set[str]) -> pa.Array:
+    return pa.array(sorted(ids), pa.string())
+
+
+def _rows(table: pa.Table, ids: set[str]) -> dict[str, Row]:
+    if not ids or not table.num_rows:
+        return {}
+    found = to_python(table.filter(pc.is_in(table[ID], value_set=_values(ids))))
+    return {row[ID]: row for row in found}

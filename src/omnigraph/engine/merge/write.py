@@ -1,0 +1,258 @@
+"""Write: a merge as one write that the publisher can run, and run again on a newer target.
+
+    base, ours, theirs -> a delta for each side and type -> three-way -> **plan** -> publisher
+
+Room    engine.merge. The source is captured once; the target is the transaction's base. A type that only the
+        source changed is taken over by pointer, one that both changed gets the source's share written on top
+        of the target's version, and a type that the source left alone is not opened.
+Rule    whatever way a type takes, the evaluator judges the merged image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
+from omnigraph.engine.history.delta import Delta, delta
+from omnigraph.engine.merge.choices import Choices, Resolutions, Take, read_choices
+from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
+from omnigraph.engine.merge.schemas import merge_schemas
+from omnigraph.engine.merge.threeway import TypeMerge, merge_type
+from omnigraph.engine.schema.lower import scalar
+from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values
+from omnigraph.engine.validate.findings import Findings
+from omnigraph.engine.validate.questions import Question, questions
+from omnigraph.engine.write import ExecutorFor
+from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.tables.effects import DeleteIds, Effect, Upsert
+from omnigraph.storage.tables.reads import TableReads
+from omnigraph.storage.transaction import Adopted, PublishPlan, WriteTxn
+
+SHOWN = 1_000  # conflicts that are reported in full
+Bases = Callable[[ManifestState], tuple[ManifestState, ...]]  # common ancestors with a target, best first
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a merge brings to one type."""
+
+    declared: TableType
+    inserted: int
+    updated: int
+    deleted: int
+
+
+class MergeWrite:
+    """One merge. What it exposes is of the last attempt, for the outcome."""
+
+    def __init__(
+        self,
+        source: ManifestState,
+        bases: Bases,
+        reads: TableReads,
+        catalogs: Catalogs,
+        executor: ExecutorFor,
+        doing: str,
+        *,
+        kind: CommitKind = CommitKind.MERGE,
+        merged: ManifestState | None = None,  # recorded as a parent; None where history is not joined
+        resolutions: Resolutions | None = None,
+        strategy: Take | None = None,
+    ) -> None:
+        self._source = source
+        self._bases = bases
+        self._reads = reads
+        self._catalogs = catalogs
+        self._executor = executor
+        self._doing = doing
+        self._kind = kind
+        self._merged = merged
+        self._resolutions = list(resolutions or ())
+        self._strategy = strategy
+        self._asked: tuple[Question, ...] = ()
+        self._judged: ChangeSet | None = None
+        self._image: FrozenMap[str, Pin] = FrozenMap()
+        self.base: ManifestState | None = None
+        self.target: ManifestState | None = None
+        self.counts: tuple[Counts, ...] = ()
+
+    # -- the write ---------------------------------------------------------------------------------
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        """Merge on this target; raise all conflicts that the two sides themselves have."""
+        target = txn.snapshot.state
+        bases = self._bases(target)
+        base, self.base, self.target = bases[0], bases[0], target
+        schemas = merge_schemas(*(self._catalogs.get(s.schema) for s in (base, target, self._source)))
+        choices = read_choices(self._resolutions, self._strategy, schemas.catalog)
+        merges = self._merge_types(bases, schemas.catalog, choices)
+        self._refuse([one for merge in merges for one in merge.outcome.conflicts])
+        _check_met(choices, merges)
+        self._judged = ChangeSet.of(schemas.catalog, (one.judged for one in merges if one.changes))
+        self._asked = tuple(questions(self._judged))
+        adopt = {one.table_id: one.adopted for one in merges if one.adopted is not None}
+        self._image = FrozenMap(
+            {**target.pins, **{m.table_id: m.image for m in merges if m.image is not None}}
+        )
+        self.counts = tuple(merge.counts for merge in merges if merge.changes)
+        return PublishPlan(
+            self._kind,
+            effects={one.table_id: one.effect for one in merges if one.effect is not None},
+            adopt=adopt,
+            rename=schemas.renames(target.pins, adopt),
+            drop=schemas.dropped(target.pins),
+            schema=schemas.text if schemas.catalog.digest != target.schema else None,
+            assumed=frozenset(target.pins),
+            consulted=consulted(self._asked),
+            merged_parent=None if self._merged is None else self._merged.head,
+            merged=FrozenMap() if self._merged is None else self._merged.ancestry,
+            replans=True,
+            always_commit=True,
+        )
+
+    def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
+        """Judge the merged image on this target."""
+        assert self._judged is not None
+        state = replace(txn.snapshot.state, pins=self._image)
+        base = replace(txn, snapshot=PinnedSnapshot(txn.snapshot.branch, state))
+        found = judge_values(self._judged) + judge_sets(self._asked, self._executor(self._judged, base))
+        self._refuse([Conflict.of(one) for one in found.violations], found)
+
+    def _refuse(self, conflicts: list[Conflict], found: Findings | None = None) -> None:
+        if conflicts:
+            total = len(conflicts) if found is None else found.total
+            raise MergeConflict(self._doing, in_order(conflicts)[:SHOWN], total)
+
+    # -- types -------------------------------------------------------------------------------------
+
+    def _merge_types(
+        self, bases: tuple[ManifestState, ...], catalog: Catalog, choices: Choices
+    ) -> list[_Merged]:
+        decided = {table for table, _ in choices.names()}
+        moved = [
+            declared
+            for declared in catalog.tables
+            if _moved(bases[0], self._source, declared.table_id) or declared.table_id in decided
+        ]
+        with ThreadPoolExecutor(max_workers=8) as pool:  # each waits for storage
+            return list(pool.map(lambda declared: self._merge_one(declared, bases, choices), moved))
+
+    def _merge_one(self, declared: TableType, bases: tuple[ManifestState, ...], choices: Choices) -> _Merged:
+        assert self.target is not None
+        table, target = declared.table_id, self.target
+        base, *others = bases
+        theirs = self._delta(declared, base, self._source)
+        ours = self._delta(declared, base, target)
+        ambiguous: set[str] = set()
+        for other in others:  # an entity that equally good bases disagree on cannot be decided by one of them
+            ambiguous |= set(self._delta(declared, base, other).ids.to_pylist())
+        outcome = merge_type(declared, ours, theirs, choices, frozenset(ambiguous))
+        counts = _counts(outcome, ours, theirs)
+        pin = self._source.pins.get(table)
+        if pin is None or not _moved(base, self._source, table):
+            return _Merged(declared, outcome, counts)
+        as_here = self._has_columns(target, declared)
+        image = None if as_here else pin
+        if not _moved(base, target, table) and not outcome.met:
+            return _Merged(declared, outcome, counts, Adopted(pin, *counts), image)
+        if as_here:
+            return _Merged(declared, outcome, counts)
+        # The source has columns that the target lacks: its version is kept, and our share written on top.
+        mine = merge_type(declared, theirs, ours, choices.turned, frozenset(ambiguous))
+        return _Merged(declared, outcome, counts, Adopted(pin, *counts), image, mine)
+
+    def _has_columns(self, state: ManifestState, declared: TableType) -> bool:
+        """Say whether a type has the columns in one state that it has in the merged schema."""
+        then = self._catalogs.get(state.schema).by_id(declared.id)
+        return isinstance(then, NodeType | EdgeType) and then.stored_schema.equals(declared.stored_schema)
+
+    def _delta(self, declared: TableType, before: ManifestState, after: ManifestState) -> Delta:
+        """Return what happened to a type between two states; nothing is opened where their pins agree."""
+        old, new = before.pins.get(declared.table_id), after.pins.get(declared.table_id)
+        if old is not None and new is not None and old.content == new.content:
+            old = new = None
+        sides = self._reads.differences(
+            declared.table_id, None if old is None else old.version, None if new is None else new.version
+        )
+        now_ms = self._source.commit.authored_at_us // 1000
+        fills = {p.column: scalar(p.default, p.type.arrow, now_ms) for p in declared.properties if p.default}
+        return delta(sides, declared.stored_schema, fills)
+
+
+@dataclass(frozen=True, eq=False)
+class _Merged:
+    """The outcome for one type and how it gets there."""
+
+    declared: TableType
+    outcome: TypeMerge
+    numbers: tuple[int, int, int]
+    adopted: Adopted | None = None
+    image: Pin | None = None  # what the evaluator takes as stored, where that is not the target's version
+    on_top: TypeMerge | None = None  # our share, where the source's version is what is written to
+
+    @property
+    def table_id(self) -> str:
+        return self.declared.table_id
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.judged.rows.num_rows or len(self.judged.removed))
+
+    @cached_property
+    def judged(self) -> TypeChange:
+        """What the evaluator looks at: everything that is new to either side's version."""
+        rows, removed = self.outcome.rows, self.outcome.removed
+        if self.on_top is not None:
+            rows = last_of_each(pa.concat_tables([rows, self.on_top.rows]))
+            removed = pa.concat_arrays([removed, self.on_top.removed])
+        return TypeChange(self.declared, rows, removed=removed)
+
+    @property
+    def effect(self) -> Effect | None:
+        """What is written on top of the target's version, or of the adopted one."""
+        share = self.outcome if self.adopted is None else self.on_top
+        if share is None or not (share.rows.num_rows or len(share.removed)):
+            return None
+        return Upsert(share.rows, share.removed) if share.rows.num_rows else DeleteIds(share.removed)
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.declared, *self.numbers)
+
+
+def _counts(outcome: TypeMerge, ours: Delta, theirs: Delta) -> tuple[int, int, int]:
+    """Count what the merge does to the target's entities: one is new if the target does not have it."""
+    new = set(theirs.inserted[ID].to_pylist()) - set(ours.inserted[ID].to_pylist())
+    new |= set(ours.deleted[ID].to_pylist())
+    written = outcome.rows[ID].to_pylist()
+    inserted = sum(1 for one in written if one in new)
+    return inserted, len(written) - inserted, len(outcome.removed)
+
+
+def _moved(before: ManifestState, after: ManifestState, table_id: str) -> bool:
+    old, new = before.pins.get(table_id), after.pins.get(table_id)
+    if old is None or new is None:
+        return old is not new
+    return old.content != new.content
+
+
+def _check_met(choices: Choices, merges: Iterable[_Merged]) -> None:
+    """Refuse choices for entities that neither side changed: they were meant for something else."""
+    met = {(merge.table_id, entity) for merge in merges for entity in merge.outcome.met}
+    lost = sorted(choices.names() - met)
+    if lost:
+        raise InvalidRequest(
+            f"a resolution names {lost[0][1]!r}, which neither side changed",
+            remedy="Preview the merge to see what there is to decide",
+        )
