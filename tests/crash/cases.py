@@ -22,6 +22,10 @@ SWAPS = frozenset(
         Step.BRANCH_MARK,
         Step.BRANCH_TOMBSTONE,
         Step.BRANCH_UNREGISTER,
+        Step.BRANCH_NAME,
+        Step.BRANCH_RENAME,
+        Step.TAG_CREATE,
+        Step.TAG_DELETE,
         Step.FLOOR,
         Step.GENESIS,
     }

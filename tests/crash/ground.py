@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +31,7 @@ class BranchView:
     floor: int
     schema: bytes
     tables: tuple[tuple[str, int, str], ...]  # name, rows, digest of the rows
+    tags: tuple[str, ...]  # of commits that were made on it
     head: str = field(compare=False)
     parent: str | None = field(compare=False)
 
@@ -55,7 +56,10 @@ def _look_at(store: GraphStore, branch: str) -> BranchView:
         assert len(rows) == pin.rows
         tables.append((pin.name, len(rows), hashlib.sha256(repr(rows).encode()).hexdigest()))
     schema = store.schemas.get(state.schema)
-    return BranchView(state.version, state.floor, schema, tuple(tables), state.head, state.commit.parent)
+    tags = tuple(tag.name for tag in store.tags.list() if tag.incarnation == state.line.incarnation)
+    return BranchView(
+        state.version, state.floor, schema, tuple(tables), tags, state.head, state.commit.parent
+    )
 
 
 class Copies(Protocol):
@@ -157,8 +161,21 @@ class Ground:
         steps = [step for step in operation.steps if self.local or step not in LOCAL_ONLY]
         return {f"{step.value}.{side}" for step in steps for side in ("before", "after")}
 
+    def expected(self, operation: Operation, point: str, passage: int) -> View:
+        """What must be left by a process that dies at this passage of a point."""
+        if self.visible_at(operation, point, passage):
+            return self.after(operation)
+        left = dict(self.before)
+        if operation.noted is not None:
+            step, branch = operation.noted
+            if self._at(operation, point, passage) >= self.trace(operation).index(f"{step.value}.after"):
+                left[branch] = replace(left[branch], version=left[branch].version + 1)
+        return left
+
     def visible_at(self, operation: Operation, point: str, passage: int) -> bool:
         """Say whether a process that dies at this passage of a point has already made its change visible."""
         passed = self.trace(operation)
-        here = [at for at, name in enumerate(passed) if name == point][passage - 1]
-        return here >= passed.index(f"{operation.visible.value}.after")
+        return self._at(operation, point, passage) >= passed.index(f"{operation.visible.value}.after")
+
+    def _at(self, operation: Operation, point: str, passage: int) -> int:
+        return [at for at, name in enumerate(self.trace(operation)) if name == point][passage - 1]

@@ -3,9 +3,10 @@
 Room    tests. Spawned children import this module by name; no pytest here.
 Base    made so that one write passes every step a write can pass: Person has one settled fragment, covered by
         the key index, whose rows are deleted by a deletion file; and a tail so full that the next write folds
-        it into a fragment big enough to be indexed. `review` is a branch with a commit of its own.
+        it into a fragment big enough to be indexed. `review` has a commit of its own, `v1` is a tag.
 Path    each operation names the durable steps it passes, and the one that makes it visible: a process killed
-        before that step is over leaves the graph as it was, one killed later as it is to be.
+        before that step is over leaves the graph as it was, one killed later as it is to be. A step that only
+        adds a version to a branch, which nobody can tell by what it holds, is named as `noted`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Operation:
     steps: tuple[Step, ...]
     visible: Step
     needs_base: bool = True
+    noted: tuple[Step, str] | None = None  # a control write before the visible step, and its branch
 
     def __str__(self) -> str:
         return self.name
@@ -58,6 +60,7 @@ def make_base(address: str, options: Options) -> None:
             write(store, {PERSON: Upsert(rows)})
         store.branches.create("review", "main")
         upsert_person(store, "reviewed", branch="review")
+        store.tags.create("v1", store.snapshot().state)
 
 
 # -- the operations --------------------------------------------------------------------------------
@@ -104,6 +107,24 @@ def do_delete_branch(address: str, options: Options) -> None:
     """Delete a branch."""
     with GraphStore.open(address, storage_options=options) as store:
         store.branches.delete("review")
+
+
+def do_rename_branch(address: str, options: Options) -> None:
+    """Give a branch another name."""
+    with GraphStore.open(address, storage_options=options) as store:
+        store.branches.rename("review", "renamed")
+
+
+def do_create_tag(address: str, options: Options) -> None:
+    """Name the head of main."""
+    with GraphStore.open(address, storage_options=options) as store:
+        store.tags.create("v2", store.snapshot().state)
+
+
+def do_delete_tag(address: str, options: Options) -> None:
+    """Take a name of a commit away."""
+    with GraphStore.open(address, storage_options=options) as store:
+        store.tags.delete("v1")
 
 
 def do_raise_floor(address: str, options: Options) -> None:
@@ -159,6 +180,15 @@ OPERATIONS = (
         (Step.BRANCH_MARK, Step.BRANCH_TOMBSTONE, Step.BRANCH_UNREGISTER, Step.HEAD_SYNC),
         Step.BRANCH_TOMBSTONE,
     ),
+    Operation(
+        "rename-branch",
+        do_rename_branch,
+        (Step.BRANCH_NAME, Step.BRANCH_RENAME, Step.HEAD_SYNC),
+        Step.BRANCH_RENAME,
+        noted=(Step.BRANCH_NAME, "review"),
+    ),
+    Operation("create-tag", do_create_tag, (Step.TAG_CREATE, Step.HEAD_SYNC), Step.TAG_CREATE),
+    Operation("delete-tag", do_delete_tag, (Step.TAG_DELETE, Step.HEAD_SYNC), Step.TAG_DELETE),
     Operation("raise-floor", do_raise_floor, (Step.FLOOR, Step.HEAD_SYNC), Step.FLOOR),
     Operation(
         "init",

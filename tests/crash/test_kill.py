@@ -23,10 +23,8 @@ from tests.support.graphs import make_graph, persons, upsert_person
 from tests.support.processes import run_processes
 
 KILLED = -signal.SIGKILL
-NAMES = (
-    "fresh",
-    "review",
-)  # the branches that operations make and delete; the first may be forked from the second
+# The branches that operations make, rename and delete; the first may be forked from the others.
+NAMES = ("fresh", "renamed", "review")
 
 
 def kill(ground: Ground, operation: Operation, point: str) -> list[tuple[Place, int]]:
@@ -70,10 +68,8 @@ def check(ground: Ground, operation: Operation, point: str) -> None:
     """Kill an operation at a point, and hold what is left against what must be left."""
     for place, passage in kill(ground, operation, point):
         found = look(place)
-        if ground.visible_at(operation, point, passage):
-            assert found == ground.after(operation)
-        else:
-            assert found == ground.before
+        assert found == ground.expected(operation, point, passage)
+        if not ground.visible_at(operation, point, passage):
             assert {name: view.head for name, view in found.items()} == {
                 name: view.head for name, view in ground.before.items()
             }

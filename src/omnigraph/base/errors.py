@@ -69,6 +69,18 @@ class ReservedBranch(InvalidRequest):
     code = "reserved_branch"
 
 
+class BadTagName(InvalidRequest):
+    """The name breaks the naming rules, or reads as another way to name a commit."""
+
+    code = "bad_tag_name"
+
+
+class BadMoment(InvalidRequest):
+    """The text names no state of the graph in any of the forms there are."""
+
+    code = "bad_moment"
+
+
 # -- the thing named does not exist ----------------------------------------------------------------
 
 
@@ -89,6 +101,12 @@ class BranchNotFound(NotFound):
     """No live branch has this name (it may have been deleted)."""
 
     code = "branch_not_found"
+
+
+class TagNotFound(NotFound):
+    """No tag has this name."""
+
+    code = "tag_not_found"
 
 
 class CommitNotFound(NotFound):
@@ -176,6 +194,18 @@ class BranchHasDescendants(Conflict):
     """Live branches were forked from this one; delete them first."""
 
     code = "branch_has_descendants"
+
+
+class BranchHasTags(Conflict):
+    """Tags name commits that only this branch holds; delete them first."""
+
+    code = "branch_has_tags"
+
+
+class TagExists(Conflict):
+    """A tag already has this name; tags do not move."""
+
+    code = "tag_exists"
 
 
 class AlreadyInitialized(Conflict):

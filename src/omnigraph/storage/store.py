@@ -45,6 +45,7 @@ from omnigraph.storage.manifest.records import (
     control,
 )
 from omnigraph.storage.manifest.refs import REFS, Refs
+from omnigraph.storage.manifest.tags import Tags
 from omnigraph.storage.opener import Handle, Opener
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
 from omnigraph.storage.reclaim import Reclaimed, Reclaimer
@@ -80,6 +81,7 @@ class GraphStore:
         self.schemas = SchemaObjects(location, self.syncer)
         self._refs = Refs(self._dataset(REFS))
         self.branches = Branches(self._refs, lambda i: Chain(i, self._dataset(chain_path(i))), self.clock)
+        self.tags = Tags(self._refs, self.branches, self.clock)
         self._tables = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-table")
         self._files = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-file")
         tail, layouts = TailCache(), Layouts()
@@ -234,7 +236,7 @@ class GraphStore:
         """Announce a sweep on one branch, of versions below a floor or of the history of tables."""
         with measured():
             patience = Patience("announcing a sweep", branch, self.clock)
-            chain, head = self.branches.head(branch)
+            chain, head = self.branches.writable(branch)
             called_at = head.version
 
             def is_announced(state: ManifestState) -> bool:
@@ -247,7 +249,7 @@ class GraphStore:
                 try:
                     head = chain.commit(*control(head, floor=version, reclaimed=tables), Step.FLOOR)
                 except (HeadMoved, CommitInDoubt) as error:
-                    chain, head = self.branches.head(branch)
+                    chain, head = self.branches.writable(branch)
                     if not is_announced(head):
                         patience.lose(error)
             return head

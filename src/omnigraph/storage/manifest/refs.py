@@ -1,6 +1,7 @@
-"""Refs: the registry of branch names.
+"""Refs: the registry of the names of branches and tags.
 
-Room    storage.manifest. One metadata dataset: key `branch/{name}` -> where the branch's chain is.
+Room    storage.manifest. One metadata dataset: key `branch/{name}` -> where the branch's chain is;
+        key `tag/{name}` -> a commit and the version of the chain that holds it.
         Names are free text here, so any legal name works on any store; chains have anonymous ids.
 Rule    every change is decided on one version of the registry and published by compare-and-swap;
         when it loses, it is decided again on the new version.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
@@ -21,6 +23,7 @@ from omnigraph.storage.manifest.records import FORMAT, FORMAT_KEY, MAIN, check_f
 
 REFS = "__refs"
 PREFIX = "branch/"
+TAG_PREFIX = "tag/"
 FENCE = "fence"
 NAME_BYTES = 200
 
@@ -38,15 +41,40 @@ class BranchRef:
 
 
 @dataclass(frozen=True, slots=True)
+class TagRef:
+    """A name for one commit: the chain that the commit was published on, and the version that it made."""
+
+    name: str
+    commit_id: str
+    incarnation: str
+    version: int
+    created_us: int
+    actor: str | None = None
+    message: str | None = None
+
+
+Ref = BranchRef | TagRef
+
+
+@dataclass(frozen=True, slots=True)
 class RefsState:
     """The registry at one version."""
 
     version: int
     branches: tuple[BranchRef, ...]  # by name
+    tags: tuple[TagRef, ...] = ()  # by name
 
     def get(self, name: str) -> BranchRef | None:
         """Return the branch of this name."""
         return next((ref for ref in self.branches if ref.name == name), None)
+
+    def tag(self, name: str) -> TagRef | None:
+        """Return the tag of this name."""
+        return next((ref for ref in self.tags if ref.name == name), None)
+
+    def branch_of(self, incarnation: str) -> BranchRef | None:
+        """Return the branch that names a chain; none does for main's."""
+        return next((ref for ref in self.branches if ref.incarnation == incarnation), None)
 
 
 class Refs:
@@ -74,12 +102,16 @@ class Refs:
         return self._state if self._state is not None else self.latest()
 
     def change(self, base: RefsState, name: str, ref: BranchRef | None, step: Step) -> RefsState:
-        """Set or remove one name if the registry is still at `base`; else raise HeadMoved."""
-        value = None if ref is None else json.dumps(asdict(ref), ensure_ascii=False)
-        version = self._dataset.commit(base.version, {PREFIX + name: value}, step)
-        others = tuple(one for one in base.branches if one.name != name)
-        changed = others if ref is None else tuple(sorted((*others, ref), key=lambda one: one.name))
-        self._state = RefsState(version, changed)
+        """Set or remove one branch if the registry is still at `base`; else raise HeadMoved."""
+        return self.change_many(base, {PREFIX + name: ref}, step)
+
+    def change_many(self, base: RefsState, changes: Mapping[str, Ref | None], step: Step) -> RefsState:
+        """Set and remove several keys at once if the registry is still at `base`; else raise HeadMoved."""
+        written = {key: None if ref is None else _dump(ref) for key, ref in changes.items()}
+        version = self._dataset.commit(base.version, written, step)
+        content: dict[str, Ref | None] = {PREFIX + ref.name: ref for ref in base.branches}
+        content |= {TAG_PREFIX + ref.name: ref for ref in base.tags}
+        self._state = _state(version, (content | dict(changes)).values())
         return self._state
 
     def fence(self, base: RefsState, step: Step) -> RefsState:
@@ -129,5 +161,26 @@ def check_free_name(name: str) -> str:
 
 def _decode(version: int, content: dict[str, str]) -> RefsState:
     check_format(content.get(FORMAT_KEY), REFS)
-    refs = (BranchRef(**json.loads(value)) for key, value in content.items() if key.startswith(PREFIX))
-    return RefsState(version, tuple(sorted(refs, key=lambda ref: ref.name)))
+    kinds: dict[str, type[Ref]] = {PREFIX: BranchRef, TAG_PREFIX: TagRef}
+    return _state(
+        version,
+        (
+            made(**json.loads(value))
+            for key, value in content.items()
+            for prefix, made in kinds.items()
+            if key.startswith(prefix)
+        ),
+    )
+
+
+def _state(version: int, refs: Iterable[Ref | None]) -> RefsState:
+    by_name = sorted((ref for ref in refs if ref is not None), key=lambda ref: ref.name)
+    return RefsState(
+        version,
+        tuple(ref for ref in by_name if isinstance(ref, BranchRef)),
+        tuple(ref for ref in by_name if isinstance(ref, TagRef)),
+    )
+
+
+def _dump(ref: Ref) -> str:
+    return json.dumps(asdict(ref), ensure_ascii=False)
