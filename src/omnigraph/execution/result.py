@@ -91,7 +91,8 @@ class Result:
 
     def json_rows(self) -> list[dict[str, Any]]:
         """Return the rows as plain JSON values."""
-        lists = [[json_value(value, column.type) for value in _python(column)] for column in self.table.columns]
+        columns = self.table.columns
+        lists = [[json_value(value, column.type) for value in _python(column)] for column in columns]
         return [dict(zip(self.table.column_names, row, strict=True)) for row in zip(*lists, strict=True)]
 
     def to_json(self) -> dict[str, Any]:

@@ -139,7 +139,9 @@ class _Judge:
             if _same_state(base, ours):
                 return self._with_values(entity, theirs)
         if ours is None or theirs is None:
-            return self._undecided(entity, ConflictKind.DELETE_VS_UPDATE, ())
+            unclear = entity.id in self._ambiguous
+            kind = ConflictKind.DIVERGENT_UPDATE if unclear else ConflictKind.DELETE_VS_UPDATE
+            return self._undecided(entity, kind, ())
         return self._combined(entity, ours, theirs)
 
     def _combined(self, entity: Entity, ours: Row, theirs: Row) -> Row | None:
@@ -159,7 +161,8 @@ class _Judge:
                 open_units.append(unit)
         if not open_units:
             return merged
-        kind = ConflictKind.DIVERGENT_INSERT if entity.base is None else ConflictKind.DIVERGENT_UPDATE
+        inserted = entity.base is None and entity.id not in self._ambiguous
+        kind = ConflictKind.DIVERGENT_INSERT if inserted else ConflictKind.DIVERGENT_UPDATE
         if self._choices.strategy is not None:
             for unit in open_units:
                 side = ours if self._choices.strategy == "ours" else theirs
