@@ -68,3 +68,12 @@ def is_id(text: str) -> bool:
         return str(ULID.from_str(text)) == text
     except ValueError:
         return False
+
+
+def minted_us(text: str) -> int:
+    """Return when an id was made, in microseconds since 1970 (ids know the millisecond).
+
+    >>> minted_us("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    1469922850259000
+    """
+    return (int(ULID.from_str(text)) >> _RANDOM_BITS) * 1000

@@ -12,10 +12,14 @@ from typing import Any, Literal
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.ids import new_id
+from omnigraph.base.moment import At
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.model import TableType
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.change import Names
+from omnigraph.engine.history.diff import Diff, DiffDoor
+from omnigraph.engine.history.moments import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
 from omnigraph.engine.merge.choices import Resolutions, Take
@@ -54,6 +58,7 @@ class Graph:
         self._mutate = MutateDoor(store, self._catalogs, claims, executor)
         self._load = LoadDoor(store, self._catalogs, claims, executor)
         self._merge = MergeDoor(store, self._catalogs, executor)
+        self._diff = DiffDoor(store, self._catalogs)
         self._query = QueryDoor(store, self._catalogs, memory_bytes)
 
     @property
@@ -68,7 +73,7 @@ class Graph:
         *,
         query_name: str | None = None,
         branch: str = "main",
-        at: str | int | None = None,
+        at: At | None = None,
         memory_bytes: int | None = None,
         **named: Any,
     ) -> Result:
@@ -93,7 +98,7 @@ class Graph:
         *,
         query_name: str | None = None,
         branch: str = "main",
-        at: str | int | None = None,
+        at: At | None = None,
         **named: Any,
     ) -> Explanation:
         """Describe how a read would run, without running it."""
@@ -108,7 +113,7 @@ class Graph:
         *,
         query_name: str | None = None,
         branch: str = "main",
-        at: str | int | None = None,
+        at: At | None = None,
         **named: Any,
     ) -> Explanation:
         """Run a read and say what each step did: rows, time, requests, choices."""
@@ -239,6 +244,16 @@ class Graph:
             actor=actor,
         )
 
+    def diff(
+        self, a: At, b: At = "main", *, kinds: Names = None, types: Names = None, ops: Names = None
+    ) -> Diff:
+        """Return what leads from one state to another: schema steps, counts, and changes as a stream.
+
+        A state is a branch, a commit id, a tag, a time or `branch~n`. `kinds`, `types` and `ops` choose
+        among the changes.
+        """
+        return self._diff.diff(a, b, kinds=kinds, types=types, ops=ops)
+
     def ensure_indexes(self, *, branch: str = "main", actor: str | None = None) -> IndexReport:
         """Build the indexes that the schema asks for and extend them to new rows: one maintenance commit.
 
@@ -246,12 +261,12 @@ class Graph:
         """
         return ensure_indexes(self.store, self._catalogs, branch, actor=actor)
 
-    def nodes(self, name: str, *, branch: str = "main", at: str | int | None = None) -> TableView:
+    def nodes(self, name: str, *, branch: str = "main", at: At | None = None) -> TableView:
         """Return the nodes of a type, now or at a past commit, under the names of the schema in force now."""
         current = self.schema.catalog(branch).node(name)
         return self._view(current, branch, at)
 
-    def edges(self, name: str, *, branch: str = "main", at: str | int | None = None) -> TableView:
+    def edges(self, name: str, *, branch: str = "main", at: At | None = None) -> TableView:
         """Return the edges of a type, like `nodes`."""
         current = self.schema.catalog(branch).edge(name)
         return self._view(current, branch, at)
@@ -268,8 +283,8 @@ class Graph:
     ) -> None:
         self.close()
 
-    def _view(self, current: TableType, branch: str, at: str | int | None) -> TableView:
-        snapshot = self.store.snapshot(branch, at=at)
+    def _view(self, current: TableType, branch: str, at: At | None) -> TableView:
+        snapshot = resolve_moment(self.store, branch, at)
         return TableView(self.store, snapshot, current, self._catalogs.get(snapshot.schema))
 
 

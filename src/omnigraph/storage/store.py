@@ -30,6 +30,7 @@ from omnigraph.storage import diagnose
 from omnigraph.storage.cost import measured
 from omnigraph.storage.durability import Durability, Syncer
 from omnigraph.storage.failpoints import Step
+from omnigraph.storage.history import History
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches, Patience
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved, chain_path, main_line
@@ -89,6 +90,7 @@ class GraphStore:
             location, self.opener, self.schemas, self.syncer, self._tables, self._files, tail, layouts
         )
         self.reads = TableReads(self.opener, layouts, tail)
+        self.history = History(self.branches, self._files)
         self._publisher = Publisher(self.branches, self.reads, staging, self.clock, retry)
         self._reclaimer = Reclaimer(
             location,

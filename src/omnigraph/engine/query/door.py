@@ -15,11 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.base.errors import InvalidRequest, TableNotFound
+from omnigraph.base.moment import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query import bind_params, compile_query
 from omnigraph.catalog.query.mutation import CheckedMutation
 from omnigraph.catalog.query.read import CheckedRead
 from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.moments import resolve
 from omnigraph.engine.query_text import QueryText, read_query
 from omnigraph.execution.answer import Answerer
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
@@ -70,7 +72,7 @@ class QueryDoor:
         *,
         query_name: str | None = None,
         branch: str = "main",
-        at: str | int | None = None,
+        at: At | None = None,
         rules: Set[str] | None = None,
         traversal: Traversal = "auto",
         memory_bytes: int | None = None,
@@ -90,7 +92,7 @@ class QueryDoor:
         *,
         query_name: str | None = None,
         branch: str = "main",
-        at: str | int | None = None,
+        at: At | None = None,
         profile: bool = False,
     ) -> Explanation:
         """Describe the plan of a read; with `profile` run it, and say what each step did."""
@@ -115,11 +117,11 @@ class QueryDoor:
         params: Mapping[str, Any] | None,
         query_name: str | None,
         branch: str,
-        at: str | int | None,
+        at: At | None,
         options: Options,
     ) -> _Prepared:
         text, file = read_query(gq)
-        snapshot = self._store.snapshot(branch, at=at)
+        snapshot = resolve(self._store, branch, at)
         # The past is asked in the names of today: columns are stored by identity, not by name.
         named = snapshot if at is None else self._store.snapshot(snapshot.branch)
         catalog = self._catalogs.get(named.schema)

@@ -14,11 +14,13 @@ from typing import Any, Literal
 
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
 from omnigraph.base.ids import new_id
+from omnigraph.base.moment import At
 from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.lint import lint
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.moments import resolve
 from omnigraph.engine.schema.change import Proposal, SchemaChange, judge_rows, propose
 from omnigraph.engine.schema.hard import ReclaimedType, Reclamation, is_hard, reclaim
 from omnigraph.language.diagnostics import Diagnostic
@@ -109,11 +111,11 @@ class SchemaDoor:
         self._store = store
         self._catalogs = catalogs
 
-    def catalog(self, branch: str = "main", at: str | int | None = None) -> Catalog:
+    def catalog(self, branch: str = "main", at: At | None = None) -> Catalog:
         """Return the resolved schema of a branch, now or then."""
-        return self._catalogs.get(self._store.snapshot(branch, at=at).schema)
+        return self._catalogs.get(resolve(self._store, branch, at).schema)
 
-    def show(self, branch: str = "main", at: str | int | None = None) -> str:
+    def show(self, branch: str = "main", at: At | None = None) -> str:
         """Return the schema text that was accepted."""
         return self.catalog(branch, at).source
 

@@ -144,6 +144,15 @@ class Branches:
         """Return the live branches of one version of the registry."""
         return tuple(ref for ref in refs.branches if not self._gone(ref))
 
+    def name_of(self, incarnation: str) -> str:
+        """Return the name that a chain has now."""
+        if incarnation == MAIN:
+            return MAIN
+        ref = self._refs.latest().branch_of(incarnation)
+        if ref is not None:
+            return ref.name
+        raise BranchNotFound("the branch that held this state was deleted", incarnation=incarnation)
+
     def find_commit(self, commit_id: str, first: str = MAIN) -> tuple[str, ManifestState]:
         """Return the branch and version that hold a commit, whichever live branch that is."""
         names = {MAIN: MAIN, **{ref.name: ref.incarnation for ref in self.list()}}

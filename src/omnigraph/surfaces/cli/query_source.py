@@ -15,9 +15,11 @@ from typing import Annotated
 import typer
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.moment import FORMS, TimeAt, VersionAt, read_moment
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query import CheckedQuery, CheckedRead, compile_query
 from omnigraph.engine.graph import Graph
+from omnigraph.engine.history.moments import resolve
 from omnigraph.engine.query_text import read_query
 from omnigraph.surfaces.cli.frame import Call
 from omnigraph.surfaces.cli.params import GivenParams, read_params
@@ -35,9 +37,7 @@ Inline = Annotated[
     typer.Option("-e", "--query-string", metavar="GQ", help="The query itself, instead of a file."),
 ]
 OldName = Annotated[str | None, typer.Option("--name", hidden=True, help="Old spelling of the query's name.")]
-Snapshot = Annotated[
-    str | None, typer.Option("--snapshot", metavar="ID", help="Read a past commit instead of a branch.")
-]
+Snapshot = Annotated[str | None, typer.Option("--snapshot", metavar="AT", help=f"Read the past: {FORMS}.")]
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,17 @@ def asked(
 
 
 def moment(settings: Settings, snapshot: str | None) -> str | None:
-    """Return the commit to read, if one was named; a branch has no say then."""
-    if snapshot is not None and settings.branch_given:
+    """Return the state to read, if one was named; a branch has a say only in a time or a version."""
+    if snapshot is None or not settings.branch_given:
+        return snapshot
+    if not isinstance(read_moment(snapshot), TimeAt | VersionAt):
         raise InvalidRequest("--branch and --snapshot exclude each other", remedy="Give one")
     return snapshot
 
 
 def names(graph: Graph, branch: str, at: str | None) -> Catalog:
     """Return the catalog whose names a read goes by: that of today, also for the past."""
-    return graph.schema.catalog(branch if at is None else graph.store.snapshot(branch, at=at).branch)
+    return graph.schema.catalog(branch if at is None else resolve(graph.store, branch, at).branch)
 
 
 def graph_and_name(

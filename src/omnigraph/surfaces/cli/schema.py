@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from omnigraph.base.moment import FORMS
 from omnigraph.catalog.lint import lint as lint_text
 from omnigraph.catalog.steps import Step, UnsupportedChange
 from omnigraph.catalog.types import PropertyType
@@ -47,7 +48,9 @@ def show(
     form: Annotated[
         ShowFormat, typer.Option("--format", help="Schema text, or the resolved catalog.")
     ] = ShowFormat.PG,
-    snapshot: Annotated[str | None, typer.Option("--snapshot", help="A past commit id.")] = None,
+    snapshot: Annotated[
+        str | None, typer.Option("--snapshot", metavar="AT", help=f"As it was: {FORMS}.")
+    ] = None,
 ) -> None:
     """Print the accepted schema."""
     call = call_of(ctx)

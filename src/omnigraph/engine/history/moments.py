@@ -1,0 +1,98 @@
+"""Moments: which state of the graph an `at` means, for every read.
+
+Room    engine.history. The spelling is told apart in base.moment; here it is looked up.
+Given   a branch and `at`: a commit id, a version, a tag, `name~n`, a time, or nothing for the head.
+Gives   a snapshot. Its branch is the one that holds the state, which for an older state of a branch is the
+        branch that it was forked from.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from omnigraph.base.errors import (
+    BadBranchName,
+    BadMoment,
+    BadTagName,
+    BranchNotFound,
+    GraphError,
+    TagNotFound,
+)
+from omnigraph.base.moment import (
+    FORMS,
+    AncestorAt,
+    At,
+    CommitAt,
+    Moment,
+    TagAt,
+    TimeAt,
+    VersionAt,
+    read_moment,
+)
+from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.store import GraphStore
+
+
+def resolve(store: GraphStore, branch: str = "main", at: At | None = None) -> PinnedSnapshot:
+    """Return the state that `at` names; the head of the branch if it names none."""
+    if at is None:
+        return store.snapshot(branch)
+    if not isinstance(at, At):
+        raise BadMoment(f"{at!r} names no state", remedy=f"Give {FORMS}", at=repr(at))
+    return _find(store, branch, read_moment(at))
+
+
+def _find(store: GraphStore, branch: str, moment: Moment) -> PinnedSnapshot:
+    match moment:
+        case VersionAt(version):
+            return store.snapshot(branch, at=version)
+        case CommitAt(commit_id):
+            return PinnedSnapshot(*store.history.get(commit_id, first=branch))
+        case TagAt(name):
+            return _tagged(store, name)
+        case TimeAt(time_us):
+            head = store.snapshot(branch)
+            return _held(store, head, store.history.at_time(head.state, time_us))
+        case AncestorAt(name, steps):
+            start = _named(store, name)
+            return _held(store, start, store.history.ancestor(start.state, steps))
+        case _:
+            assert_never(moment)
+
+
+def _tagged(store: GraphStore, name: str) -> PinnedSnapshot:
+    try:
+        tag = store.tags.get(name)
+    except BadTagName as error:
+        raise BadMoment(f"{name!r} names no state", remedy=f"Give {FORMS}", at=name) from error
+    except TagNotFound as error:
+        raise TagNotFound(
+            f"there is no tag {name!r}, and it names a state in no other way",
+            remedy=f"Give {FORMS}",
+            tag=name,
+        ) from error
+    holder = store.branches.name_of(tag.incarnation)
+    return PinnedSnapshot(holder, store.history.published(tag.incarnation, tag.version, tag.commit_id))
+
+
+def _named(store: GraphStore, name: str) -> PinnedSnapshot:
+    """Return the head of a branch, or the commit of a tag."""
+    try:
+        return store.snapshot(name)
+    except BadBranchName as error:
+        raise BadMoment(
+            f"{name!r} is not the name of a branch or tag", remedy=f"Give {FORMS}", at=name
+        ) from error
+    except BranchNotFound as missing:
+        try:
+            return _tagged(store, name)
+        except GraphError:
+            raise missing from None
+
+
+def _held(store: GraphStore, near: PinnedSnapshot, state: ManifestState) -> PinnedSnapshot:
+    """Return a state as a snapshot of the branch that holds it."""
+    if state.line.incarnation == near.state.line.incarnation:
+        return PinnedSnapshot(near.branch, state)
+    return PinnedSnapshot(store.branches.name_of(state.line.incarnation), state)
