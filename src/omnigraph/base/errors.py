@@ -75,6 +75,18 @@ class BadTagName(InvalidRequest):
     code = "bad_tag_name"
 
 
+class CursorRejected(InvalidRequest):
+    """The cursor or page token is damaged, or was given for something else than what is asked now."""
+
+    code = "cursor_rejected"
+
+
+class ParentlessCommit(InvalidRequest):
+    """The first commit of a graph has nothing before it to be compared with."""
+
+    code = "parentless_commit"
+
+
 class BadMoment(InvalidRequest):
     """The text names no state of the graph in any of the forms there are."""
 
@@ -125,6 +137,12 @@ class HistoryReclaimed(NotFound):
     """The state existed once, but retention removed it."""
 
     code = "history_reclaimed"
+
+
+class ChangeFeedGap(HistoryReclaimed):
+    """Commits after the cursor were cleaned: start again from a baseline; trying again cannot help."""
+
+    code = "change_feed_gap"
 
 
 # -- somebody else came first ----------------------------------------------------------------------

@@ -16,9 +16,12 @@ from omnigraph.base.moment import At
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.model import TableType
 from omnigraph.catalog.resolve import resolve
+from omnigraph.engine.branches import BranchesDoor
 from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.commits import CommitsDoor, TagsDoor
 from omnigraph.engine.history.change import Names
 from omnigraph.engine.history.diff import Diff, DiffDoor
+from omnigraph.engine.history.feed import Changes
 from omnigraph.engine.history.moments import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
@@ -54,11 +57,15 @@ class Graph:
         self.store = store
         self._catalogs = Catalogs(store.schemas)
         self.schema = SchemaDoor(store, self._catalogs)
+        self.branches = BranchesDoor(store)
+        self.commits = CommitsDoor(store)
+        self.tags = TagsDoor(store)
         claims = Claims(store.location, store.syncer)
         self._mutate = MutateDoor(store, self._catalogs, claims, executor)
         self._load = LoadDoor(store, self._catalogs, claims, executor)
         self._merge = MergeDoor(store, self._catalogs, executor)
         self._diff = DiffDoor(store, self._catalogs)
+        self.changes = Changes(store, self._catalogs)
         self._query = QueryDoor(store, self._catalogs, memory_bytes)
 
     @property

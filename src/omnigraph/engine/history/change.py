@@ -1,0 +1,204 @@
+"""Change: what happened to one entity, why it happened, and which changes are asked for.
+
+Room    engine.history. Plain values; every surface shows them in these shapes. No version, fragment or path
+        is in any of them.
+Given   names of kinds, types and operations.
+Gives   `Change`, `Cause` and `Wanted`, the filter: it is checked once, before anything is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ID, EdgeType, TableType
+from omnigraph.language.suggest import nearest
+from omnigraph.storage.manifest.records import CommitRecord
+
+ENDS = ("from", "to")
+
+
+class Op(Enum):
+    """What happened to an entity."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one entity; images are plain values by name, `id` and the ends of an edge first."""
+
+    kind: str  # "node" or "edge"
+    type_id: str
+    type_name: str
+    id: str
+    op: Op
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    fields: tuple[str, ...] = ()  # of an update: the names of what differs
+
+    @property
+    def place(self) -> tuple[bool, str, str]:
+        """Where the change stands among others: nodes first, then by type, then by entity."""
+        return self.kind == "edge", self.type_id, self.id
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        shown: dict[str, Any] = {
+            "kind": self.kind,
+            "type": {"id": self.type_id, "name": self.type_name},
+            "id": self.id,
+            "op": self.op.value,
+        }
+        if self.before is not None:
+            shown["before"] = self._image(self.before)
+        if self.after is not None:
+            shown["after"] = self._image(self.after)
+        return {**shown, "fields": list(self.fields)} if self.op is Op.UPDATE else shown
+
+    def _image(self, flat: Mapping[str, Any]) -> dict[str, Any]:
+        ends = ENDS if self.kind == "edge" else ()
+        image = {"properties": {name: flat[name] for name in flat if name != ID and name not in ends}}
+        return {**image, "endpoints": {name: flat[name] for name in ends}} if ends else image
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The commit that brought changes about."""
+
+    commit_id: str
+    parent_commit_id: str | None
+    merged_parent_commit_id: str | None
+    branch: str
+    actor: str | None
+    authored_at: int
+    kind: str
+    message: str | None
+
+    @classmethod
+    def of(cls, commit: CommitRecord) -> Cause:
+        """Return what a commit's record says."""
+        return cls(
+            commit.id,
+            commit.parent,
+            commit.merged_parent,
+            commit.branch,
+            commit.actor,
+            commit.authored_at_us,
+            commit.kind.value,
+            commit.message,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "graph_commit_id": self.commit_id,
+            "parent_commit_id": self.parent_commit_id,
+            "merged_parent_commit_id": self.merged_parent_commit_id,
+            "authored_branch": self.branch,
+            "actor_id": self.actor,
+            "authored_at": self.authored_at,
+            "kind": self.kind,
+            "message": self.message,
+        }
+
+
+Names = Iterable[str] | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which changes are asked for; None stands for all. Types are held by id, so a rename changes nothing."""
+
+    kinds: frozenset[str] | None = None
+    types: frozenset[str] | None = None
+    ops: frozenset[Op] | None = None
+
+    @classmethod
+    def read(cls, catalogs: Sequence[Catalog], kinds: Names, types: Names, ops: Names) -> Wanted:
+        """Check the names, those of types against the given schemas, the newest of them first."""
+        return cls(
+            _choices("kind", _listed(kinds), {"node": "node", "edge": "edge"}),
+            _types(catalogs, _listed(types)),
+            _choices("operation", _listed(ops), {op.value: op for op in Op}),
+        )
+
+    def takes(self, declared: TableType) -> bool:
+        """Say whether changes of a type are asked for."""
+        kind = self.kinds is None or declared.kind.value in self.kinds
+        return kind and (self.types is None or declared.table_id in self.types)
+
+    def does(self, op: Op) -> bool:
+        """Say whether changes of a sort are asked for."""
+        return self.ops is None or op in self.ops
+
+    @property
+    def digest(self) -> str:
+        """A short text that is the same for the same filter."""
+        parts = [self.kinds, self.types, None if self.ops is None else {op.value for op in self.ops}]
+        plain = json.dumps([None if part is None else sorted(part) for part in parts])
+        return hashlib.sha256(plain.encode()).hexdigest()[:16]
+
+
+ALL = Wanted()
+
+
+def kind_of(declared: TableType) -> str:
+    """Return the kind of entity that a type has."""
+    return "edge" if isinstance(declared, EdgeType) else "node"
+
+
+def find_type(catalogs: Sequence[Catalog], name: str) -> TableType | None:
+    """Return the first type of a name, nodes before edges."""
+    for catalog in catalogs:
+        found = catalog.find_node(name) or catalog.find_edge(name)
+        if found is not None:
+            return found
+    return None
+
+
+def unknown_type(catalogs: Sequence[Catalog], name: str) -> InvalidRequest:
+    """Return the error about a name that no type has."""
+    known = sorted({declared.name for catalog in catalogs for declared in catalog.tables})
+    return _unknown("type", name, known)
+
+
+def _types(catalogs: Sequence[Catalog], names: tuple[str, ...] | None) -> frozenset[str] | None:
+    if names is None:
+        return None
+    found = set()
+    for name in names:
+        declared = find_type(catalogs, name)
+        if declared is None:
+            raise unknown_type(catalogs, name)
+        found.add(declared.table_id)
+    return frozenset(found)
+
+
+def _choices(what: str, names: tuple[str, ...] | None, known: Mapping[str, Any]) -> frozenset[Any] | None:
+    for name in names or ():
+        if name not in known:
+            raise _unknown(what, name, list(known))
+    return None if names is None else frozenset(known[name] for name in names)
+
+
+def _listed(names: Names) -> tuple[str, ...] | None:
+    """Return given names; none at all is no filter."""
+    if names is None:
+        return None
+    listed = (names,) if isinstance(names, str) else tuple(names)
+    return listed or None
+
+
+def _unknown(what: str, name: str, known: list[str]) -> InvalidRequest:
+    near = nearest(name, known)
+    hint = f"Did you mean {near!r}?" if near else f"There is {', '.join(known) or 'none'}"
+    return InvalidRequest(f"there is no {what} {name!r}", remedy=hint, **{what: name})

@@ -1,0 +1,234 @@
+"""Comparison: the changes between two states of a graph, type by type, as a stream.
+
+    two states -> tables whose pins disagree -> rows they do not share -> deltas -> **changes in order**
+
+Room    engine.history. The one source of changes for diff, commit changes, feed and baseline.
+Given   two states, or one and nothing before it; which changes are asked for.
+Gives   counts by type, and changes: nodes before edges, by type id, by entity id (contract T-13).
+Rule    types and properties are paired by identity. Names and columns are those of the newer state; what it
+        no longer declares is not shown, and a property that the older state lacked reads there as its
+        default. A table whose pins agree is not opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.change import ALL, Change, Op, Wanted, kind_of
+from omnigraph.engine.history.delta import Delta, deltas
+from omnigraph.engine.history.images import column_name, image, to_python
+from omnigraph.engine.schema.lower import scalar
+from omnigraph.storage.manifest.reclaimed import check_kept
+from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.differences import Side
+
+ROWS_AT_ONCE = 1_024  # rows that are turned into images at a time
+
+
+@dataclass(frozen=True, slots=True)
+class TypeChanges:
+    """How many entities of one type changed."""
+
+    declared: TableType
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many there are of all sorts."""
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True, eq=False)
+class _Renamed(Side):
+    """A side whose columns go by the names that they have in the other version."""
+
+    names: Mapping[str, str] = FrozenMap()  # name there -> name here
+
+    @property
+    def schema(self) -> pa.Schema:
+        found = super().schema
+        here = set(found.names)
+        fields = [found.field(old).with_name(new) for new, old in self.names.items() if old in here]
+        return pa.schema(fields)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in super().batches([self.names[name] for name in columns]):
+            yield batch.rename_columns(list(columns))
+
+
+class Comparison:
+    """Two states of one graph; `before` is None for everything there is in the newer one."""
+
+    def __init__(
+        self,
+        store: GraphStore,
+        catalogs: Catalogs,
+        before: ManifestState | None,
+        after: ManifestState,
+        wanted: Wanted = ALL,
+    ) -> None:
+        self._store = store
+        self.before = before
+        self.after = after
+        self.wanted = wanted
+        self.older = Catalog() if before is None else catalogs.get(before.schema)
+        self.newer = catalogs.get(after.schema)
+
+    @property
+    def types(self) -> tuple[TableType, ...]:
+        """The types that may have changed and are asked for, in order; of each, the newer declaration."""
+        pairs = {declared.table_id: declared for declared in (*self.older.tables, *self.newer.tables)}
+        found = [one for one in pairs.values() if self.wanted.takes(one) and self._moved(one.table_id)]
+        return tuple(sorted(found, key=lambda one: (isinstance(one, EdgeType), one.table_id)))
+
+    def deltas(self, declared: TableType) -> Iterator[Delta]:
+        """Compare the rows of one type, a range of ids at a time, in the order of ids."""
+        with self._readable(declared):
+            old, new = self._versions(declared.table_id)
+            sides = self._store.reads.differences(declared.table_id, old, new)
+            yield from deltas(self._paired(sides, declared), declared.stored_schema, self._fills(declared))
+
+    def count(self, declared: TableType) -> TypeChanges:
+        """Count the changes of one type that are asked for."""
+        counts = [0, 0, 0]
+        for delta in self.deltas(declared):
+            for place, (_, table, _) in enumerate(_parts(delta, self.wanted)):
+                counts[place] += table.num_rows
+        return TypeChanges(declared, *counts)
+
+    def changes(self, after: tuple[bool, str, str] | None = None) -> Iterator[Change]:
+        """Stream the changes in order, all or those beyond a place."""
+        for declared in self.types:
+            here = (isinstance(declared, EdgeType), declared.table_id)
+            if after is not None and here < after[:2]:
+                continue
+            beyond = after[2] if after is not None and here == after[:2] else None
+            for delta in self.deltas(declared):
+                yield from changes_in(delta, declared, self.wanted, beyond)
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _versions(self, table_id: str) -> tuple[int | None, int | None]:
+        old = None if self.before is None else self.before.pins.get(table_id)
+        new = self.after.pins.get(table_id)
+        return None if old is None else old.version, None if new is None else new.version
+
+    def _moved(self, table_id: str) -> bool:
+        old = None if self.before is None else self.before.pins.get(table_id)
+        new = self.after.pins.get(table_id)
+        if old is None or new is None:
+            return old is not new
+        return old.content != new.content
+
+    def _paired(self, sides: tuple[Side, Side], declared: TableType) -> tuple[Side, Side]:
+        """Let the older side have its columns under the newer names: a change of type makes a new column."""
+        then = self.older.by_id(declared.id)
+        if not isinstance(then, NodeType | EdgeType):
+            return sides
+        columns = {p.id: p.column for p in then.properties}
+        names = {field.name: field.name for field in declared.stored_schema}
+        names |= {p.column: columns[p.id] for p in declared.properties if p.id in columns}
+        if all(new == old for new, old in names.items()):
+            return sides
+        return _Renamed(sides[0].handle, sides[0].pieces, names), sides[1]
+
+    def _fills(self, declared: TableType) -> dict[str, pa.Scalar]:
+        now_ms = self.after.commit.authored_at_us // 1000
+        return {p.column: scalar(p.default, p.type.arrow, now_ms) for p in declared.properties if p.default}
+
+    @contextmanager
+    def _readable(self, declared: TableType) -> Iterator[None]:
+        """Say what is the matter when a version is gone: its history may have been reclaimed."""
+        states = [state for state in (self.before, self.after) if state is not None]
+        for state in states:
+            check_kept(self._store.branches.chain(state.line.incarnation), state, declared.table_id)
+        try:
+            yield
+        except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
+            found = self._store.why_unreadable(
+                PinnedSnapshot(states[0].commit.branch, states[0]), declared.table_id, error
+            )
+            raise found from error
+
+
+def changes_in(
+    delta: Delta, declared: TableType, wanted: Wanted = ALL, beyond: str | None = None
+) -> Iterator[Change]:
+    """Stream the changes of a delta by id, all or those beyond an id."""
+    columns = list(delta.changed)
+    names = [column_name(column, declared) for column in columns]
+    differs = np.array([delta.changed[column] for column in columns]).T if columns else None
+    streams = [
+        _stream(op, before, after, declared, beyond, names, differs)
+        for op, after, before in _parts(delta, wanted)
+    ]
+    yield from merge(*streams, key=attrgetter("id"))
+
+
+def _parts(delta: Delta, wanted: Wanted) -> list[tuple[Op, pa.Table, pa.Table]]:
+    """Return what was inserted, updated and deleted: the newer rows and the older; empty if not asked for."""
+    none = delta.inserted.slice(0, 0)
+    parts = [
+        (Op.INSERT, delta.inserted, none),
+        (Op.UPDATE, delta.after, delta.before),
+        (Op.DELETE, delta.deleted, delta.deleted),
+    ]
+    return [(op, new, old) if wanted.does(op) else (op, none, none) for op, new, old in parts]
+
+
+def _stream(
+    op: Op,
+    before: pa.Table,
+    after: pa.Table,
+    declared: TableType,
+    beyond: str | None,
+    names: list[str],
+    differs: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None,
+) -> Iterator[Change]:
+    """Yield the changes of one sort, building images as they are asked for."""
+    start = 0 if beyond is None else _first_beyond(after[ID], beyond)
+    kind = kind_of(declared)
+    for low in range(start, after.num_rows, ROWS_AT_ONCE):
+        new = to_python(after.slice(low, ROWS_AT_ONCE))
+        old = to_python(before.slice(low, ROWS_AT_ONCE)) if op is Op.UPDATE else new
+        for place, (was, now) in enumerate(zip(old, new, strict=True)):
+            fields: tuple[str, ...] = ()
+            if op is Op.UPDATE and differs is not None:
+                fields = tuple(sorted(names[at] for at in np.flatnonzero(differs[low + place])))
+            yield Change(
+                kind,
+                declared.table_id,
+                declared.name,
+                str(now[ID]),
+                op,
+                before=None if op is Op.INSERT else image(was, declared),
+                after=None if op is Op.DELETE else image(now, declared),
+                fields=fields,
+            )
+
+
+def _first_beyond(ids: pa.ChunkedArray, beyond: str) -> int:
+    """Return the place of the first id after one; ids are in order."""
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        if ids[middle].as_py() <= beyond:
+            low = middle + 1
+        else:
+            high = middle
+    return low

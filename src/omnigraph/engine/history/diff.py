@@ -1,0 +1,126 @@
+"""Diff: what two states of a graph do not have in common.
+
+    two moments -> two states -> schema steps, counts, **changes as a stream**
+
+Room    engine.history. `graph.diff`. Counts come first and are counted by streaming; rows follow when they
+        are asked for. Cost follows what changed between the states, and the rows that folding moved.
+Rule    the diff leads from the first state to the second, whatever the way between them was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from omnigraph.base.moment import At
+from omnigraph.catalog.plan import plan
+from omnigraph.catalog.steps import Step
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.change import Change, Names, Wanted, kind_of
+from omnigraph.engine.history.comparison import Comparison, TypeChanges
+from omnigraph.engine.history.sides import side
+from omnigraph.engine.receipt import TypeCount
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.store import GraphStore
+
+
+@dataclass(frozen=True)
+class Diff:
+    """The way from one state to another; nothing of it is read before it is asked for."""
+
+    before: PinnedSnapshot
+    after: PinnedSnapshot
+    comparison: Comparison
+
+    @property
+    def from_commit_id(self) -> str:
+        """The commit that the diff starts from."""
+        return self.before.commit_id
+
+    @property
+    def to_commit_id(self) -> str:
+        """The commit that it leads to."""
+        return self.after.commit_id
+
+    @cached_property
+    def types(self) -> tuple[TypeCount, ...]:
+        """How many entities of each type changed, nodes before edges, by name; others are left out."""
+        counted = [self.comparison.count(declared) for declared in self.comparison.types]
+        found = [_shown(one) for one in counted if one.total]
+        return tuple(sorted(found, key=lambda one: (one.kind == "edge", one.name)))
+
+    @cached_property
+    def schema(self) -> tuple[Step, ...]:
+        """What became of the schema, as the steps of a migration."""
+        return schema_steps(self.comparison)
+
+    def changes(self) -> Iterator[Change]:
+        """Stream the changes: nodes before edges, by type id, by entity id."""
+        return self.comparison.changes()
+
+    def __iter__(self) -> Iterator[Change]:
+        return self.changes()
+
+    def __bool__(self) -> bool:
+        return bool(self.schema) or next(self.changes(), None) is not None
+
+    def to_json(self, limit: int | None = None) -> dict[str, Any]:
+        """Return the public shape, with at most `limit` changes; counts are of all of them."""
+        shown = list(islice(self.changes(), limit))
+        total = sum(one.inserted + one.updated + one.deleted for one in self.types)
+        return {
+            "from": self.from_commit_id,
+            "to": self.to_commit_id,
+            "stats": stats_json(self.types),
+            "schema": steps_json(self.schema),
+            "changes": [change.to_json() for change in shown],
+            "truncated": len(shown) < total,
+        }
+
+
+class DiffDoor:
+    """Compares the states of one graph."""
+
+    def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
+        self._store = store
+        self._catalogs = catalogs
+
+    def diff(self, a: At, b: At, *, kinds: Names = None, types: Names = None, ops: Names = None) -> Diff:
+        """Return the way from one state to another."""
+        before, after = side(self._store, a), side(self._store, b)
+        catalogs = [self._catalogs.get(one.schema) for one in (after, before)]
+        wanted = Wanted.read(catalogs, kinds, types, ops)
+        return Diff(before, after, Comparison(self._store, self._catalogs, before.state, after.state, wanted))
+
+
+def schema_steps(found: Comparison) -> tuple[Step, ...]:
+    """Return what became of the schema between two states."""
+    if found.older.digest == found.newer.digest:
+        return ()
+    every = [declared.id for declared in found.older.tables]  # whether rows stood in the way is no matter now
+    return plan(found.older, found.newer, empty_types=every).steps
+
+
+def steps_json(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """Return schema steps in their public shape; what they cost is a matter of plans."""
+    shown = [step.to_json() for step in steps]
+    return [{key: value for key, value in one.items() if key not in ("effect", "mode")} for one in shown]
+
+
+def stats_json(types: Iterable[TypeCount]) -> dict[str, Any]:
+    """Return counts in their public shape."""
+    listed = list(types)
+    return {
+        "inserted": sum(one.inserted for one in listed),
+        "updated": sum(one.updated for one in listed),
+        "deleted": sum(one.deleted for one in listed),
+        "nodes": [one.to_json() for one in listed if one.kind == "node"],
+        "edges": [one.to_json() for one in listed if one.kind == "edge"],
+    }
+
+
+def _shown(one: TypeChanges) -> TypeCount:
+    return TypeCount(one.declared.name, kind_of(one.declared), one.inserted, one.updated, one.deleted)

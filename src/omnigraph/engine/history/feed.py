@@ -1,0 +1,363 @@
+"""Feed: the commits of a branch in order, each with what it changed, in bounded pages.
+
+    a place on the line -> commits up to the head of now -> blocks of changes -> page, cursor
+
+Room    engine.history. `graph.changes`. Nothing is kept for a reader: all that it needs to go on is in its
+        cursor, which works from any process.
+Rule    a cursor stands after whole commits only. A page that ends inside a commit has a page token instead,
+        which continues that one answer. At least once: who repeats a cursor gets the same commits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.base.errors import ChangeFeedGap, HistoryReclaimed, InvalidRequest, ParentlessCommit
+from omnigraph.catalog.steps import Step
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.change import Cause, Change, Names, Wanted
+from omnigraph.engine.history.comparison import Comparison
+from omnigraph.engine.history.diff import schema_steps, steps_json
+from omnigraph.engine.history.line import Gap, Line, Place
+from omnigraph.engine.history.packing import LIMIT, Packer, check_limit
+from omnigraph.engine.history.tokens import rejected, seal, unseal
+from omnigraph.storage.cost import measured
+from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.store import GraphStore
+
+CURSOR, PAGE, COMMIT_PAGE = "cursor", "page token", "page token of a commit"
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+START = "'now', 'beginning' or 'after:COMMIT'"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One commit: why, what it did to the schema, and what to entities."""
+
+    cause: Cause
+    changes: tuple[Change, ...]
+    schema: tuple[Step, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "cause": self.cause.to_json(),
+            "schema": steps_json(self.schema),
+            "changes": [change.to_json() for change in self.changes],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """Some blocks; then a cursor, or a page token where the answer goes on."""
+
+    blocks: tuple[Block, ...]
+    cursor: str | None = None
+    caught_up: bool | None = None  # whether the branch had nothing further when the page ended
+    page_token: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        shown: dict[str, Any] = {"blocks": [block.to_json() for block in self.blocks]}
+        if self.page_token is not None:
+            return {**shown, "next_page_token": self.page_token}
+        return {**shown, "cursor": self.cursor, "caught_up": self.caught_up}
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChanges:
+    """What one commit changed, or a part of it."""
+
+    block: Block
+    page_token: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        more = {} if self.page_token is None else {"next_page_token": self.page_token}
+        return {**self.block.to_json(), **more}
+
+
+@dataclass(frozen=True, slots=True)
+class _From:
+    """Where a page begins: after a commit, perhaps inside the one that follows."""
+
+    place: Place | None
+    commit_id: str | None
+    inside: tuple[bool, str, str] | None = None
+
+
+class Baseline:
+    """Everything there is at one commit; when it was read to the end, the cursor that goes on from there."""
+
+    def __init__(self, comparison: Comparison, cursor: str) -> None:
+        self._comparison = comparison
+        self._cursor = cursor
+        self._done = False
+
+    @property
+    def snapshot_commit_id(self) -> str:
+        """The commit that is read."""
+        return self._comparison.after.head
+
+    def __iter__(self) -> Iterator[Change]:
+        """Yield every entity as an insert, in the order of changes."""
+        yield from self._comparison.changes()
+        self._done = True
+
+    @property
+    def resume_cursor(self) -> str:
+        """Where the feed goes on; only after all entities were read."""
+        if not self._done:
+            raise InvalidRequest("the baseline was not read to its end", remedy="Iterate over it first")
+        return self._cursor
+
+
+class Changes:
+    """The feed of one graph: `poll`, `wait`, `baseline`, and `of` for a single commit."""
+
+    def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
+        self._store = store
+        self._catalogs = catalogs
+
+    def __call__(self, after: str | None = None, **options: Any) -> FeedPage:
+        """Return the next page, as `poll` does."""
+        return self.poll(after, **options)
+
+    def poll(
+        self,
+        cursor: str | None = None,
+        *,
+        branch: str = "main",
+        start: str | None = None,
+        page_token: str | None = None,
+        kinds: Names = None,
+        types: Names = None,
+        ops: Names = None,
+        limit: int = LIMIT,
+    ) -> FeedPage:
+        """Return what happened since a cursor, up to the head of now.
+
+        Without a cursor, `start` says where to begin: "now" (nothing is replayed), "beginning", or
+        "after:COMMIT". `limit` bounds the changes of a page.
+        """
+        check_limit(limit)
+        if sum(given is not None for given in (cursor, start, page_token)) > 1:
+            raise InvalidRequest(
+                "a poll begins in one place", remedy="Give a cursor, a page token or a start"
+            )
+        with measured():
+            head = self._store.snapshot(branch).state
+            wanted = Wanted.read([self._catalogs.get(head.schema)], kinds, types, ops)
+            cut = head
+            if page_token is not None:
+                values = self._bound(PAGE, page_token, head, wanted)
+                cut, begin = self._cut(head, int(values["cut"])), _begin(values)
+            elif cursor is not None:
+                begin = _begin(self._bound(CURSOR, cursor, head, wanted))
+            else:
+                begin = self._start(head, start or "now")
+            return self._page(branch, cut, begin, wanted, limit, cursor)
+
+    def wait(
+        self, cursor: str | None = None, *, timeout: float = 30.0, branch: str = "main", **options: Any
+    ) -> FeedPage:
+        """Poll until there is something, or until the time is over; between looks it sleeps."""
+        clock = self._store.clock
+        until, pause = clock.monotonic() + timeout, FIRST_PAUSE
+        page = self.poll(cursor, branch=branch, **options)
+        options = {name: value for name, value in options.items() if name not in ("start", "page_token")}
+        seen = None
+        while not page.blocks and (left := until - clock.monotonic()) > 0:
+            clock.sleep(min(pause, left))
+            pause = min(pause * 2, LONGEST_PAUSE)
+            head = self._store.snapshot(branch).commit_id  # one request, while nothing happens
+            if head != seen:
+                page, seen = self.poll(page.cursor, branch=branch, **options), head
+        return page
+
+    def baseline(self, *, branch: str = "main", kinds: Names = None, types: Names = None) -> Baseline:
+        """Return everything there is now, with a cursor for what comes next under the same filter."""
+        head = self._store.snapshot(branch).state
+        wanted = Wanted.read([self._catalogs.get(head.schema)], kinds, types, None)
+        whole = Comparison(self._store, self._catalogs, None, head, wanted)
+        return Baseline(whole, _cursor(head, head.place, head.head, wanted))
+
+    def of(
+        self,
+        commit_id: str,
+        *,
+        kinds: Names = None,
+        types: Names = None,
+        ops: Names = None,
+        limit: int = LIMIT,
+        page_token: str | None = None,
+    ) -> CommitChanges:
+        """Return what one commit changed, against its first parent."""
+        check_limit(limit)
+        with measured():
+            before, after = self._around(commit_id)
+            catalogs = [self._catalogs.get(state.schema) for state in (after, before)]
+            wanted = Wanted.read(catalogs, kinds, types, ops)
+            inside = None
+            if page_token is not None:
+                values = unseal(COMMIT_PAGE, page_token)
+                if (values["commit"], values["filter"]) != (commit_id, wanted.digest):
+                    raise rejected("it was given for another commit or filter")
+                inside = _inside(values)
+            block, more = self._block(before, after, wanted, Packer(limit), inside)
+            if not more:
+                return CommitChanges(block)
+            values = {"commit": commit_id, "filter": wanted.digest, "inside": block.changes[-1].place}
+            return CommitChanges(block, seal(COMMIT_PAGE, values))
+
+    # -- pages -------------------------------------------------------------------------------------
+
+    def _page(
+        self, branch: str, cut: ManifestState, begin: _From, wanted: Wanted, limit: int, cursor: str | None
+    ) -> FeedPage:
+        blocks: list[Block] = []
+        packer = Packer(limit)
+        place, commit_id = begin.place, begin.commit_id
+        states = Line(self._store, cut).after(begin.place)
+        while packer.has_room:
+            lost: str | None = None
+            try:
+                before, after = next(states)
+                lost = after.head
+                inside = begin.inside if not blocks else None
+                block, more = self._block(before, after, wanted, packer, inside)
+            except StopIteration:
+                break
+            except HistoryReclaimed as error:
+                if blocks:
+                    break  # what there is comes first; the next poll meets the gap
+                raise _gap(branch, cursor, error.commit_id if isinstance(error, Gap) else lost) from error
+            blocks.append(block)
+            if more:
+                values = _values(cut, place, commit_id, wanted)
+                values |= {"cut": cut.version, "inside": block.changes[-1].place}
+                return FeedPage(tuple(blocks), page_token=seal(PAGE, values))
+            place, commit_id = after.place, after.head
+        return self._last(branch, cut, place, commit_id, wanted, blocks)
+
+    def _last(
+        self,
+        branch: str,
+        cut: ManifestState,
+        place: Place | None,
+        commit_id: str | None,
+        wanted: Wanted,
+        blocks: list[Block],
+    ) -> FeedPage:
+        """End a page after whole commits, unless the branch is no longer the one that was read."""
+        live = self._store.snapshot(branch).state
+        if live.line.incarnation != cut.line.incarnation:
+            raise rejected(f"branch {branch!r} was deleted and made anew meanwhile")
+        if place is None or commit_id is None:  # the first commit of all, and nothing after it
+            place, commit_id = cut.place, cut.head
+        cursor = _cursor(cut, place, commit_id, wanted)
+        return FeedPage(tuple(blocks), cursor, caught_up=live.place == place)
+
+    def _block(
+        self,
+        before: ManifestState,
+        after: ManifestState,
+        wanted: Wanted,
+        packer: Packer,
+        inside: tuple[bool, str, str] | None,
+    ) -> tuple[Block, bool]:
+        """Return a commit with as many changes as the page takes, and whether there are more."""
+        found = Comparison(self._store, self._catalogs, before, after, wanted)
+        changes, more = packer.take(found.changes(inside))
+        steps = schema_steps(found) if inside is None else ()
+        return Block(Cause.of(after.commit), changes, steps), more
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def _start(self, head: ManifestState, start: str) -> _From:
+        how, _, commit_id = start.partition(":")
+        if start == "now":
+            return _From(head.place, head.head)
+        if start == "beginning":
+            return _From(None, None)
+        if how != "after" or not commit_id:
+            raise InvalidRequest(f"a feed cannot start at {start!r}", remedy=f"Give {START}")
+        _, state = self._store.history.get(commit_id)
+        if not Line(self._store, head).holds(state.place, commit_id):
+            raise InvalidRequest(
+                f"commit {commit_id} did not lead to the head of the branch",
+                remedy="Name a commit of the branch's own history",
+            )
+        return _From(state.place, commit_id)
+
+    def _bound(self, use: str, token: str, head: ManifestState, wanted: Wanted) -> dict[str, Any]:
+        """Return the values of a token, if it is for this branch and filter."""
+        values = unseal(use, token)
+        if values["branch"] != head.line.incarnation:
+            raise rejected("it is for another branch, or for an earlier branch of this name")
+        if values["filter"] != wanted.digest:
+            raise rejected("it is for another filter")
+        place, commit_id = _begin(values).place, values["commit"]
+        if place is not None and not Line(self._store, head).holds(place, commit_id):
+            raise rejected("it is of another graph")
+        return values
+
+    def _cut(self, head: ManifestState, version: int) -> ManifestState:
+        """Return the head that the first page of an answer saw."""
+        if version > head.version:
+            raise rejected("it is of another graph")
+        return (
+            head if version == head.version else self._store.branches.chain(head.line.incarnation).at(version)
+        )
+
+    def _around(self, commit_id: str) -> tuple[ManifestState, ManifestState]:
+        """Return the states before and after a commit."""
+        _, after = self._store.history.get(commit_id)
+        if after.commit.parent is None:
+            raise ParentlessCommit(
+                f"commit {commit_id} is the first of its graph",
+                remedy="It made the empty graph; its successors have changes",
+                graph_commit_id=commit_id,
+            )
+        chain = self._store.branches.chain(after.line.incarnation)
+        floor = (chain.known or after).floor
+        if after.version - 1 < floor:
+            raise HistoryReclaimed(
+                f"the state before commit {commit_id} is below the retention floor",
+                remedy="Choose a newer commit",
+                commit=commit_id,
+                floor=floor,
+            )
+        return chain.at(after.version - 1), after
+
+
+def _values(
+    state: ManifestState, place: Place | None, commit_id: str | None, wanted: Wanted
+) -> dict[str, Any]:
+    return {"branch": state.line.incarnation, "filter": wanted.digest, "place": place, "commit": commit_id}
+
+
+def _cursor(state: ManifestState, place: Place, commit_id: str, wanted: Wanted) -> str:
+    return seal(CURSOR, _values(state, place, commit_id, wanted))
+
+
+def _begin(values: dict[str, Any]) -> _From:
+    place = values["place"]
+    found = None if place is None else (str(place[0]), int(place[1]))
+    return _From(found, values["commit"], _inside(values))
+
+
+def _inside(values: dict[str, Any]) -> tuple[bool, str, str] | None:
+    inside = values.get("inside")
+    return None if inside is None else (bool(inside[0]), str(inside[1]), str(inside[2]))
+
+
+def _gap(branch: str, cursor: str | None, commit_id: str | None) -> ChangeFeedGap:
+    return ChangeFeedGap(
+        f"what follows the cursor on branch {branch!r} was cleaned",
+        remedy="Start again from a baseline",
+        cursor=cursor,
+        first_unreadable_commit_id=commit_id,
+    )
