@@ -10,7 +10,7 @@ Rule    what lies below a retention floor is `history_reclaimed`, what never was
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +31,12 @@ class Page:
 
     commits: tuple[CommitRecord, ...]
     next: str | None = None
+
+    def __iter__(self) -> Iterator[CommitRecord]:
+        return iter(self.commits)
+
+    def __len__(self) -> int:
+        return len(self.commits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,24 @@ class History:
                     remedy="Choose a later time",
                 )
             state = self._fork_point(state)
+
+    def heads(self, incarnations: Iterable[str]) -> dict[str, ManifestState]:
+        """Return the newest state of several chains, read side by side."""
+        chains = [self._branches.chain(one) for one in dict.fromkeys(incarnations)]
+        states = self._pool.map(lambda chain: chain.latest(), chains)
+        return {chain.incarnation: state for chain, state in zip(chains, states, strict=True)}
+
+    def count_since(self, head: ManifestState, version: int) -> int:
+        """Return how many commits a chain was given after a version, as far as its floor lets one see."""
+        count = 0
+        try:
+            for entry in self._own(self._branches.chain(head.line.incarnation), head):
+                if entry.version <= version:
+                    return count
+                count += 1
+        except HistoryReclaimed:
+            return count
+        return count
 
     # -- walking -----------------------------------------------------------------------------------
 

@@ -21,8 +21,9 @@ from omnigraph.base.errors import BranchNotFound, GraphError
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
-from omnigraph.storage.manifest.branches import Branches, Patience
+from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import CommitInDoubt, HeadMoved
+from omnigraph.storage.manifest.patience import Patience
 from omnigraph.storage.manifest.reclaimed import kept_pin
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import Refs

@@ -32,9 +32,10 @@ from omnigraph.storage.durability import Durability, Syncer
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.history import History
 from omnigraph.storage.location import Location, storage_failure
-from omnigraph.storage.manifest.branches import Branches, Patience
+from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved, chain_path, main_line
 from omnigraph.storage.manifest.metadata import AlreadyThere, MetadataDataset
+from omnigraph.storage.manifest.patience import Patience
 from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import (
     MAIN,

@@ -29,14 +29,13 @@ from omnigraph.base.errors import (
     GraphError,
     HistoryReclaimed,
     OutcomeUnknown,
-    PublishContention,
     TagExists,
 )
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step
-from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
+from omnigraph.storage.manifest.patience import Patience
 from omnigraph.storage.manifest.reclaimed import check_whole
 from omnigraph.storage.manifest.records import MAIN, Line, ManifestState, control
 from omnigraph.storage.manifest.refs import (
@@ -47,30 +46,6 @@ from omnigraph.storage.manifest.refs import (
     check_free_name,
     check_name,
 )
-
-ATTEMPTS = 64  # each lost attempt means that somebody else's change landed
-FAILURES = 3  # attempts that the store itself refused
-
-
-class Patience:
-    """How long a control write goes on trying: others may come first often, the store may refuse rarely."""
-
-    def __init__(self, doing: str, branch: str, clock: Clock) -> None:
-        self._doing = doing
-        self._branch = branch
-        self._clock = clock
-        self._started = clock.monotonic()
-        self._lost = self._failed = 0
-
-    def lose(self, error: HeadMoved | CommitInDoubt) -> None:
-        """Note a lost attempt; raise when there have been too many."""
-        self._lost += 1
-        self._failed += isinstance(error, CommitInDoubt)
-        if self._failed >= FAILURES:
-            raise storage_failure(self._doing, error.__cause__ or error) from error
-        if self._lost >= ATTEMPTS:
-            elapsed = self._clock.monotonic() - self._started
-            raise PublishContention(self._branch, attempts=self._lost, elapsed_ms=int(elapsed * 1000))
 
 
 class Branches:
@@ -216,22 +191,7 @@ class Branches:
             found = refs.get(clean)
             if found is None:
                 raise _missing(clean)
-            children = self._descendants(refs, found.incarnation)
-            if children:
-                raise BranchHasDescendants(
-                    f"branch {clean!r} has branches forked from it: {', '.join(children)}",
-                    remedy="Delete those first",
-                    branch=clean,
-                    descendants=list(children),
-                )
-            tags = [tag.name for tag in refs.tags if tag.incarnation == found.incarnation]
-            if tags:
-                raise BranchHasTags(
-                    f"branch {clean!r} holds commits that are tagged: {', '.join(tags)}",
-                    remedy="Delete those tags first",
-                    branch=clean,
-                    tags=tags,
-                )
+            self._check_unused(refs, found)
             return None if found.deleting else replace(found, deleting=True)
 
         marked = self._change(clean, mark, Step.BRANCH_MARK)
@@ -265,6 +225,22 @@ class Branches:
                 if self._read_back(found.incarnation, error).get(clean) == renamed:
                     return renamed  # it had landed after all
                 patience.lose(error)
+
+    # -- rehearsals --------------------------------------------------------------------------------
+
+    def check_free(self, name: str) -> str:
+        """Return a name as it would be stored, if a branch could be given it."""
+        clean = check_free_name(name)
+        self._check_free(self._refs.latest(), clean)
+        return clean
+
+    def check_deletable(self, name: str) -> None:
+        """Raise what deleting a branch would raise."""
+        clean, refs = check_free_name(name), self._refs.latest()
+        found = refs.get(clean)
+        if found is None or self._gone(found):
+            raise _missing(clean)
+        self._check_unused(refs, found)
 
     # -- the steps ---------------------------------------------------------------------------------
 
@@ -336,6 +312,25 @@ class Branches:
             if ref.parent == incarnation and not self._gone(ref):
                 found += [ref.name, *self._descendants(refs, ref.incarnation)]
         return tuple(sorted(found))
+
+    def _check_unused(self, refs: RefsState, ref: BranchRef) -> None:
+        """Refuse to delete a branch that other names depend on."""
+        children = self._descendants(refs, ref.incarnation)
+        if children:
+            raise BranchHasDescendants(
+                f"branch {ref.name!r} has branches forked from it: {', '.join(children)}",
+                remedy="Delete those first",
+                branch=ref.name,
+                descendants=list(children),
+            )
+        tags = [tag.name for tag in refs.tags if tag.incarnation == ref.incarnation]
+        if tags:
+            raise BranchHasTags(
+                f"branch {ref.name!r} holds commits that are tagged: {', '.join(tags)}",
+                remedy="Delete those tags first",
+                branch=ref.name,
+                tags=tags,
+            )
 
     def _check_free(self, refs: RefsState, name: str) -> None:
         """Refuse a name that a branch or a tag has."""

@@ -23,8 +23,9 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.moment import FORMS, TagAt, read_moment
 from omnigraph.storage.failpoints import Step
-from omnigraph.storage.manifest.branches import Branches, Patience
+from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved
+from omnigraph.storage.manifest.patience import Patience
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import TAG_PREFIX, Refs, RefsState, TagRef, check_name
 
@@ -53,26 +54,38 @@ class Tags:
         self, name: str, state: ManifestState, *, actor: str | None = None, message: str | None = None
     ) -> TagRef:
         """Name the commit of a state."""
-        clean = _check_free(name)
-        incarnation, version = state.place
-        wanted = TagRef(clean, state.head, incarnation, version, self._clock.now_us(), actor, message)
+        wanted = self._wanted(name, state, actor, message)
 
         def decide(refs: RefsState) -> TagRef:
-            if refs.tag(clean) is not None:
-                raise TagExists(
-                    f"there is already a tag {clean!r}",
-                    remedy="Tags do not move: choose another name",
-                    tag=clean,
-                )
-            if any(ref.name == clean for ref in self._branches.live(refs)):
-                raise BranchExists(
-                    f"there is a branch {clean!r}", remedy="Choose another name for the tag", branch=clean
-                )
-            _check_held(refs, wanted)
+            self._check(refs, wanted)
             return wanted
 
-        self._change(clean, decide, Step.TAG_CREATE)
+        self._change(wanted.name, decide, Step.TAG_CREATE)
         return wanted
+
+    def rehearse(self, name: str, state: ManifestState) -> None:
+        """Raise what naming the commit of a state would raise."""
+        self._check(self._refs.latest(), self._wanted(name, state, None, None))
+
+    def _wanted(self, name: str, state: ManifestState, actor: str | None, message: str | None) -> TagRef:
+        incarnation, version = state.place
+        now = self._clock.now_us()
+        return TagRef(_check_free(name), state.head, incarnation, version, now, actor, message)
+
+    def _check(self, refs: RefsState, wanted: TagRef) -> None:
+        """Refuse a name that is taken, and a commit that is going."""
+        clean = wanted.name
+        if refs.tag(clean) is not None:
+            raise TagExists(
+                f"there is already a tag {clean!r}",
+                remedy="Tags do not move: choose another name",
+                tag=clean,
+            )
+        if any(ref.name == clean for ref in self._branches.live(refs)):
+            raise BranchExists(
+                f"there is a branch {clean!r}", remedy="Choose another name for the tag", branch=clean
+            )
+        _check_held(refs, wanted)
 
     def delete(self, name: str) -> TagRef:
         """Take a name away; the commit stays. Returns what the tag was."""

@@ -1,0 +1,121 @@
+"""Branches: `graph.branches`: create, list, rename, delete.
+
+Room    engine. Names and heads as people see them; the protocol is in storage.manifest.branches.
+Cost    a list is one read of the registry. Heads and counts are read only when asked for: a request or two
+        for each branch, side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.base.moment import At
+from omnigraph.engine.history.moments import resolve
+from omnigraph.storage.cost import measured
+from omnigraph.storage.manifest.records import MAIN, ManifestState
+from omnigraph.storage.manifest.refs import BranchRef
+from omnigraph.storage.store import GraphStore
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch; the last three are None where they were not asked for.
+
+    `ahead` are its own commits since the fork, `behind` those of its parent since then, along first parents.
+    """
+
+    name: str
+    created_us: int
+    parent: str | None = None  # the branch it was forked from; None for main
+    head: str | None = None
+    ahead: int | None = None
+    behind: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        shown: dict[str, Any] = {"name": self.name, "created_at": self.created_us, "parent": self.parent}
+        asked = {"graph_commit_id": self.head, "ahead": self.ahead, "behind": self.behind}
+        return shown | {key: value for key, value in asked.items() if value is not None}
+
+
+class BranchesDoor:
+    """The branches of one graph."""
+
+    def __init__(self, store: GraphStore) -> None:
+        self._store = store
+
+    def create(self, name: str, from_: str = MAIN, *, at: At | None = None, dry_run: bool = False) -> Branch:
+        """Fork a branch from another one's head, or from any state that `at` names."""
+        with measured():
+            origin = None if at is None and not dry_run else resolve(self._store, from_, at)
+            if dry_run:
+                assert origin is not None
+                clean = self._store.branches.check_free(name)
+                return Branch(clean, self._store.clock.now_us(), origin.branch, origin.commit_id)
+            source, state = (from_, None) if origin is None else (origin.branch, origin.state)
+            ref = self._store.branches.create(name, source, state)
+            known = self._store.branches.chain(ref.incarnation).known
+            return self._shown(ref, {}, known)
+
+    def list(self, *, counts: bool = False) -> tuple[Branch, ...]:
+        """Return main and then the other branches by name; with `counts` also heads, ahead and behind."""
+        with measured():
+            refs = self._store.branches.list()
+            names = {ref.incarnation: ref.name for ref in refs}
+            main = self._main()
+            if not counts:
+                return (main, *(self._shown(ref, names) for ref in refs))
+            heads = self._store.history.heads([MAIN, *names])
+            return (
+                self._main(heads[MAIN]),
+                *(self._counted(ref, names, heads) for ref in refs),
+            )
+
+    def get(self, name: str) -> Branch:
+        """Return one branch with its head and counts."""
+        with measured():
+            chain, state = self._store.branches.head(name)
+            if chain.incarnation == MAIN:
+                return self._main(state)
+            refs = self._store.branches.list()
+            ref = next(ref for ref in refs if ref.incarnation == chain.incarnation)
+            heads = {chain.incarnation: state, **self._store.history.heads([ref.parent])}
+            return self._counted(ref, {one.incarnation: one.name for one in refs}, heads)
+
+    def rename(self, old: str, new: str, *, dry_run: bool = False) -> Branch:
+        """Give a branch another name; whoever uses the old one gets `branch_not_found` from then on."""
+        with measured():
+            if dry_run:
+                found = self.get(old)
+                return Branch(
+                    self._store.branches.check_free(new), found.created_us, found.parent, found.head
+                )
+            return self._shown(self._store.branches.rename(old, new), {})
+
+    def delete(self, name: str, *, dry_run: bool = False) -> Branch:
+        """Delete a branch that nothing was forked from and nothing of which is tagged; return what it was."""
+        with measured():
+            self._store.branches.check_deletable(name)
+            found = self.get(name)
+            if not dry_run:
+                self._store.branches.delete(name)
+            return found
+
+    def _main(self, head: ManifestState | None = None) -> Branch:
+        known = head or self._store.branches.chain(MAIN).known or self._store.snapshot().state
+        return Branch(MAIN, known.line.created_us, None, None if head is None else head.head)
+
+    def _shown(self, ref: BranchRef, names: Mapping[str, str], head: ManifestState | None = None) -> Branch:
+        parent = names.get(ref.parent) or self._store.branches.name_of(ref.parent)
+        return Branch(ref.name, ref.created_us, parent, None if head is None else head.head)
+
+    def _counted(
+        self, ref: BranchRef, names: Mapping[str, str], heads: Mapping[str, ManifestState]
+    ) -> Branch:
+        history, head = self._store.history, heads[ref.incarnation]
+        shown = self._shown(ref, names, head)
+        ahead = history.count_since(head, 1)
+        behind = history.count_since(heads[ref.parent], ref.fork_version)
+        return Branch(shown.name, shown.created_us, shown.parent, shown.head, ahead, behind)

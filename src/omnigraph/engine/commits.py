@@ -1,0 +1,117 @@
+"""Commits and tags: `graph.commits` and `graph.tags`.
+
+Room    engine. Who changed what, when; and names for commits that never move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.base.moment import At
+from omnigraph.engine.history.moments import resolve
+from omnigraph.storage.cost import measured
+from omnigraph.storage.history import LIMIT, Page
+from omnigraph.storage.manifest.records import MAIN, CommitRecord
+from omnigraph.storage.manifest.refs import TagRef
+from omnigraph.storage.store import GraphStore
+
+
+class CommitsDoor:
+    """The commits of one graph."""
+
+    def __init__(self, store: GraphStore) -> None:
+        self._store = store
+
+    def list(
+        self, branch: str = MAIN, limit: int = 50, before: str | None = None, *, actor: str | None = None
+    ) -> Page:
+        """Return the commits of a branch, newest first, those it inherited included.
+
+        `before` is the id of a commit: the page starts after it. `actor` chooses the commits of one actor.
+        """
+        with measured():
+            head = self._store.snapshot(branch).state
+            if actor is None:
+                return self._store.history.page(head, limit=limit, before=before)
+            found: list[CommitRecord] = []
+            while True:
+                page = self._store.history.page(head, limit=min(LIMIT, 2 * limit), before=before)
+                found += [commit for commit in page if commit.actor == actor]
+                if len(found) > limit:
+                    return Page(tuple(found[:limit]), found[limit - 1].id)
+                if page.next is None:
+                    return Page(tuple(found))
+                before = page.next
+
+    def get(self, at: At, *, branch: str = MAIN) -> CommitRecord:
+        """Return one commit by its id, whichever branch made it; or that of any other moment."""
+        with measured():
+            return resolve(self._store, branch, at).state.commit
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name for one commit."""
+
+    name: str
+    commit_id: str
+    created_us: int
+    actor: str | None = None
+    message: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "name": self.name,
+            "graph_commit_id": self.commit_id,
+            "created_at": self.created_us,
+            "actor_id": self.actor,
+            "message": self.message,
+        }
+
+
+class TagsDoor:
+    """The tags of one graph."""
+
+    def __init__(self, store: GraphStore) -> None:
+        self._store = store
+
+    def create(
+        self,
+        name: str,
+        at: At | None = None,
+        *,
+        branch: str = MAIN,
+        actor: str | None = None,
+        message: str | None = None,
+        dry_run: bool = False,
+    ) -> Tag:
+        """Name a commit: the head of a branch, or any state that `at` names."""
+        with measured():
+            state = resolve(self._store, branch, at).state
+            if dry_run:
+                self._store.tags.rehearse(name, state)
+                return Tag(name, state.head, self._store.clock.now_us(), actor, message)
+            return _shown(self._store.tags.create(name, state, actor=actor, message=message))
+
+    def list(self) -> tuple[Tag, ...]:
+        """Return all tags, by name."""
+        with measured():
+            return tuple(_shown(ref) for ref in self._store.tags.list())
+
+    def get(self, name: str) -> Tag:
+        """Return one tag."""
+        with measured():
+            return _shown(self._store.tags.get(name))
+
+    def delete(self, name: str, *, dry_run: bool = False) -> Tag:
+        """Take a name away; the commit stays. Returns what the tag was."""
+        if dry_run:
+            return self.get(name)
+        with measured():
+            return _shown(self._store.tags.delete(name))
+
+
+def _shown(ref: TagRef) -> Tag:
+    return Tag(ref.name, ref.commit_id, ref.created_us, ref.actor, ref.message)
