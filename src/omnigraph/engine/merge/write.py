@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
@@ -80,6 +80,7 @@ class MergeWrite:
         self._merged = merged
         self._resolutions = list(resolutions or ())
         self._strategy = strategy
+        self._new_schema = False
         self._asked: tuple[Question, ...] = ()
         self._judged: ChangeSet | None = None
         self._image: FrozenMap[str, Pin] = FrozenMap()
@@ -96,10 +97,12 @@ class MergeWrite:
         base, self.base, self.target = bases[0], bases[0], target
         schemas = merge_schemas(*(self._catalogs.get(s.schema) for s in (base, target, self._source)))
         choices = read_choices(self._resolutions, self._strategy, schemas.catalog)
+        self._new_schema = schemas.catalog.digest != target.schema
         merges = self._merge_types(bases, schemas.catalog, choices)
         self._refuse([one for merge in merges for one in merge.outcome.conflicts])
         _check_met(choices, merges)
-        self._judged = ChangeSet.of(schemas.catalog, (one.judged for one in merges if one.changes))
+        judged = (one.judged for one in merges if one.judged.rows.num_rows or len(one.judged.removed))
+        self._judged = ChangeSet.of(schemas.catalog, judged)
         self._asked = tuple(questions(self._judged))
         adopt = {one.table_id: one.adopted for one in merges if one.adopted is not None}
         self._image = FrozenMap(
@@ -112,7 +115,7 @@ class MergeWrite:
             adopt=adopt,
             rename=schemas.renames(target.pins, adopt),
             drop=schemas.dropped(target.pins),
-            schema=schemas.text if schemas.catalog.digest != target.schema else None,
+            schema=schemas.text if self._new_schema else None,
             assumed=frozenset(target.pins),
             consulted=consulted(self._asked),
             merged_parent=None if self._merged is None else self._merged.head,
@@ -143,7 +146,9 @@ class MergeWrite:
         moved = [
             declared
             for declared in catalog.tables
-            if _moved(bases[0], self._source, declared.table_id) or declared.table_id in decided
+            if _moved(bases[0], self._source, declared.table_id)
+            or declared.table_id in decided
+            or (self._new_schema and self._moved_here(bases[0], declared))
         ]
         with ThreadPoolExecutor(max_workers=8) as pool:  # each waits for storage
             return list(pool.map(lambda declared: self._merge_one(declared, bases, choices), moved))
@@ -158,19 +163,26 @@ class MergeWrite:
         for other in others:  # an entity that equally good bases disagree on cannot be decided by one of them
             ambiguous |= set(self._delta(declared, base, other).ids.to_pylist())
         outcome = merge_type(declared, ours, theirs, choices, frozenset(ambiguous))
+        judged = _judged(outcome)
+        if self._new_schema:  # what we wrote was never judged by the constraints that the source brings
+            judged = _judged(outcome, ours.inserted, ours.after)
         counts = _counts(outcome, ours, theirs)
         pin = self._source.pins.get(table)
         if pin is None or not _moved(base, self._source, table):
-            return _Merged(declared, outcome, counts)
+            return _Merged(declared, outcome, judged, counts)
         as_here = self._has_columns(target, declared)
         image = None if as_here else pin
         if not _moved(base, target, table) and not outcome.met:
-            return _Merged(declared, outcome, counts, Adopted(pin, *counts), image)
+            return _Merged(declared, outcome, judged, counts, Adopted(pin, *counts), image)
         if as_here:
-            return _Merged(declared, outcome, counts)
+            return _Merged(declared, outcome, judged, counts)
         # The source has columns that the target lacks: its version is kept, and our share written on top.
         mine = merge_type(declared, theirs, ours, choices.turned, frozenset(ambiguous))
-        return _Merged(declared, outcome, counts, Adopted(pin, *counts), image, mine)
+        return _Merged(declared, outcome, judged, counts, Adopted(pin, *counts), image, mine)
+
+    def _moved_here(self, base: ManifestState, declared: TableType) -> bool:
+        assert self.target is not None
+        return _moved(base, self.target, declared.table_id)
 
     def _has_columns(self, state: ManifestState, declared: TableType) -> bool:
         """Say whether a type has the columns in one state that it has in the merged schema."""
@@ -196,6 +208,7 @@ class _Merged:
 
     declared: TableType
     outcome: TypeMerge
+    judged: TypeChange  # what the evaluator looks at: everything that is new to what counts as stored
     numbers: tuple[int, int, int]
     adopted: Adopted | None = None
     image: Pin | None = None  # what the evaluator takes as stored, where that is not the target's version
@@ -207,16 +220,7 @@ class _Merged:
 
     @property
     def changes(self) -> bool:
-        return bool(self.judged.rows.num_rows or len(self.judged.removed))
-
-    @cached_property
-    def judged(self) -> TypeChange:
-        """What the evaluator looks at: everything that is new to either side's version."""
-        rows, removed = self.outcome.rows, self.outcome.removed
-        if self.on_top is not None:
-            rows = last_of_each(pa.concat_tables([rows, self.on_top.rows]))
-            removed = pa.concat_arrays([removed, self.on_top.removed])
-        return TypeChange(self.declared, rows, removed=removed)
+        return any(self.numbers)
 
     @property
     def effect(self) -> Effect | None:
@@ -229,6 +233,16 @@ class _Merged:
     @property
     def counts(self) -> Counts:
         return Counts(self.declared, *self.numbers)
+
+
+def _judged(outcome: TypeMerge, *also: pa.Table) -> TypeChange:
+    """Return the outcome as a change, with rows that are stored already but must be looked at again."""
+    rows = outcome.rows
+    if also:
+        every = pa.concat_tables([*also, rows])
+        gone = pc.is_in(every[ID], value_set=outcome.removed)
+        rows = last_of_each(every.filter(pc.invert(gone)))
+    return TypeChange(outcome.declared, rows, removed=outcome.removed)
 
 
 def _counts(outcome: TypeMerge, ours: Delta, theirs: Delta) -> tuple[int, int, int]:

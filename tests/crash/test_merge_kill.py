@@ -1,0 +1,103 @@
+"""SIGKILL at every durable step of a merge and of a revert: whole or not at all, and it can be repeated.
+
+Local disk runs always; the S3 API runs the swap, and everything in the full run.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from tests.crash import merges
+from tests.crash.ground import Copies, LocalCopies, S3Copies
+from tests.crash.merges import MERGES, Merge
+from tests.engine.people import INSERT
+from tests.engine.support import check_whole, state
+from tests.support.processes import run_processes
+from tests.support.s3 import S3Server
+
+KILLED = -signal.SIGKILL
+pytestmark = pytest.mark.timeout(300)
+
+
+class Scene:
+    """The base, how it is before and after each operation, and what each passes on the way."""
+
+    def __init__(self, copies: Copies) -> None:
+        self.copies = copies
+        self.base = copies.empty()
+        merges.make_base(self.base.address, self.base.options)
+        with og.connect(self.base.address, **self.base.kwargs) as graph:
+            self.before = state(graph)
+        self.trace: dict[str, list[str]] = {}
+        self.after: dict[str, dict[str, list[dict[str, object]]]] = {}
+        for one in MERGES:
+            done = copies.copy(self.base)
+            self.trace[one.name] = merges.trace(one, done.address, done.options)
+            with og.connect(done.address, **done.kwargs) as graph:
+                self.after[one.name] = state(graph).rows
+
+
+@pytest.fixture(scope="module")
+def local_scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """Local disk."""
+    return Scene(LocalCopies(Path(tmp_path_factory.mktemp("merge-crash"))))
+
+
+@pytest.fixture(scope="module")
+def s3_scene(s3_server: S3Server) -> Scene:
+    """The S3 API."""
+    return Scene(S3Copies(s3_server))
+
+
+def check(scene: Scene, one: Merge, points: set[str]) -> None:
+    """Kill an operation at each passage of some points, and hold what is left against what must be left."""
+    passed = scene.trace[one.name]
+    numbers = [passed[: at + 1].count(point) for at, point in enumerate(passed)]
+    cases = [(at, point, number) for at, (point, number) in enumerate(zip(passed, numbers, strict=True))]
+    cases = [case for case in cases if case[1] in points]
+    places = [scene.copies.copy(scene.base) for _ in cases]
+    jobs = [
+        (one.name, place.address, place.options, point, number)
+        for place, (_, point, number) in zip(places, cases, strict=True)
+    ]
+    outcomes = run_processes(merges.perform, jobs)
+    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
+    for place, (at, point, _) in zip(places, cases, strict=True):
+        landed = at >= passed.index("publish.after")
+        with og.connect(place.address, **place.kwargs) as graph:
+            check_whole(graph)
+            assert state(graph).rows == (scene.after[one.name] if landed else scene.before.rows), point
+            one.run(graph)
+            assert state(graph).rows == scene.after[one.name]
+            assert graph.mutate(INSERT, name="next").attempts == 1
+            check_whole(graph)
+
+
+@pytest.mark.parametrize("one", MERGES, ids=str)
+def test_death_at_a_step_leaves_all_of_it_or_nothing(local_scene: Scene, one: Merge) -> None:
+    check(local_scene, one, set(local_scene.trace[one.name]))
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("one", MERGES, ids=str)
+def test_death_at_the_swap_on_s3_leaves_all_of_it_or_nothing(s3_scene: Scene, one: Merge) -> None:
+    check(s3_scene, one, {"publish.before", "publish.after"})
+
+
+@pytest.mark.s3
+@pytest.mark.full
+@pytest.mark.parametrize("one", MERGES, ids=str)
+def test_death_at_a_step_on_s3_leaves_all_of_it_or_nothing(s3_scene: Scene, one: Merge) -> None:
+    check(s3_scene, one, set(s3_scene.trace[one.name]))
+
+
+def test_what_the_operations_pass(local_scene: Scene) -> None:
+    """A merge of what both sides changed writes tables; one that takes a branch over writes none."""
+    for one in MERGES:
+        assert local_scene.trace[one.name].count("publish.after") == 1
+    assert local_scene.trace["merge"].count("table_commit.after") == 2
+    assert "table_commit.after" not in local_scene.trace["take-over"]
