@@ -21,6 +21,7 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.commits import CommitsDoor, TagsDoor
 from omnigraph.engine.history.change import Names
 from omnigraph.engine.history.diff import Diff, DiffDoor
+from omnigraph.engine.history.entity import Entity
 from omnigraph.engine.history.feed import Changes
 from omnigraph.engine.history.moments import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
@@ -260,6 +261,10 @@ class Graph:
         among the changes.
         """
         return self._diff.diff(a, b, kinds=kinds, types=types, ops=ops)
+
+    def entity(self, type: str, id: str) -> Entity:
+        """Return one entity, to read at any moment and to list its versions."""
+        return Entity(self.store, self._catalogs, type, id)
 
     def ensure_indexes(self, *, branch: str = "main", actor: str | None = None) -> IndexReport:
         """Build the indexes that the schema asks for and extend them to new rows: one maintenance commit.

@@ -101,7 +101,9 @@ class Comparison:
         with self._readable(declared):
             old, new = self._versions(declared.table_id)
             sides = self._store.reads.differences(declared.table_id, old, new)
-            yield from deltas(self._paired(sides, declared), declared.stored_schema, self._fills(declared))
+            yield from deltas(
+                self._paired(sides, declared), declared.stored_schema, fills_of(declared, self.after)
+            )
 
     def count(self, declared: TableType) -> TypeChanges:
         """Count the changes of one type that are asked for."""
@@ -137,19 +139,10 @@ class Comparison:
 
     def _paired(self, sides: tuple[Side, Side], declared: TableType) -> tuple[Side, Side]:
         """Let the older side have its columns under the newer names: a change of type makes a new column."""
-        then = self.older.by_id(declared.id)
-        if not isinstance(then, NodeType | EdgeType):
-            return sides
-        columns = {p.id: p.column for p in then.properties}
-        names = {field.name: field.name for field in declared.stored_schema}
-        names |= {p.column: columns[p.id] for p in declared.properties if p.id in columns}
+        names = columns_then(self.older, declared)
         if all(new == old for new, old in names.items()):
             return sides
         return _Renamed(sides[0].handle, sides[0].pieces, names), sides[1]
-
-    def _fills(self, declared: TableType) -> dict[str, pa.Scalar]:
-        now_ms = self.after.commit.authored_at_us // 1000
-        return {p.column: scalar(p.default, p.type.arrow, now_ms) for p in declared.properties if p.default}
 
     @contextmanager
     def _readable(self, declared: TableType) -> Iterator[None]:
@@ -164,6 +157,20 @@ class Comparison:
                 PinnedSnapshot(states[0].commit.branch, states[0]), declared.table_id, error
             )
             raise found from error
+
+
+def columns_then(then: Catalog, declared: TableType) -> dict[str, str]:
+    """Return, for each stored column of a type, the one that had its values under an older schema."""
+    names = {field.name: field.name for field in declared.stored_schema}
+    old = then.by_id(declared.id)
+    columns = {p.id: p.column for p in old.properties} if isinstance(old, NodeType | EdgeType) else {}
+    return names | {p.column: columns[p.id] for p in declared.properties if p.id in columns}
+
+
+def fills_of(declared: TableType, state: ManifestState) -> dict[str, pa.Scalar]:
+    """Return what a column has where it did not exist yet: the default, as of a state."""
+    now_ms = state.commit.authored_at_us // 1000
+    return {p.column: scalar(p.default, p.type.arrow, now_ms) for p in declared.properties if p.default}
 
 
 def changes_in(

@@ -1,0 +1,231 @@
+"""Entity: one node or edge through time.
+
+Room    engine.history. `graph.entity(type, id)`. Goes back over the commits that touched the entity's table
+        and looks it up on both sides of each: point look-ups, whatever the table's size.
+Rule    a version is listed only where values differ, under the names in force at the branch's head. `limit`
+        bounds what is listed, not how far it is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
+from omnigraph.base.moment import At
+from omnigraph.catalog.catalog import Catalog, UnknownType
+from omnigraph.catalog.model import ID, TableType
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.change import Cause, Change, Op, find_type, kind_of
+from omnigraph.engine.history.comparison import changes_in, columns_then, fills_of
+from omnigraph.engine.history.delta import compare
+from omnigraph.engine.history.images import image, to_python
+from omnigraph.engine.history.moments import resolve
+from omnigraph.storage.cost import measured
+from omnigraph.storage.manifest.reclaimed import check_kept
+from omnigraph.storage.manifest.records import CommitRecord, ManifestState
+from omnigraph.storage.store import GraphStore
+
+FIRST_PAGE, LATER_PAGES = 20, 200  # commits whose records are read side by side
+
+
+@dataclass(frozen=True, slots=True)
+class EntityVersion:
+    """What one commit did to an entity."""
+
+    cause: Cause
+    change: Change
+
+    @property
+    def op(self) -> Op:
+        """What happened."""
+        return self.change.op
+
+    @property
+    def fields(self) -> dict[str, tuple[Any, Any]]:
+        """The old and the new value of everything that an update changed; blobs are named without values."""
+        before, after = self.change.before or {}, self.change.after or {}
+        return {name: (before.get(name), after.get(name)) for name in self.change.fields}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        changed = [{"name": n, "before": old, "after": new} for n, (old, new) in self.fields.items()]
+        shown = self.change.to_json()
+        images: dict[str, Any] = {name: shown[name] for name in ("before", "after") if name in shown}
+        return {"cause": self.cause.to_json(), "op": self.op.value, **images, "fields": changed}
+
+
+@dataclass(frozen=True, slots=True)
+class EntityHistory:
+    """Versions of an entity, newest first."""
+
+    kind: str
+    type_id: str
+    type_name: str
+    id: str
+    versions: tuple[EntityVersion, ...]
+    more: bool = False  # there are older versions than were asked for
+    reclaimed: bool = False  # older history was cleaned
+
+    def __iter__(self) -> Iterator[EntityVersion]:
+        return iter(self.versions)
+
+    def __len__(self) -> int:
+        return len(self.versions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "kind": self.kind,
+            "type": {"id": self.type_id, "name": self.type_name},
+            "id": self.id,
+            "versions": [version.to_json() for version in self.versions],
+            "more": self.more,
+            "reclaimed": self.reclaimed,
+        }
+
+
+class Entity:
+    """One entity of a graph, whether it exists now or not."""
+
+    def __init__(self, store: GraphStore, catalogs: Catalogs, type_name: str, entity_id: str) -> None:
+        self._store = store
+        self._catalogs = catalogs
+        self.type_name = type_name
+        self.id = entity_id
+
+    def get(self, *, branch: str = "main", at: At | None = None) -> dict[str, Any] | None:
+        """Return the entity's values, now or at a moment, under the names of now; None if it is not there."""
+        with measured():
+            declared = self._declared(self._store.snapshot(branch).state)
+            state = resolve(self._store, branch, at).state
+            then = self._catalogs.get(state.schema)
+            rows = to_python(_row(self._store, state, declared, self.id, then))
+            return image(rows[0], declared) if rows else None
+
+    def history(self, *, branch: str = "main", limit: int = 50) -> EntityHistory:
+        """List the versions of the entity, newest first: who changed what, when and why."""
+        if limit < 1:
+            raise InvalidRequest(f"a history has at least 1 version, not {limit}", remedy="Raise the limit")
+        with measured():
+            head = self._store.snapshot(branch).state
+            declared = self._declared(head)
+            found: list[EntityVersion] = []
+            more = reclaimed = False
+            try:
+                for commit, change in _versions(self._store, declared, self.id, head, self._catalogs):
+                    if len(found) == limit:
+                        more = True
+                        break
+                    found.append(EntityVersion(Cause.of(commit), change))
+            except HistoryReclaimed:
+                reclaimed = True
+            kind, name = kind_of(declared), declared.name
+            return EntityHistory(
+                kind, declared.table_id, name, self.id, tuple(found), more=more, reclaimed=reclaimed
+            )
+
+    def _declared(self, head: ManifestState) -> TableType:
+        found = find_type([self._catalogs.get(head.schema)], self.type_name)
+        if found is None:
+            raise UnknownType(f"the schema has no type {self.type_name!r}", name=self.type_name)
+        return found
+
+
+def last_touched(
+    store: GraphStore,
+    declared: TableType,
+    entity_id: str,
+    from_state: ManifestState,
+    down_to_state: ManifestState,
+) -> CommitRecord | None:
+    """Return the newest commit on the line of a state, and not in an older one, that changed an entity.
+
+    A change that came by a merge is the merge's. None where nothing changed it, or history was cleaned.
+    """
+    try:
+        for commit, _ in _versions(store, declared, entity_id, from_state, down_to=down_to_state):
+            return commit
+    except HistoryReclaimed:
+        pass
+    return None
+
+
+def _versions(
+    store: GraphStore,
+    declared: TableType,
+    entity_id: str,
+    head: ManifestState,
+    catalogs: Catalogs | None = None,
+    down_to: ManifestState | None = None,
+) -> Iterator[tuple[CommitRecord, Change]]:
+    """Yield what commits did to an entity, newest first; raise where history was cleaned."""
+    for commit in _commits(store, head, down_to):
+        if commit.parent is None or all(one.table_id != declared.table_id for one in commit.tables):
+            continue
+        chain = store.branches.chain(commit.incarnation)
+        floor = (chain.known or chain.latest()).floor
+        if commit.manifest_version - 1 < floor:
+            raise _cleaned()
+        states = chain.at(commit.manifest_version - 1), chain.at(commit.manifest_version)
+        pins = [state.pins.get(declared.table_id) for state in states]
+        if pins[0] is not None and pins[1] is not None and pins[0].content == pins[1].content:
+            continue
+        before, after = (
+            _row(store, state, declared, entity_id, None if catalogs is None else catalogs.get(state.schema))
+            for state in states
+        )
+        for change in changes_in(compare(before, after), declared):
+            yield commit, change
+
+
+def _commits(store: GraphStore, head: ManifestState, down_to: ManifestState | None) -> Iterator[CommitRecord]:
+    """Yield the commits of a line, newest first, to its start or to what an older state has."""
+    limit, before = FIRST_PAGE, None
+    while True:
+        page = store.history.page(head, limit=limit, before=before)
+        for commit in page.commits:
+            if down_to is not None and _has(down_to, commit):
+                return
+            yield commit
+        if page.next is None:
+            if page.commits and page.commits[-1].parent is not None:
+                raise _cleaned()
+            return
+        limit, before = LATER_PAGES, page.next
+
+
+def _has(state: ManifestState, commit: CommitRecord) -> bool:
+    """Say whether a commit is among a state's ancestors."""
+    return state.ancestry.get(commit.incarnation, 0) >= commit.manifest_version
+
+
+def _row(
+    store: GraphStore, state: ManifestState, declared: TableType, entity_id: str, then: Catalog | None
+) -> pa.Table:
+    """Return the row of an entity in a state as the declaration has it: one row, or none."""
+    pin = state.pins.get(declared.table_id)
+    if pin is None:
+        return declared.stored_schema.empty_table()
+    check_kept(store.branches.chain(state.line.incarnation), state, declared.table_id)
+    names = columns_then(Catalog() if then is None else then, declared)
+    there = set(store.reads.handle(declared.table_id, pin.version).schema.names)
+    stored = {new: old for new, old in names.items() if old in there}
+    found = store.reads.lookup(
+        declared.table_id, pin.version, ID, pa.array([entity_id]), list(stored.values())
+    ).rename_columns(list(stored))
+    fills = fills_of(declared, state)
+    columns = [
+        found[field.name].cast(field.type)
+        if field.name in stored
+        else pa.repeat(fills.get(field.name, pa.scalar(None, field.type)), found.num_rows)
+        for field in declared.stored_schema
+    ]
+    return pa.table(columns, schema=declared.stored_schema)
+
+
+def _cleaned() -> HistoryReclaimed:
+    return HistoryReclaimed("older commits are below the retention floor", remedy="Choose a newer commit")
