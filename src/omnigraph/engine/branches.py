@@ -15,7 +15,7 @@ from omnigraph.base.moment import At
 from omnigraph.engine.history.moments import resolve
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import MAIN, ManifestState
-from omnigraph.storage.manifest.refs import BranchRef
+from omnigraph.storage.manifest.refs import BranchRef, check_free_name
 from omnigraph.storage.store import GraphStore
 
 
@@ -88,7 +88,7 @@ class BranchesDoor:
         """Give a branch another name; whoever uses the old one gets `branch_not_found` from then on."""
         with measured():
             if dry_run:
-                found = self.get(old)
+                found = self.get(check_free_name(old))
                 return Branch(
                     self._store.branches.check_free(new), found.created_us, found.parent, found.head
                 )

@@ -5,14 +5,16 @@ Room    engine. Who changed what, when; and names for commits that never move.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.base.errors import NotFound
 from omnigraph.base.moment import At
 from omnigraph.engine.history.moments import resolve
 from omnigraph.storage.cost import measured
 from omnigraph.storage.history import LIMIT, Page
-from omnigraph.storage.manifest.records import MAIN, CommitRecord
+from omnigraph.storage.manifest.records import MAIN, CommitRecord, ManifestState
 from omnigraph.storage.manifest.refs import TagRef
 from omnigraph.storage.store import GraphStore
 
@@ -43,6 +45,30 @@ class CommitsDoor:
                 if page.next is None:
                     return Page(tuple(found))
                 before = page.next
+
+    def graph(self, branch: str = MAIN, limit: int = 50) -> tuple[CommitRecord, ...]:
+        """Return the commits of a branch and of what was merged into them, as far as it can be found.
+
+        A merged commit whose branch was deleted is only named by the merge.
+        """
+        with measured():
+            found: dict[str, CommitRecord] = {}
+            waiting: deque[ManifestState] = deque([self._store.snapshot(branch).state])
+            while waiting:
+                for commit in self._store.history.page(waiting.popleft(), limit=limit):
+                    if commit.id in found or len(found) >= LIMIT:
+                        break
+                    found[commit.id] = commit
+                    merged = None if commit.merged_parent is None else self._merged(commit.merged_parent)
+                    if merged is not None:
+                        waiting.append(merged)
+            return tuple(found.values())
+
+    def _merged(self, commit_id: str) -> ManifestState | None:
+        try:
+            return self._store.history.get(commit_id)[1]
+        except NotFound:
+            return None
 
     def get(self, at: At, *, branch: str = MAIN) -> CommitRecord:
         """Return one commit by its id, whichever branch made it; or that of any other moment."""

@@ -16,7 +16,21 @@ from omnigraph import __version__
 from omnigraph.base.clock import SystemClock
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.storage.manifest.records import FORMAT
-from omnigraph.surfaces.cli import alias, explain, init, lint, load, mutate, optimize, query, schema, snapshot
+from omnigraph.surfaces.cli import (
+    alias,
+    branch,
+    commit,
+    explain,
+    init,
+    lint,
+    load,
+    mutate,
+    optimize,
+    query,
+    schema,
+    snapshot,
+    tag,
+)
 from omnigraph.surfaces.cli.deadline import Expired, Progress, Stage, TimedOut, timeout_in, within
 from omnigraph.surfaces.cli.frame import JSON_WANTED, Call, GlobalFlags, call_of, split
 from omnigraph.surfaces.cli.logs import LogFormat, LogLevel, configure
@@ -40,6 +54,10 @@ app.command("query", rich_help_panel="Start here")(query.query)
 app.command("mutate", rich_help_panel="Start here")(mutate.mutate)
 app.command("lint", rich_help_panel="Start here")(lint.lint)
 app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
+app.add_typer(branch.app, name="branch", rich_help_panel="Start here")
+app.add_typer(commit.app, name="commit", rich_help_panel="Start here")
+app.command("log", rich_help_panel="More")(commit.log)
+app.add_typer(tag.app, name="tag", rich_help_panel="More")
 app.command("explain", rich_help_panel="More")(explain.explain)
 app.command("profile", rich_help_panel="More")(explain.profile)
 app.command("alias", rich_help_panel="More")(alias.alias)

@@ -1,0 +1,114 @@
+"""Branch commands: create, list, rename, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from omnigraph.engine.branches import Branch
+from omnigraph.surfaces.cli.commit import shown_time
+from omnigraph.surfaces.cli.frame import Address, GraphUri, call_of
+from omnigraph.surfaces.cli.words import graph_and_words
+
+app = typer.Typer(help="Make, list, rename and delete branches.", no_args_is_help=True)
+Name = Annotated[list[str], typer.Argument(metavar="[ADDR] NAME", help="The graph, and the branch.")]
+Names = Annotated[list[str], typer.Argument(metavar="[ADDR] OLD NEW", help="The graph, and both names.")]
+
+
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    words: Name,
+    graph_uri: GraphUri = None,
+    from_: Annotated[
+        str, typer.Option("--from", metavar="BRANCH", help="The branch to fork; main if not given.")
+    ] = "main",
+    from_commit: Annotated[
+        str | None,
+        typer.Option("--from-commit", metavar="AT", help="A past state: a commit id, tag or time."),
+    ] = None,
+) -> None:
+    """Fork a branch. Copies no data; costs the same whatever the size of the graph."""
+    call = call_of(ctx)
+    where, (name,) = graph_and_words(call.settings, words, graph_uri, "NAME")
+    if not call.settings.dry_run:
+        call.output.target("branch create", where)
+    with call.connect(where) as graph:
+        made = graph.branches.create(name, from_, at=from_commit, dry_run=call.settings.dry_run)
+        document = {"uri": graph.uri, "from": made.parent, "name": made.name, "actor_id": call.settings.actor}
+        said = "would create" if call.settings.dry_run else "created"
+        call.output.result(
+            {**document, "graph_commit_id": made.head, "dry_run": call.settings.dry_run},
+            f"{said} branch {made.name} from {made.parent}",
+        )
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Also heads, ages, parents and commit counts.")
+    ] = False,
+) -> None:
+    """List the branches, main first, then by name."""
+    call = call_of(ctx)
+    with call.connect(address, graph_uri) as graph:
+        found = graph.branches.list(counts=long)
+    document: dict[str, object] = {"branches": [branch.name for branch in found]}
+    if long:
+        document["details"] = [branch.to_json() for branch in found]
+    call.output.result(document, *(_long_lines(found) if long else document["branches"]))  # type: ignore[misc]
+
+
+@app.command("rename")
+def rename(ctx: typer.Context, words: Names, graph_uri: GraphUri = None) -> None:
+    """Give a branch another name, at one instant for everybody."""
+    call = call_of(ctx)
+    where, (old, new) = graph_and_words(call.settings, words, graph_uri, "OLD", "NEW")
+    if not call.settings.dry_run:
+        call.output.target("branch rename", where)
+    with call.connect(where) as graph:
+        made = graph.branches.rename(old, new, dry_run=call.settings.dry_run)
+        said = "would rename" if call.settings.dry_run else "renamed"
+        call.output.result(
+            {
+                "uri": graph.uri,
+                "from": old.strip(),
+                "name": made.name,
+                "actor_id": call.settings.actor,
+                "dry_run": call.settings.dry_run,
+            },
+            f"{said} branch {old.strip()} to {made.name}",
+        )
+
+
+@app.command("delete")
+def delete(ctx: typer.Context, words: Name, graph_uri: GraphUri = None) -> None:
+    """Delete a branch that nothing was forked from and nothing of which is tagged."""
+    call = call_of(ctx)
+    where, (name,) = graph_and_words(call.settings, words, graph_uri, "NAME")
+    call.require_yes("branch delete", where, destroys=f"branch {name}")
+    if not call.settings.dry_run:
+        call.output.target("branch delete", where)
+    with call.connect(where) as graph:
+        was = graph.branches.delete(name, dry_run=call.settings.dry_run)
+        said = "would delete" if call.settings.dry_run else "deleted"
+        document = {"uri": graph.uri, "name": was.name, "actor_id": call.settings.actor}
+        call.output.result(
+            {**document, "graph_commit_id": was.head, "dry_run": call.settings.dry_run},
+            f"{said} branch {was.name}",
+            f"  it was at commit {was.head}",
+        )
+
+
+def _long_lines(found: Sequence[Branch]) -> Iterator[str]:
+    width = max(len(branch.name) for branch in found)
+    for branch in found:
+        line = f"{branch.name:<{width}}  {branch.head}  {shown_time(branch.created_us)}"
+        if branch.parent is not None:
+            line += f"  from {branch.parent}: {branch.ahead} ahead, {branch.behind} behind"
+        yield line
