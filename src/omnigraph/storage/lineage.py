@@ -24,7 +24,9 @@ def merge_bases(branches: Branches, one: ManifestState, other: ManifestState) ->
     """Return the common ancestors that no other common ancestor holds, best first."""
     found: dict[tuple[str, int], ManifestState] = {}
     unreadable: GraphError | None = None
-    for chain, version in _common(one, other).items():
+    for chain, version in _common(one, other):
+        if any(state.ancestry.get(chain, 0) >= version for state in found.values()):
+            continue  # another candidate has it already: most often the first, whatever was merged before
         try:
             state = branches.chain(chain).at(version)
         except HistoryReclaimed as error:  # a chain that is gone has nothing to offer
@@ -40,9 +42,12 @@ def merge_bases(branches: Branches, one: ManifestState, other: ManifestState) ->
     return tuple(sorted(best, key=lambda state: _rank(state, one, other), reverse=True))
 
 
-def _common(one: ManifestState, other: ManifestState) -> dict[str, int]:
+def _common(one: ManifestState, other: ManifestState) -> list[tuple[str, int]]:
+    """Return how far both states have taken in each chain, those that lead furthest first."""
     left, right = one.ancestry, other.ancestry
-    return {chain: min(left[chain], right[chain]) for chain in sorted(set(left) & set(right))}
+    own = (one.line.incarnation, other.line.incarnation, one.line.parent, other.line.parent)
+    shared = sorted(set(left) & set(right), key=lambda chain: (chain not in own, chain))
+    return [(chain, min(left[chain], right[chain])) for chain in shared]
 
 
 def _rank(state: ManifestState, one: ManifestState, other: ManifestState) -> tuple[int, int, str]:

@@ -117,11 +117,8 @@ class MergeDoor:
             resolutions=resolutions,
             strategy=strategy,
         )
-        if holds(self._store.snapshot(into).state, theirs):
-            done = self._up_to_date(source, into, theirs, preview=preview)
-        else:
-            intent = Intent(actor=actor, message=message, expected_head=if_commit)
-            done = self._run(source, into, write, theirs, intent, preview=preview)
+        intent = Intent(actor=actor, message=message, expected_head=if_commit)
+        done = self._run(source, into, write, theirs, intent, preview=preview)
         return self._delete(done, source) if delete_branch and not preview else done
 
     def revert(
@@ -196,24 +193,20 @@ class MergeDoor:
         self, source: str, into: str, write: MergeWrite, theirs: ManifestState, *, preview: bool
     ) -> MergeOutcome:
         base, target = write.base, write.target
-        assert base is not None
         assert target is not None
-        ahead = base.place == target.place
+        if base is None:
+            outcome = Outcome.UP_TO_DATE
+        else:
+            outcome = Outcome.FAST_FORWARD if base.place == target.place else Outcome.MERGED
         return MergeOutcome(
             source,
             into,
-            Outcome.FAST_FORWARD if ahead else Outcome.MERGED,
+            outcome,
             theirs.head,
             target.head,
-            base.head,
+            theirs.head if base is None else base.head,
             types=_types(write.counts),
             preview=preview,
-        )
-
-    def _up_to_date(self, source: str, into: str, theirs: ManifestState, *, preview: bool) -> MergeOutcome:
-        target = self._store.snapshot(into).commit_id
-        return MergeOutcome(
-            source, into, Outcome.UP_TO_DATE, theirs.head, target, theirs.head, preview=preview
         )
 
     def _delete(self, done: MergeOutcome, source: str) -> MergeOutcome:

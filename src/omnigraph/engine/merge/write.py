@@ -33,6 +33,7 @@ from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_valu
 from omnigraph.engine.validate.findings import Findings
 from omnigraph.engine.validate.questions import Question, questions
 from omnigraph.engine.write import ExecutorFor
+from omnigraph.storage.lineage import holds
 from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.tables.effects import DeleteIds, Effect, Upsert
@@ -93,11 +94,16 @@ class MergeWrite:
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Merge on this target; raise all conflicts that the two sides themselves have."""
         target = txn.snapshot.state
+        self.target, self.base, self.counts = target, None, ()
+        if self._merged is not None and holds(target, self._merged):
+            self._judged, self._asked = None, ()
+            return PublishPlan(self._kind)  # there is nothing to do
         bases = self._bases(target)
-        base, self.base, self.target = bases[0], bases[0], target
-        schemas = merge_schemas(*(self._catalogs.get(s.schema) for s in (base, target, self._source)))
+        base = self.base = bases[0]
+        catalogs = [self._catalogs.get(state.schema) for state in (base, target, self._source)]
+        schemas = merge_schemas(*catalogs)
         choices = read_choices(self._resolutions, self._strategy, schemas.catalog)
-        self._new_schema = schemas.catalog.digest != target.schema
+        self._new_schema = schemas.catalog.digest != catalogs[1].digest
         merges = self._merge_types(bases, schemas.catalog, choices)
         self._refuse([one for merge in merges for one in merge.outcome.conflicts])
         _check_met(choices, merges)
@@ -126,7 +132,8 @@ class MergeWrite:
 
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
         """Judge the merged image on this target."""
-        assert self._judged is not None
+        if self._judged is None:
+            return
         state = replace(txn.snapshot.state, pins=self._image)
         base = replace(txn, snapshot=PinnedSnapshot(txn.snapshot.branch, state))
         found = judge_values(self._judged) + judge_sets(self._asked, self._executor(self._judged, base))

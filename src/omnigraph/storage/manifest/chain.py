@@ -7,8 +7,9 @@ Touch   only publish.py and branches.py may call `commit`.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
-from functools import lru_cache
 
 from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.storage.failpoints import Step
@@ -34,7 +35,8 @@ class Chain:
         self.incarnation = incarnation
         self._dataset = dataset
         self._latest: ManifestState | None = None
-        self._past = lru_cache(maxsize=PAST_STATES)(self._read)  # versions are immutable
+        self._past: OrderedDict[int, ManifestState] = OrderedDict()  # versions are immutable
+        self._lock = threading.Lock()
 
     def create(self, state: ManifestState, step: Step) -> None:
         """Start the chain with a complete first state."""
@@ -52,9 +54,14 @@ class Chain:
         return state
 
     def _remember(self, state: ManifestState) -> None:
-        known = self._latest
-        if known is None or state.version > known.version:  # a slower thread may hold an older answer
-            self._latest = state
+        with self._lock:
+            self._past[state.version] = state
+            self._past.move_to_end(state.version)
+            while len(self._past) > PAST_STATES:
+                self._past.popitem(last=False)
+            known = self._latest
+            if known is None or state.version > known.version:  # a slower thread may hold an older answer
+                self._latest = state
 
     @property
     def known(self) -> ManifestState | None:
@@ -63,7 +70,12 @@ class Chain:
 
     def at(self, version: int) -> ManifestState:
         """Return the state of one version, or say that it was reclaimed."""
-        return self._past(version)
+        with self._lock:
+            found = self._past.get(version)
+        if found is None:
+            found = self._read(version)
+            self._remember(found)
+        return found
 
     def commit(self, state: ManifestState, updates: Mapping[str, str | None], step: Step) -> ManifestState:
         """Publish `state` if the chain is still at the version before it; else raise HeadMoved."""

@@ -2,13 +2,14 @@
 
 Room    storage.tables. A data file never changes, so fragments with the same files hold the same rows, and
         only their deletions can differ; nothing of them is read. Whatever is left is read whole.
+        Small fragments come from the tail cache: whoever wrote them lately reads nothing.
 Gives   two streams of rows, one for each version. A row that was only moved, by folding or compaction, is in
         both: whoever wants changes compares values (engine/history/delta.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.layout import Layout, Layouts, Part
+from omnigraph.storage.tables.layout import Layouts, Part
 from omnigraph.storage.tables.predicate import ADDRESS
+from omnigraph.storage.tables.tail import TailCache, TailFragment
 
 Offsets = NDArray[np.int64]
 OFFSET_MASK = 0xFFFFFFFF
@@ -27,11 +29,12 @@ BATCH = 8_192
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Rows of one fragment: all that are alive, or those at some offsets."""
+    """Rows of one fragment: all that are alive, or those at some offsets; `held` where they are in memory."""
 
     fragment: int
     rows: int
     offsets: Offsets | None = None
+    held: pa.Table | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +57,15 @@ class Side:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Stream some columns of the rows."""
-        whole = [piece.fragment for piece in self.pieces if piece.offsets is None]
+        for piece in self.pieces:
+            if piece.held is not None:
+                yield from piece.held.select(list(columns)).to_batches()
+        stored = [piece for piece in self.pieces if piece.held is None]
+        whole = [piece.fragment for piece in stored if piece.offsets is None]
         if whole and self.handle is not None:
             fragments = [self.handle.get_fragment(number) for number in whole]
             yield from self.handle.scanner(columns=list(columns), fragments=fragments).to_batches()
-        for piece in self.pieces:
+        for piece in stored:
             if piece.offsets is not None:
                 yield from self._picked(piece, columns)
 
@@ -71,46 +78,73 @@ class Side:
             yield from table.to_batches()
 
 
-def differences(before: Handle | None, after: Handle | None, layouts: Layouts) -> tuple[Side, Side]:
+@dataclass(frozen=True, eq=False)
+class _Version:
+    """One version and its fragments by what they hold: fragment numbers mean nothing elsewhere."""
+
+    handle: Handle
+    parts: Mapping[tuple[bytes, str], tuple[int, Part]]
+    small: frozenset[int]
+    tail: TailCache
+
+    def whole(self, files: tuple[bytes, str]) -> Piece:
+        """Return all rows of a fragment."""
+        number, part = self.parts[files]
+        held = self._held(number, part)
+        return Piece(number, part.size.rows, held=None if held is None else held.rows)
+
+    def some(self, files: tuple[bytes, str], offsets: Offsets) -> Piece:
+        """Return the rows of a fragment at some places."""
+        number, part = self.parts[files]
+        held = self._held(number, part)
+        rows = None if held is None else held.rows.filter(pa.array(np.isin(held.offsets, offsets)))
+        return Piece(number, len(offsets), offsets, rows)
+
+    def alive(self, files: tuple[bytes, str]) -> Offsets:
+        """Return the places of the rows of a fragment that are not deleted; reads no column."""
+        number, part = self.parts[files]
+        if part.metadata.deletion_file is None:
+            return np.arange(part.metadata.physical_rows, dtype=np.int64)
+        held = self._held(number, part)
+        if held is not None:
+            return np.sort(held.offsets)
+        fragment = self.handle.get_fragment(number)
+        scan = self.handle.scanner(columns=[], fragments=[fragment], with_row_address=True)
+        return np.sort(scan.to_table()[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK)
+
+    def _held(self, number: int, part: Part) -> TailFragment | None:
+        return self.tail.get(self.handle, number, part.key) if number in self.small else None
+
+
+def differences(
+    before: Handle | None, after: Handle | None, layouts: Layouts, tail: TailCache
+) -> tuple[Side, Side]:
     """Return what only the first version has, and what only the second has."""
-    old, new = _parts(before, layouts), _parts(after, layouts)
+    old, new = _version(before, layouts, tail), _version(after, layouts, tail)
     gone: list[Piece] = []
     come: list[Piece] = []
-    for files in sorted({*old, *new}):
-        here, there = old.get(files), new.get(files)
-        if here is not None and there is not None and here[1].key == there[1].key:
-            continue
-        if here is None or there is None:
-            (come if here is None else gone).append(_whole(here or there))
-            continue
-        alive = _alive(before, *here), _alive(after, *there)
-        _add(gone, here[0], np.setdiff1d(alive[0], alive[1], assume_unique=True))
-        _add(come, there[0], np.setdiff1d(alive[1], alive[0], assume_unique=True))
+    for files in sorted({*(old.parts if old else ()), *(new.parts if new else ())}):
+        here = old.parts.get(files) if old else None
+        there = new.parts.get(files) if new else None
+        if new is None or there is None:
+            assert old is not None
+            gone.append(old.whole(files))
+        elif old is None or here is None:
+            come.append(new.whole(files))
+        elif here[1].key != there[1].key:
+            alive = old.alive(files), new.alive(files)
+            lost, found = (
+                np.setdiff1d(*alive, assume_unique=True),
+                np.setdiff1d(*alive[::-1], assume_unique=True),
+            )
+            gone += [old.some(files, lost)] if len(lost) else []
+            come += [new.some(files, found)] if len(found) else []
     return Side(before, tuple(gone)), Side(after, tuple(come))
 
 
-def _parts(handle: Handle | None, layouts: Layouts) -> dict[tuple[bytes, str], tuple[int, Part]]:
-    """Return the fragments of a version by what they hold: fragment numbers mean nothing elsewhere."""
-    layout: Layout | None = None if handle is None else layouts.get(handle)
-    parts = {} if layout is None else layout.parts
-    return {part.key[:2]: (number, part) for number, part in parts.items()}
-
-
-def _whole(found: tuple[int, Part] | None) -> Piece:
-    assert found is not None
-    number, part = found
-    return Piece(number, part.size.rows)
-
-
-def _alive(handle: Handle | None, number: int, part: Part) -> Offsets:
-    """Return the places of the rows of a fragment that are not deleted; reads no column."""
-    if part.metadata.deletion_file is None:
-        return np.arange(part.metadata.physical_rows, dtype=np.int64)
-    assert handle is not None
-    scan = handle.scanner(columns=[], fragments=[handle.get_fragment(number)], with_row_address=True)
-    return np.sort(scan.to_table()[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK)
-
-
-def _add(pieces: list[Piece], number: int, offsets: Offsets) -> None:
-    if len(offsets):
-        pieces.append(Piece(number, len(offsets), offsets))
+def _version(handle: Handle | None, layouts: Layouts, tail: TailCache) -> _Version | None:
+    if handle is None:
+        return None
+    layout = layouts.get(handle)
+    parts = {part.key[:2]: (number, part) for number, part in layout.parts.items()}
+    return _Version(handle, parts, frozenset(layout.small), tail)

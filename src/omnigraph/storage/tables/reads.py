@@ -124,7 +124,7 @@ class TableReads:
     def differences(self, table_id: str, before: int | None, after: int | None) -> tuple[Side, Side]:
         """Return the rows that only one of two versions has; None is a version without rows."""
         handles = [None if version is None else self.handle(table_id, version) for version in (before, after)]
-        return differences(handles[0], handles[1], self._layouts)
+        return differences(handles[0], handles[1], self._layouts, self._tail)
 
     def scan(self, table_id: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Stream some columns of all rows."""
