@@ -133,6 +133,12 @@ class TableNotFound(NotFound):
     code = "type_not_found"
 
 
+class EntityNotFound(NotFound):
+    """No entity of this type has, or ever had, this id."""
+
+    code = "entity_not_found"
+
+
 class HistoryReclaimed(NotFound):
     """The state existed once, but retention removed it."""
 

@@ -19,7 +19,9 @@ from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.surfaces.cli import (
     alias,
     branch,
+    changes,
     commit,
+    diff,
     explain,
     init,
     lint,
@@ -57,6 +59,11 @@ app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
 app.add_typer(branch.app, name="branch", rich_help_panel="Start here")
 app.add_typer(commit.app, name="commit", rich_help_panel="Start here")
 app.command("log", rich_help_panel="More")(commit.log)
+app.command("diff", rich_help_panel="More")(diff.diff)
+branch.app.command("diff")(diff.branch_diff)
+commit.app.command("changes")(changes.commit_changes)
+app.add_typer(changes.app, name="changes", rich_help_panel="More")
+app.add_typer(changes.entity_app, name="entity", rich_help_panel="More")
 app.add_typer(tag.app, name="tag", rich_help_panel="More")
 app.command("explain", rich_help_panel="More")(explain.explain)
 app.command("profile", rich_help_panel="More")(explain.profile)
