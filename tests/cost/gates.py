@@ -18,7 +18,7 @@ from tests.support.proxy import S3Proxy, serial_hops
 
 WRITES = 50
 MEAN_WRITE, WORST_WRITE, WRITE_HOPS = 14, 24, 10
-BRANCH_REQUESTS, LIST_REQUESTS, OPEN_REQUESTS = 10, 2, 5
+BRANCH_REQUESTS, LIST_REQUESTS, OPEN_REQUESTS, TAG_REQUESTS = 10, 2, 5, 5
 FLAT = 0.10
 CAP = 8
 HOP_LATENCIES = (0.0, 80.0, 160.0)  # wide enough to see hops past the noise of a busy machine

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.engine.branches import BranchesDoor
 from omnigraph.storage.store import GraphStore
 from tests.cost.gates import (
     BRANCH_REQUESTS,
     LIST_REQUESTS,
     OPEN_REQUESTS,
+    TAG_REQUESTS,
     Figures,
     check_at_most,
     check_flat,
@@ -64,6 +66,41 @@ def test_a_cold_list_of_branches_is_two_requests(s3_server: S3Server, proxy: S3P
     report(found)
     for figures in found:
         check_at_most(figures, LIST_REQUESTS)
+
+
+@pytest.mark.timeout(300)
+def test_renames_and_tags_cost_the_same_with_any_number_of_branches(
+    s3_server: S3Server, proxy: S3Proxy
+) -> None:
+    renamed, tagged = [], []
+    for branches in (1, 20):
+        with graph_at(*places(s3_server, proxy), depth=5, branches=branches) as store:
+            store.branches.list()
+            cost = count(proxy, lambda s=store: s.branches.rename("live-000", "other"))  # type: ignore[misc]
+            renamed.append(Figures(f"rename, {branches} branches", (cost,)))
+            state = store.snapshot().state
+            cost = count(proxy, lambda s=store, head=state: s.tags.create("v1", head))  # type: ignore[misc]
+            tagged.append(Figures(f"tag, {branches} branches", (cost,)))
+    report(renamed + tagged)
+    for figures in renamed:
+        check_at_most(figures, BRANCH_REQUESTS)
+    for figures in tagged:
+        check_at_most(figures, TAG_REQUESTS)
+    check_flat(renamed)
+    check_flat(tagged)
+
+
+@pytest.mark.timeout(300)
+def test_the_list_of_branches_that_people_see_is_two_requests_and_heads_are_asked_for(
+    s3_server: S3Server, proxy: S3Proxy
+) -> None:
+    with graph_at(*places(s3_server, proxy), depth=5, branches=20) as store:
+        door = BranchesDoor(store)
+        plain = Figures("list, 20 branches", (count(proxy, door.list),))
+        counted = Figures("list with counts", (count(proxy, lambda: door.list(counts=True)),))
+        report([plain, counted])
+    check_at_most(plain, LIST_REQUESTS)
+    check_at_most(counted, LIST_REQUESTS + 21 * 2)  # heads and counts: a cold probe of each chain
 
 
 @pytest.mark.timeout(300)

@@ -117,6 +117,30 @@ def test_a_publish_that_landed_is_recognised_even_after_others_followed(
     assert (chain[2], len(chain)) == (receipt.commit_id, 3 + followers)
 
 
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_publish_that_landed_is_recognised_though_its_branch_was_renamed_meanwhile(
+    graph: GraphStore, proxy: S3Proxy, counted_place: Place, recreated: bool
+) -> None:
+    ref = graph.branches.create("dev", "main")
+    clock = Interlude()
+    mine = GraphStore.open(counted_place.address, clock=clock, **counted_place.kwargs)
+    mine.snapshot("dev")
+
+    def rename() -> None:
+        graph.branches.rename("dev", "kept")
+        if recreated:
+            graph.branches.create("dev", "main")
+
+    clock.meanwhile = rename
+    leave_in_doubt(proxy, f"/__manifest/tree/{ref.incarnation}")
+
+    receipt = upsert_person(mine, "b", branch="dev")
+
+    other = healthy(counted_place, proxy)
+    assert other.snapshot("kept").commit_id == receipt.commit_id
+    assert set(persons(other, "kept")) == {"a", "b"}
+
+
 # -- a publish that did not land
 
 

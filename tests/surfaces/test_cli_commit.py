@@ -92,6 +92,17 @@ def test_a_log_is_one_line_for_each_commit(desk: Desk, ids: list[str]) -> None:
     assert [one["graph_commit_id"] for one in document["commits"]] == ids
 
 
+def test_a_log_draws_a_merge_with_both_parents(desk: Desk, ids: list[str]) -> None:
+    with og.connect(desk.graph) as graph:
+        side = graph.store.snapshot("review").commit_id
+        graph.merge("review")
+    lines = desk.run("log", desk.graph, "--graph").out.splitlines()
+    assert f"(merge of {side})" in lines[0]
+    drawn = [line.partition(" 01")[0] for line in lines]
+    assert drawn[:6] == ["*", "|\\", "* |", "| *", "|/", "*"]
+    assert side not in desk.run("log", desk.graph).out.split("\n", 1)[1]
+
+
 def test_tags_are_made_listed_and_deleted(desk: Desk, ids: list[str]) -> None:
     ran = desk.run("--as", "ada", "tag", "create", desk.graph, "v1", "--at", "main~1", "--message", "one")
     assert (ran.code, ran.out) == (0, f"tagged commit {ids[1]} as v1\n")

@@ -133,7 +133,7 @@ class Publisher:
                     return Receipt(now.txn.snapshot.branch, record, record.tables, attempts)
                 turn.enter()  # the losers of this process go on one at a time, in order
                 self._pause(attempts)
-                chain, txn = self._recapture(branch, commit_id, failed)
+                chain, txn = self._recapture(now, branch, commit_id, failed)
                 if self._landed(chain, txn.snapshot.state, now, commit_id):
                     return self._acknowledged(chain, txn, record, attempts, intent)
                 self._give_up(branch, attempts, started)
@@ -150,14 +150,31 @@ class Publisher:
         chain, state = self._branches.writable(branch)
         return chain, WriteTxn(PinnedSnapshot(branch, state), commit_id, self._reads)
 
-    def _recapture(self, branch: str, commit_id: str, failed: Exception) -> tuple[Chain, WriteTxn]:
+    def _recapture(
+        self, lost: _Attempt, branch: str, commit_id: str, failed: Exception
+    ) -> tuple[Chain, WriteTxn]:
         """Look at the branch again; if that fails after an uncertain publish, say so."""
-        try:
+        if not isinstance(failed, CommitInDoubt):
             return self._capture(branch, commit_id)
+        try:
+            try:
+                found = self._capture(branch, commit_id)
+            except BranchNotFound:
+                landed = self._where_it_landed(lost, commit_id)
+                if landed is None:
+                    raise
+                return landed
+            return found if found[0] is lost.chain else self._where_it_landed(lost, commit_id) or found
         except StorageError as error:
-            if isinstance(failed, CommitInDoubt):
-                raise OutcomeUnknown(commit_id, branch=branch) from error
-            raise
+            raise OutcomeUnknown(commit_id, branch=branch) from error
+
+    def _where_it_landed(self, lost: _Attempt, commit_id: str) -> tuple[Chain, WriteTxn] | None:
+        """Look for an uncertain publish on its own chain, which has another name by now, or none."""
+        state = lost.chain.latest()
+        if not self._landed(lost.chain, state, lost, commit_id):
+            return None
+        snapshot = replace(lost.txn.snapshot, state=state)
+        return lost.chain, WriteTxn(snapshot, commit_id, self._reads)
 
     def _prepare(
         self, chain: Chain, txn: WriteTxn, write: Write, intent: Intent, reuse: StagedPlan | None = None
