@@ -71,6 +71,18 @@ def delta(sides: tuple[Side, Side], schema: pa.Schema, fills: Fills = NO_FILLS) 
     return compare(_rows(sides[0], schema, fills), _rows(sides[1], schema, fills))
 
 
+def touched(sides: tuple[Side, Side]) -> pa.Array:
+    """Return the ids of all rows that two versions do not share: those that changed are among them."""
+    found = [batch[ID] for side in sides for batch in side.batches([ID])]
+    return pc.unique(pa.chunked_array(found, pa.string()))
+
+
+def nothing(schema: pa.Schema) -> Delta:
+    """Return a delta without changes."""
+    none = schema.empty_table()
+    return compare(none, none)
+
+
 def compare(before: pa.Table, after: pa.Table) -> Delta:
     """Match rows by id and tell them apart by value; both are in the order of ids."""
     here, there = before[ID].combine_chunks(), after[ID].combine_chunks()

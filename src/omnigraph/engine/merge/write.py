@@ -23,7 +23,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
-from omnigraph.engine.history.delta import Delta, delta
+from omnigraph.engine.history.delta import Delta, delta, nothing, touched
 from omnigraph.engine.merge.choices import Choices, Resolutions, Take, read_choices
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
 from omnigraph.engine.merge.schemas import merge_schemas
@@ -165,10 +165,13 @@ class MergeWrite:
         table, target = declared.table_id, self.target
         base, *others = bases
         theirs = self._delta(declared, base, self._source)
-        ours = self._delta(declared, base, target)
         ambiguous: set[str] = set()
         for other in others:  # an entity that equally good bases disagree on cannot be decided by one of them
             ambiguous |= set(self._delta(declared, base, other).ids.to_pylist())
+        wanted = theirs.ids
+        if self._new_schema or ambiguous or table in {decided for decided, _ in choices.names()}:
+            wanted = None
+        ours = self._delta(declared, base, target, wanted)
         outcome = merge_type(declared, ours, theirs, choices, frozenset(ambiguous))
         judged = _judged(outcome)
         if self._new_schema:  # what we wrote was never judged by the constraints that the source brings
@@ -196,14 +199,25 @@ class MergeWrite:
         then = self._catalogs.get(state.schema).by_id(declared.id)
         return isinstance(then, NodeType | EdgeType) and then.stored_schema.equals(declared.stored_schema)
 
-    def _delta(self, declared: TableType, before: ManifestState, after: ManifestState) -> Delta:
-        """Return what happened to a type between two states; nothing is opened where their pins agree."""
+    def _delta(
+        self,
+        declared: TableType,
+        before: ManifestState,
+        after: ManifestState,
+        wanted: pa.Array | None = None,
+    ) -> Delta:
+        """Return what happened to a type between two states; nothing is opened where their pins agree.
+
+        Where only some ids are wanted, rows are read only if one of those was touched at all.
+        """
         old, new = before.pins.get(declared.table_id), after.pins.get(declared.table_id)
         if old is not None and new is not None and old.content == new.content:
             old = new = None
         sides = self._reads.differences(
             declared.table_id, None if old is None else old.version, None if new is None else new.version
         )
+        if wanted is not None and not pc.any(pc.is_in(touched(sides), value_set=wanted)).as_py():
+            return nothing(declared.stored_schema)
         now_ms = self._source.commit.authored_at_us // 1000
         fills = {p.column: scalar(p.default, p.type.arrow, now_ms) for p in declared.properties if p.default}
         return delta(sides, declared.stored_schema, fills)

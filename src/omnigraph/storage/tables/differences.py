@@ -15,15 +15,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.layout import Layouts, Part
-from omnigraph.storage.tables.predicate import ADDRESS
+from omnigraph.storage.tables.layout import Layouts, Offsets, Part
 from omnigraph.storage.tables.tail import TailCache, TailFragment
 
-Offsets = NDArray[np.int64]
-OFFSET_MASK = 0xFFFFFFFF
 BATCH = 8_192
 
 
@@ -85,6 +81,7 @@ class _Version:
     handle: Handle
     parts: Mapping[tuple[bytes, str], tuple[int, Part]]
     small: frozenset[int]
+    layouts: Layouts
     tail: TailCache
 
     def whole(self, files: tuple[bytes, str]) -> Piece:
@@ -100,17 +97,10 @@ class _Version:
         rows = None if held is None else held.rows.filter(pa.array(np.isin(held.offsets, offsets)))
         return Piece(number, len(offsets), offsets, rows)
 
-    def alive(self, files: tuple[bytes, str]) -> Offsets:
-        """Return the places of the rows of a fragment that are not deleted; reads no column."""
+    def deleted(self, files: tuple[bytes, str]) -> Offsets:
+        """Return the places of the deleted rows of a fragment."""
         number, part = self.parts[files]
-        if part.metadata.deletion_file is None:
-            return np.arange(part.metadata.physical_rows, dtype=np.int64)
-        held = self._held(number, part)
-        if held is not None:
-            return np.sort(held.offsets)
-        fragment = self.handle.get_fragment(number)
-        scan = self.handle.scanner(columns=[], fragments=[fragment], with_row_address=True)
-        return np.sort(scan.to_table()[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK)
+        return self.layouts.deleted(self.handle, number, part)
 
     def _held(self, number: int, part: Part) -> TailFragment | None:
         return self.tail.get(self.handle, number, part.key) if number in self.small else None
@@ -132,11 +122,8 @@ def differences(
         elif old is None or here is None:
             come.append(new.whole(files))
         elif here[1].key != there[1].key:
-            alive = old.alive(files), new.alive(files)
-            lost, found = (
-                np.setdiff1d(*alive, assume_unique=True),
-                np.setdiff1d(*alive[::-1], assume_unique=True),
-            )
+            was, now = old.deleted(files), new.deleted(files)
+            lost, found = np.setdiff1d(now, was), np.setdiff1d(was, now)
             gone += [old.some(files, lost)] if len(lost) else []
             come += [new.some(files, found)] if len(found) else []
     return Side(before, tuple(gone)), Side(after, tuple(come))
@@ -147,4 +134,4 @@ def _version(handle: Handle | None, layouts: Layouts, tail: TailCache) -> _Versi
         return None
     layout = layouts.get(handle)
     parts = {part.key[:2]: (number, part) for number, part in layout.parts.items()}
-    return _Version(handle, parts, frozenset(layout.small), tail)
+    return _Version(handle, parts, frozenset(layout.small), layouts, tail)

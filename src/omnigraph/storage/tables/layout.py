@@ -13,14 +13,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
+from numpy.typing import NDArray
 
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.columns import fingerprint
 from omnigraph.storage.tables.fold import FragmentSize, settled
 
 KEPT = 512
+DELETED_BYTES = 32 << 20
+OFFSET_MASK = 0xFFFFFFFF
+ADDRESS = "_rowaddr"
+Offsets = NDArray[np.int64]
+NOTHING: Offsets = np.empty(0, np.int64)
 FragmentKey = tuple[bytes, str, str]
 
 
@@ -90,10 +97,12 @@ class Layout:
 
 
 class Layouts:
-    """The layouts of the versions used last, for all tables of a store."""
+    """The layouts of the versions used last, for all tables, and which of their rows are deleted."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, int], Layout] = OrderedDict()
+        self._deleted: OrderedDict[FragmentKey, Offsets] = OrderedDict()
+        self._deleted_bytes = 0
         self._lock = threading.Lock()
 
     def get(self, handle: Handle) -> Layout:
@@ -114,6 +123,39 @@ class Layouts:
             self._known[(handle.uri, handle.version)] = layout
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
+
+    def deleted(self, handle: Handle, number: int, part: Part) -> Offsets:
+        """Return the places of the deleted rows of a fragment, ascending; reads one small file, once."""
+        if part.metadata.deletion_file is None:
+            return NOTHING
+        with self._lock:
+            found = self._deleted.get(part.key)
+            if found is not None:
+                self._deleted.move_to_end(part.key)
+                return found
+        scan = handle.scanner(columns=[], fragments=[handle.get_fragment(number)], with_row_address=True)
+        alive = scan.to_table()[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
+        mask = np.ones(part.metadata.physical_rows, dtype=bool)
+        mask[alive] = False
+        found = np.flatnonzero(mask)
+        self._note(part.key, found)
+        return found
+
+    def lose(self, part: Part, offsets: Offsets, now: FragmentKey) -> None:
+        """Note that a fragment lost rows, if it is known which it had lost before."""
+        with self._lock:
+            before = NOTHING if part.metadata.deletion_file is None else self._deleted.get(part.key)
+        if before is not None:
+            self._note(now, np.union1d(before, offsets).astype(np.int64))
+
+    def _note(self, key: FragmentKey, offsets: Offsets) -> None:
+        with self._lock:
+            if key not in self._deleted:
+                self._deleted[key] = offsets
+                self._deleted_bytes += offsets.nbytes
+            while self._deleted_bytes > DELETED_BYTES:
+                _, oldest = self._deleted.popitem(last=False)
+                self._deleted_bytes -= oldest.nbytes
 
 
 def identity(columns: bytes, metadata: FragmentMetadata) -> FragmentKey:

@@ -148,7 +148,9 @@ class Workbench:
             else:
                 updated.append(metadata)
                 self.files.append(metadata.deletion_file.path(fragment_id))
-                if not self.layout.has_blobs and not self.layout.parts[fragment_id].settled:
+                part = self.layout.parts[fragment_id]
+                self._layouts.lose(part, offsets, identity(self.layout.columns, metadata))
+                if not self.layout.has_blobs and not part.settled:
                     left = self._tail_fragment(fragment_id).without(offsets)
                     self._tail.put(identity(self.layout.columns, metadata), left)
         self._changed = frozenset(old)
