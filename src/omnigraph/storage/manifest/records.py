@@ -236,7 +236,9 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
             heads=tuple(json.loads(content["heads"])),
             recent=tuple((int(v), str(i)) for v, i in json.loads(content["recent"])),
             newest_id=content["newest_id"],
-            seen=FrozenMap({chain: int(version) for chain, version in json.loads(content["seen"]).items()}),
+            seen=FrozenMap(
+                {chain: int(version) for chain, version in dict(json.loads(content["seen"])).items()}
+            ),
             floor=int(marks["floor"]),
             swept=int(marks["swept"]),
             reclaimed=FrozenMap({t: int(since) for t, since in dict(marks.get("reclaimed", {})).items()}),
