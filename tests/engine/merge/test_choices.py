@@ -141,6 +141,24 @@ def test_the_expected_head_is_checked(graph: Graph) -> None:
         graph.merge("side", strategy="ours", if_commit=head)
 
 
+def test_a_conflict_says_who_made_each_side_of_it(tmp_path: Path) -> None:
+    with world(tmp_path) as graph:
+        fork(graph)
+        theirs = graph.load([person("Alice", age=1)], mode="merge", branch="side", actor="ann")
+        graph.load([person("Bob", age=1)], mode="merge", branch="side", actor="bea")
+        ours = graph.load([person("Alice", age=2)], mode="merge", actor="cid")
+        graph.load([person("Carol", age=2)], mode="merge", actor="dov")
+
+        with pytest.raises(MergeConflict) as caught:
+            graph.merge("side")
+
+        (one,) = caught.value.conflicts
+        assert one.ours is not None
+        assert one.theirs is not None
+        assert (one.ours.commit_id, one.ours.actor) == (ours.commit_id, "cid")
+        assert (one.theirs.commit_id, one.theirs.actor) == (theirs.commit_id, "ann")
+
+
 # -- reverts ---------------------------------------------------------------------------------------------
 
 

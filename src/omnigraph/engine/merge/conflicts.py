@@ -111,7 +111,13 @@ class MergeConflict(ConflictError):
             merge_conflicts=[one.to_json() for one in conflicts],
             total=total,
         )
+        self._doing = doing
         self.conflicts = tuple(conflicts)
+        self.total = total
+
+    def with_conflicts(self, conflicts: Sequence[Conflict]) -> MergeConflict:
+        """Return the same error with more said about its conflicts."""
+        return MergeConflict(self._doing, conflicts, self.total)
 
 
 class SchemaConflict(ConflictError):

@@ -6,15 +6,16 @@ Room    engine.merge. Captures the source once, runs the merge through the publi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest
 from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.entity import last_touched
 from omnigraph.engine.merge.choices import Resolutions, Take
-from omnigraph.engine.merge.conflicts import Conflict, MergeConflict
+from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
 from omnigraph.engine.merge.write import Counts, MergeWrite
 from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
 from omnigraph.engine.write import ExecutorFor
@@ -23,6 +24,8 @@ from omnigraph.storage.lineage import holds, merge_bases
 from omnigraph.storage.manifest.records import CommitKind, CommitRecord, ManifestState
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
+
+TRACED = 20  # conflicts whose authors are looked up
 
 
 class Outcome(Enum):
@@ -176,15 +179,16 @@ class MergeDoor:
                 self._store.rehearse(into, write, intent)
                 return self._outcome(source, into, write, theirs, preview=True)
             receipt = self._store.publish(into, write, intent)
-        except MergeConflict as conflict:
+        except MergeConflict as met:
+            conflict = met.with_conflicts(self._traced(met.conflicts, write, theirs))
             if not preview:
-                raise
+                raise conflict from None
             found = self._outcome(source, into, write, theirs, preview=True)
             return replace(
                 found,
                 outcome=Outcome.CONFLICTS,
                 conflicts=conflict.conflicts,
-                total_conflicts=int(conflict.fields["total"]),
+                total_conflicts=conflict.total,
             )
         done = self._outcome(source, into, write, theirs, preview=False)
         return replace(done, commit=receipt.commit, cost=receipt.cost)
@@ -209,6 +213,26 @@ class MergeDoor:
             preview=preview,
         )
 
+    def _traced(
+        self, conflicts: Iterable[Conflict], write: MergeWrite, theirs: ManifestState
+    ) -> list[Conflict]:
+        """Say who made each side of a conflict, and when: of the first ones, since each takes look-ups."""
+        base, target = write.base, write.target
+        assert base is not None
+        assert target is not None
+        catalog = self._catalogs.get(target.schema)
+        found: list[Conflict] = []
+        for number, one in enumerate(conflicts):
+            declared = catalog.find_node(one.type_name) or catalog.find_edge(one.type_name)
+            if number >= TRACED or declared is None or one.entity_id is None:
+                found.append(one)
+                continue
+            ours, other = (
+                last_touched(self._store, declared, one.entity_id, side, base) for side in (target, theirs)
+            )
+            found.append(replace(one, ours=_origin(ours), theirs=_origin(other)))
+        return found
+
     def _delete(self, done: MergeOutcome, source: str) -> MergeOutcome:
         """Delete the merged branch; the merge stands whatever comes of it."""
         try:
@@ -218,6 +242,10 @@ class MergeDoor:
         except GraphError as error:
             return replace(done, branch_deleted=False, branch_delete_error=str(error))
         return replace(done, branch_deleted=True)
+
+
+def _origin(commit: CommitRecord | None) -> Origin | None:
+    return None if commit is None else Origin(commit.id, commit.actor, commit.authored_at_us)
 
 
 def _types(counts: Sequence[Counts]) -> tuple[TypeCount, ...]:
