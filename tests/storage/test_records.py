@@ -98,6 +98,8 @@ states = st.builds(
     swept=counts,
     reclaimed=st.dictionaries(ids, counts, max_size=3).map(FrozenMap),
     tombstone=st.none() | ids,
+    name=st.none() | text.filter(bool),
+    seen=st.dictionaries(ids, counts, max_size=3).map(FrozenMap),
 )
 
 
@@ -224,6 +226,24 @@ def test_neither_the_floor_nor_a_tombstone_is_ever_taken_back(base: ManifestStat
     assert state.floor == max(base.floor, floor)
     assert state.tombstone == base.tombstone
     assert advance(state, commit(base=state), {})[0].floor == state.floor
+
+
+@settings(max_examples=25, deadline=None)
+@given(states, text.filter(bool))
+def test_a_rename_is_noted_until_the_next_one(base: ManifestState, name: str) -> None:
+    state, updates = control(base, name=name)
+
+    assert (state.name, json.loads(updates["control"] or "")["name"]) == (name, name)
+    assert control(state, floor=1)[0].name == advance(state, commit(base=state), {})[0].name == name
+
+
+def test_a_version_from_before_there_were_renames_has_no_name() -> None:
+    state = ManifestState(1, Line("main"), commit(), FrozenMap(), ("a",), (), "a")
+    content = encode(state)
+    marks = json.loads(content["control"])
+    del marks["name"]
+
+    assert decode(1, {**content, "control": json.dumps(marks)}, "here").name is None
 
 
 def test_every_version_of_a_history_agrees_with_itself() -> None:
