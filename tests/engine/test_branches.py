@@ -73,6 +73,14 @@ def test_ahead_and_behind_count_commits_since_the_fork(graph: Graph) -> None:
         assert graph.branches.get(name) == branch
 
 
+def test_a_commit_from_before_the_fork_is_not_counted_though_the_floor_has_passed_it(graph: Graph) -> None:
+    graph.branches.create("dev")
+    for _ in range(3):
+        graph.store.raise_floor("main", graph.store.snapshot().state.version)
+
+    assert graph.branches.get("dev").behind == 0
+
+
 def test_counts_are_right_beyond_what_a_version_remembers(graph: Graph) -> None:
     graph.branches.create("dev")
     for number in range(70):

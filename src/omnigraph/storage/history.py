@@ -41,11 +41,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A commit on the way back: its id, and a version of a chain that has its record."""
+    """A commit on the way back: its id, a version of a chain that has its record, and the one it made."""
 
     commit_id: str
     chain: Chain
     version: int
+    made: int
 
 
 class History:
@@ -127,7 +128,7 @@ class History:
         count = 0
         try:
             for entry in self._own(self._branches.chain(head.line.incarnation), head):
-                if entry.version <= version:
+                if entry.made <= version:
                     return count
                 count += 1
         except HistoryReclaimed:
@@ -147,7 +148,7 @@ class History:
             floor = self._floor(parent)
             if state.line.fork_version < floor:
                 first = chain.at(1)  # the fork itself still has the record of the commit it was made at
-                yield _Entry(first.head, chain, 1)
+                yield _Entry(first.head, chain, 1, 1)
                 raise _reclaimed(floor)
             state = parent.at(state.line.fork_version)
 
@@ -159,9 +160,9 @@ class History:
                 if version < floor:
                     kept = chain.at(floor)  # a control write may repeat a commit whose own version is gone
                     if kept.head == commit_id:
-                        yield _Entry(commit_id, chain, floor)
+                        yield _Entry(commit_id, chain, floor, version)
                     raise _reclaimed(floor)
-                yield _Entry(commit_id, chain, version)
+                yield _Entry(commit_id, chain, version, version)
             if len(recent) < RECENT - 1:
                 return  # it reaches back to the start of the chain
             recent = chain.at(recent[-1][0]).recent[1:]
