@@ -101,6 +101,8 @@ class MergeConflict(ConflictError):
     """The sides disagree; nothing was changed. `conflicts` has the first ones, `total` counts all."""
 
     code = "merge_conflict"
+    conflicts: tuple[Conflict, ...] = ()
+    total = 0
 
     def __init__(self, doing: str, conflicts: Sequence[Conflict], total: int) -> None:
         first = "".join(f"\n  {one.message}" for one in conflicts[:3])

@@ -26,6 +26,7 @@ from omnigraph.surfaces.cli import (
     init,
     lint,
     load,
+    merge,
     mutate,
     optimize,
     query,
@@ -58,6 +59,9 @@ app.command("lint", rich_help_panel="Start here")(lint.lint)
 app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
 app.add_typer(branch.app, name="branch", rich_help_panel="Start here")
 app.add_typer(commit.app, name="commit", rich_help_panel="Start here")
+app.command("merge", rich_help_panel="Start here")(merge.merge)
+branch.app.command("merge")(merge.merge)
+app.command("revert", rich_help_panel="More")(merge.revert)
 app.command("log", rich_help_panel="More")(commit.log)
 app.command("diff", rich_help_panel="More")(diff.diff)
 branch.app.command("diff")(diff.branch_diff)
