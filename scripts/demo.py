@@ -9,8 +9,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
@@ -46,6 +47,7 @@ query add($name: String, $age: I32?, $friend: String) {
     insert Knows { from: $name, to: $friend }
 }
 """
+REVIEW = "review/älter"
 BIRTHDAY = "query birthday($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
 LEAVE = "query leave($name: String) { delete Person where name = $name }"
 REACH = """
@@ -142,22 +144,55 @@ def branch(graph: Graph) -> None:
     """Work on a branch, and look back."""
     part("4. Branches cost the same at any size, and writes on them are invisible elsewhere")
     with measured() as meter:
-        graph.store.branches.create("review/älter", "main")
-    console.print(f"created branch 'review/älter': {meter.cost}")
+        graph.branches.create(REVIEW)
+    console.print(f"created branch {REVIEW!r}: {meter.cost}")
     before = graph.store.snapshot().commit_id
-    graph.mutate(BIRTHDAY, name="Ada", age=38, branch="review/älter", actor="demo")
-    show(graph, "on the branch", "review/älter")
+    graph.mutate(BIRTHDAY, name="Ada", age=38, branch=REVIEW, actor="ann")
+    graph.mutate(BIRTHDAY, name="Di", age=53, branch=REVIEW, actor="ann")
+    show(graph, "on the branch", REVIEW)
     show(graph, "on main, at the same time")
 
     part("5. Every past state can be read again")
     graph.mutate(LEAVE, name="Cy", actor="demo")
     show(graph, "main now")
-    show(graph, f"main at commit {before}", at=before)
+    show(graph, "main one commit ago", at="main~1")
+    graph.tags.create("before-cy-left", at=before)
+    show(graph, "main at the tag before-cy-left", at="before-cy-left")
+
+
+def merge(graph: Graph) -> None:
+    """Review a branch, and fold it in."""
+    part("6. Review a branch as a diff, and merge it three ways, property by property")
+    graph.mutate(BIRTHDAY, name="Ada", age=40, actor="bob")
+    for change in graph.diff("main", REVIEW):
+        shown = ", ".join(
+            f"{name} {_side(change.before, name)} -> {_side(change.after, name)}" for name in change.fields
+        )
+        console.print(f"  {change.op.value} {change.type_name} {change.id} {shown}", markup=False)
+    preview = graph.merge(REVIEW, preview=True)
+    console.print(f"preview: {preview.outcome.value}")
+    for one in preview.conflicts:
+        console.print(f"  {one.message}", markup=False)
+        if one.ours is not None and one.theirs is not None:
+            console.print(f"    ours by {one.ours.actor}, theirs by {one.theirs.actor}")
+    choice = {"type": "Person", "id": "Ada", "property": "age", "take": "theirs"}
+    done = graph.merge(REVIEW, resolutions=[choice], delete_branch=True, actor="demo")
+    console.print(f"decided for theirs: {done.outcome.value}, cost: {done.cost}")
+    show(graph, "main, merged")
+    console.print("the versions of Ada:")
+    for version in graph.entity("Person", "Ada").history():
+        console.print(
+            f"  {version.cause.kind:<10} by {version.cause.actor}: {', '.join(version.change.fields)}"
+        )
+
+
+def _side(image: Mapping[str, Any] | None, name: str) -> Any:
+    return None if image is None else image[name]
 
 
 def conflicts(graph: Graph) -> None:
     """Lose a race on purpose."""
-    part("6. A writer that expected another head is told so, and nothing is written")
+    part("7. A writer that expected another head is told so, and nothing is written")
     expected = graph.store.snapshot().commit_id
     graph.mutate(BIRTHDAY, name="Di", age=53, message="somebody else was faster")
     try:
@@ -168,7 +203,7 @@ def conflicts(graph: Graph) -> None:
 
 def crash(root: Path) -> None:
     """Kill a writer at the worst moment."""
-    part("7. A writer killed between staging and publishing leaves nothing to repair")
+    part("8. A writer killed between staging and publishing leaves nothing to repair")
     environment = {**os.environ, "OMNIGRAPH_FAILPOINTS": "publish.before=kill"}
     command = [sys.executable, __file__, "--write-a-ghost", str(root)]
     done = subprocess.run(command, env=environment, check=False)
@@ -187,7 +222,7 @@ def write_a_ghost(root: Path) -> None:
 
 def spark(root: Path) -> None:
     """Read a pinned snapshot from Spark executors."""
-    part("8. Spark reads one pinned snapshot, whoever writes meanwhile")
+    part("9. Spark reads one pinned snapshot, whoever writes meanwhile")
     if os.environ.get("OMNIGRAPH_HAS_JAVA") == "0":
         console.print("left out: this needs Java 17 or newer (the set-up lines above say how to get it)")
         return
@@ -276,6 +311,7 @@ def main() -> None:
             mutate(graph)
             query(graph)
             branch(graph)
+            merge(graph)
             conflicts(graph)
         crash(root)
         spark(root)
