@@ -36,6 +36,7 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.differences import Side
 
 ROWS_AT_ONCE = 1_024  # rows that are turned into images at a time
+KEPT_ROWS = 10_000  # changes of a type that are kept when they were read once
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class Comparison:
         self.wanted = wanted
         self.older = Catalog() if before is None else catalogs.get(before.schema)
         self.newer = catalogs.get(after.schema)
+        self._kept: dict[str, tuple[Delta, ...]] = {}  # small ones, so that counting them costs nothing more
 
     @property
     def types(self) -> tuple[TableType, ...]:
@@ -98,12 +100,17 @@ class Comparison:
 
     def deltas(self, declared: TableType) -> Iterator[Delta]:
         """Compare the rows of one type, a range of ids at a time, in the order of ids."""
-        with self._readable(declared):
-            old, new = self._versions(declared.table_id)
-            sides = self._store.reads.differences(declared.table_id, old, new)
-            yield from deltas(
-                self._paired(sides, declared), declared.stored_schema, fills_of(declared, self.after)
-            )
+        kept = self._kept.get(declared.table_id)
+        if kept is not None:
+            yield from kept
+            return
+        found: tuple[Delta, ...] | None = ()
+        for delta in self._compared(declared):
+            yield delta
+            if found is not None:
+                found = (*found, delta) if sum(one.total for one in (*found, delta)) <= KEPT_ROWS else None
+        if found is not None:
+            self._kept[declared.table_id] = found
 
     def count(self, declared: TableType) -> TypeChanges:
         """Count the changes of one type that are asked for."""
@@ -124,6 +131,12 @@ class Comparison:
                 yield from changes_in(delta, declared, self.wanted, beyond)
 
     # -- parts -------------------------------------------------------------------------------------
+
+    def _compared(self, declared: TableType) -> Iterator[Delta]:
+        with self._readable(declared):
+            old, new = self._versions(declared.table_id)
+            sides = self._paired(self._store.reads.differences(declared.table_id, old, new), declared)
+            yield from deltas(sides, declared.stored_schema, fills_of(declared, self.after))
 
     def _versions(self, table_id: str) -> tuple[int | None, int | None]:
         old = None if self.before is None else self.before.pins.get(table_id)
