@@ -20,6 +20,8 @@ from omnigraph.base.errors import (
     ParentlessCommit,
 )
 from omnigraph.engine.history import packing
+from omnigraph.engine.history.change import Change
+from omnigraph.engine.history.comparison import Comparison
 from omnigraph.engine.history.feed import Block, FeedPage
 from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
 
@@ -239,6 +241,25 @@ def test_a_branch_made_anew_does_not_take_the_old_cursor(graph: Graph) -> None:
 
     with pytest.raises(CursorRejected, match="earlier branch"):
         graph.changes.poll(cursor, branch="side")
+
+
+def test_a_branch_made_anew_while_it_is_read_fails_the_poll(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork(graph)
+    put(graph, "side", person("Eve"))
+    whole = Comparison.changes
+
+    def meanwhile(self: Comparison, after: Any = None) -> Iterator[Change]:
+        yield from whole(self, after)
+        if self.after.head == head(graph, "side"):
+            graph.branches.delete("side")
+            fork(graph)
+
+    monkeypatch.setattr(Comparison, "changes", meanwhile)
+
+    with pytest.raises(CursorRejected, match="made anew"):
+        graph.changes.poll(start="beginning", branch="side")
 
 
 def test_a_filter_survives_the_renaming_of_its_type(graph: Graph) -> None:

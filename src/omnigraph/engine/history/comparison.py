@@ -21,6 +21,7 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
@@ -166,10 +167,14 @@ class Comparison:
         try:
             yield
         except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
-            found = self._store.why_unreadable(
-                PinnedSnapshot(states[0].commit.branch, states[0]), declared.table_id, error
-            )
-            raise found from error
+            reasons = [
+                self._store.why_unreadable(
+                    PinnedSnapshot(state.commit.branch, state), declared.table_id, error
+                )
+                for state in states
+            ]
+            gone = [reason for reason in reasons if isinstance(reason, HistoryReclaimed)]
+            raise (gone or reasons)[0] from error
 
 
 def columns_then(then: Catalog, declared: TableType) -> dict[str, str]:

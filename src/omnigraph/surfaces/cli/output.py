@@ -35,6 +35,7 @@ EXIT_BY_KIND = {
 }
 DETAILS_BY_CODE = {
     "precondition_failed": ("precondition_failure", ("expected", "actual")),
+    "change_feed_gap": ("change_feed_gap", ("cursor", "first_unreadable_commit_id")),
     "key_conflict": ("key_conflict", ("entity_kind", "type_name", "entity_id")),
 }
 EXIT_BY_CODE = {"precondition_failed": 4, "schema_unsupported": 1, "constraint_violation": 1}
