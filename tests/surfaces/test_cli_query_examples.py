@@ -16,7 +16,7 @@ from tests.surfaces.test_cli_examples import PROJECTS
 
 pytestmark = pytest.mark.skipif(not PROJECTS, reason="the example projects are not on this machine")
 TEXT = {Scalar.DATETIME: "2026-05-01T10:00:00Z", Scalar.DATE: "2026-05-01", Scalar.I32: "3"}
-EMBEDS = "no embedder is configured"
+EMBEDS = "needs an embedder"
 
 
 @pytest.fixture(params=PROJECTS, ids=lambda path: path.name)

@@ -39,6 +39,7 @@ from omnigraph.engine.write import ExecutorFor
 from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.execution.explain import Explanation
 from omnigraph.execution.result import Result
+from omnigraph.execution.search.embedding import EmbedTexts, embedder_of
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.store import GraphStore
@@ -54,6 +55,7 @@ class Graph:
         executor: ExecutorFor = LocalExecutor,
         *,
         memory_bytes: int = MEMORY_BYTES,
+        embedding: str | EmbedTexts | None = None,
     ) -> None:
         self.store = store
         self._catalogs = Catalogs(store.schemas)
@@ -67,7 +69,7 @@ class Graph:
         self._merge = MergeDoor(store, self._catalogs, executor)
         self._diff = DiffDoor(store, self._catalogs)
         self.changes = Changes(store, self._catalogs)
-        self._query = QueryDoor(store, self._catalogs, memory_bytes)
+        self._query = QueryDoor(store, self._catalogs, memory_bytes, embedder_of(embedding))
 
     @property
     def uri(self) -> str:
@@ -337,10 +339,15 @@ def connect(
     storage_options: Mapping[str, str] | None = None,
     durability: Durability = "sync",
     memory_bytes: int = MEMORY_BYTES,
+    embedding: str | EmbedTexts | None = None,
 ) -> Graph:
     """Open a graph that exists; reads two small objects, writes nothing.
 
     `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
+    `embedding` turns text into vectors for `nearest`: a function from texts to vectors, or "mock" for tests,
+    which is also what the environment variable EMBEDDINGS_MOCK=1 means.
     """
+    if os.environ.get("EMBEDDINGS_MOCK") == "1":  # wins, so that a test run never asks a provider
+        embedding = "mock"
     store = GraphStore.open(address, storage_options=storage_options, durability=durability)
-    return Graph(store, memory_bytes=memory_bytes)
+    return Graph(store, memory_bytes=memory_bytes, embedding=embedding)

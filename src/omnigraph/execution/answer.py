@@ -111,7 +111,8 @@ class Answerer:
     def _plain(self, rows: Rows, read: CheckedRead, wanted: int | None, *, top: bool) -> list[pa.Array]:
         found = Ranked(rows, ())
         if read.ranking is not None:
-            found = self._ranker.rank(read.ranking, rows, wanted)
+            # Equal rows are one row, so that more may be needed than are wanted.
+            found = self._ranker.rank(read.ranking, rows, None if read.distinct else wanted)
             rows = found.rows
         columns: dict[int, pa.Array] = {}
 

@@ -14,6 +14,7 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.catalog.query.operands import Values
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.entities import ColumnCache, EntityTable
+from omnigraph.execution.search.embedding import Embeddings
 from omnigraph.execution.search.room import Search
 from omnigraph.execution.topology import BYTES_PER_EDGE, Topologies, Topology
 from omnigraph.storage.manifest.records import Pin
@@ -71,6 +72,7 @@ class Context:
     caches: Caches
     values: Values
     now_ms: int
+    embeddings: Embeddings
     budget: Budget = field(default_factory=Budget)
     traversal: Traversal = "auto"
     note: Callable[[str], None] = lambda _: None  # what was chosen on the way, for explain and profile

@@ -62,11 +62,11 @@ class Ranker:
         """Order rows by a ranking; `wanted` rows will be returned, all if it is None."""
         match ranking:
             case Nearest(variable):
-                distances = self._distances(ranking, rows.bound[variable])
+                distances = self._distances(ranking, rows.bound[variable], wanted)
                 there = ~np.isnan(distances)
                 return Ranked(rows.keep(there), (Key(pa.array(distances[there])),))
             case Bm25(variable):
-                scores = self._scores(ranking, rows.bound[variable])
+                scores = self._scores(ranking, rows.bound[variable], wanted)
                 there = scores > 0
                 return Ranked(rows.keep(there), (Key(pa.array(scores[there]), descending=True),))
             case Rrf(first):
@@ -101,29 +101,39 @@ class Ranker:
             found = corpus.matches(query)
         return np.isin(rows.bound[value.variable], found)
 
-    def _scores(self, value: Bm25, ordinals: Ordinals) -> Floats:
+    def _scores(self, value: Bm25, ordinals: Ordinals, wanted: int | None = None) -> Floats:
+        """Return scores; where only so many rows are wanted, 0 for entities that cannot be among them."""
         query = self._operand(value.query)
         scores = np.zeros(len(ordinals))
         there = ordinals >= 0
         if isinstance(query, str) and there.any():
             corpus = self._context.caches.search.text(self._table(value), value.member.column)
-            scores[there] = corpus.scores(query, ordinals[there])
+            rows = ordinals[there]
+            scores[there] = corpus.scores(query, rows) if wanted is None else corpus.best(query, rows, wanted)
         return scores
 
-    def _distances(self, value: Nearest, ordinals: Ordinals) -> Floats:
-        """Return distances; not a number where there is no vector."""
+    def _distances(self, value: Nearest, ordinals: Ordinals, wanted: int | None = None) -> Floats:
+        """Return distances; not a number where there is no vector.
+
+        Where only so many rows are wanted, entities that cannot be among them have none either.
+        """
         query = self._operand(value.query)
         distances = np.full(len(ordinals), np.nan)
-        if value.embeds:
-            raise InvalidRequest(
-                "nearest needs a vector here: no embedder is configured",
-                remedy="Give the query as a vector, or as a parameter of type Vector",
-            )
+        if isinstance(query, str):
+            declared = value.member
+            model = None if declared.embed is None else declared.embed.model
+            size = declared.type.dimension
+            assert size is not None
+            query = tuple(self._context.embeddings.vector(query, size, model).tolist())
         there = ordinals >= 0
         if isinstance(query, tuple) and there.any():
             vectors = self._context.caches.search.vectors(self._table(value), value.member.column)
             numbers = [float(part) for part in query]
-            distances[there] = vectors.distances(numbers, ordinals[there])
+            rows = ordinals[there]
+            if wanted is None:
+                distances[there] = vectors.distances(numbers, rows)
+            else:
+                distances[there] = vectors.best(numbers, rows, wanted)
         return distances
 
     def _fusion(self, value: Rrf, rows: Rows, wanted: int | None) -> Fused:

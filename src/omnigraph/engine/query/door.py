@@ -30,6 +30,7 @@ from omnigraph.execution.explain import Explanation, Recorder
 from omnigraph.execution.plan.build import plan
 from omnigraph.execution.plan.steps import Plan
 from omnigraph.execution.result import Result
+from omnigraph.execution.search.embedding import Embedder, Embeddings
 from omnigraph.storage.cost import measured, process_totals
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
@@ -57,10 +58,17 @@ class _Prepared:
 class QueryDoor:
     """Runs reads on one graph."""
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(
+        self,
+        store: GraphStore,
+        catalogs: Catalogs,
+        memory_bytes: int = MEMORY_BYTES,
+        embedder: Embedder | None = None,
+    ) -> None:
         self._store = store
         self._catalogs = catalogs
         self._caches = Caches.within(memory_bytes)
+        self._embeddings = Embeddings(embedder)
         self._compiled: OrderedDict[tuple[str, str | None, str], CheckedRead] = OrderedDict()
         self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
@@ -138,6 +146,7 @@ class QueryDoor:
             caches=self._caches,
             values=bind_params(read.parameters, params),
             now_ms=self._store.clock.now_us() // 1000,
+            embeddings=self._embeddings,
             budget=Budget(options.memory_bytes or self._caches.limit, self._caches.make_room),
             traversal=options.traversal,
         )

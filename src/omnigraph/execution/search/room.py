@@ -90,6 +90,14 @@ class Texts:
         """Return the entities with the best scores, all that tie with the last, in no order."""
         return self.corpus.top(query, count, among)
 
+    def best(self, query: str, ordinals: Ordinals, count: int) -> Scores:
+        """Return the scores of the entities that match best among some, 0 for all others.
+
+        Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
+        """
+        found, scores = self.top(query, count, _among(self._table, ordinals))
+        return _spread(found, scores, ordinals, 0.0)
+
     def _cold(self) -> bool:
         """Say whether the texts are not in memory, and not asked for often enough to bring them there."""
         if self._column in self._table.absent or self._table.rows < COLD_ROWS:
@@ -144,18 +152,8 @@ class Vectors:
 
         Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
         """
-        distinct = ordinals if _ascending(ordinals) else np.unique(ordinals)
-        distinct = distinct[np.searchsorted(distinct, 0) :]
-        every = len(distinct) == self._table.rows
-        near, distances = self.top(query, count, None if every else distinct)
-        found = np.full(len(ordinals), np.nan)
-        if len(near):
-            order = np.argsort(near)
-            near, distances = near[order], distances[order]
-            at = np.minimum(np.searchsorted(near, ordinals), len(near) - 1)
-            kept = near[at] == ordinals
-            found[kept] = distances[at[kept]]
-        return found
+        near, distances = self.top(query, count, _among(self._table, ordinals))
+        return _spread(near, distances, ordinals, np.nan)
 
     def _held(self, wanted: int) -> VectorColumn | None:
         """Return the column in memory, if it is there or worth bringing there."""
@@ -165,6 +163,25 @@ class Vectors:
             if picked * PICK_COST > self._table.rows or self._column in self._table.absent:
                 held = self._cache.get(self._table, self._column)
         return held
+
+
+def _among(table: EntityTable, ordinals: Ordinals) -> Ordinals | None:
+    """Return the different entities of some rows; None if that is all there are."""
+    distinct = ordinals if _ascending(ordinals) else np.unique(ordinals)
+    distinct = distinct[np.searchsorted(distinct, 0) :]
+    return None if len(distinct) == table.rows else distinct
+
+
+def _spread(found: Ordinals, values: Scores, ordinals: Ordinals, other: float) -> Scores:
+    """Return the value of each row's entity, where it was found."""
+    spread = np.full(len(ordinals), other)
+    if len(found):
+        order = np.argsort(found)
+        found, values = found[order], values[order]
+        at = np.minimum(np.searchsorted(found, ordinals), len(found) - 1)
+        kept = found[at] == ordinals
+        spread[kept] = values[at[kept]]
+    return spread
 
 
 def _ascending(ordinals: Ordinals) -> bool:

@@ -1,0 +1,155 @@
+"""Embedding: text to vectors, for `nearest` with a text.
+
+Room    execution.search. Whoever opens a graph brings the embedder; nothing here reaches a network.
+Given   "mock", "mock-hash", or a function from texts to vectors (with a `model` attribute, if it has one).
+Gives   one vector of the asked size for a text: checked, L2-normalised, float32, kept for the next query.
+Mock    words are hashed into signed buckets and added up, so that texts that share words are near each other,
+        on every platform alike. `mock-hash` gives every text a direction of its own instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.base.errors import InvalidRequest
+
+Vector = NDArray[np.float32]
+EmbedTexts = Callable[[list[str]], Any]
+KEPT = 1_024
+_WORD = re.compile(r"\w+")
+_MASK = (1 << 64) - 1
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model, where a property may insist on it."""
+        ...
+
+    def __call__(self, texts: list[str], size: int) -> Sequence[Sequence[float]]:
+        """Return a vector for each text."""
+        ...
+
+
+class MockEmbedder:
+    """No network, no key: the same text gives the same vector everywhere."""
+
+    model: str | None = None
+
+    def __call__(self, texts: list[str], size: int) -> Sequence[Sequence[float]]:
+        """Add up the hashed words of each text."""
+        return [_bucketed(text, size).tolist() for text in texts]
+
+
+class HashEmbedder:
+    """Every text a pseudo-random direction; texts that share words are no nearer than others."""
+
+    model: str | None = None
+
+    def __call__(self, texts: list[str], size: int) -> Sequence[Sequence[float]]:
+        """Derive each direction from a hash of the text."""
+        return [_direction(text, size) for text in texts]
+
+
+class FunctionEmbedder:
+    """A function of the caller's."""
+
+    def __init__(self, function: EmbedTexts) -> None:
+        self._function = function
+        self.model: str | None = getattr(function, "model", None)
+
+    def __call__(self, texts: list[str], size: int) -> Sequence[Sequence[float]]:
+        """Ask the function."""
+        return [list(vector) for vector in self._function(texts)]
+
+
+def embedder_of(given: str | EmbedTexts | None) -> Embedder | None:
+    """Return what the caller means; None is no embedder."""
+    if given is None:
+        return None
+    if given == "mock":
+        return MockEmbedder()
+    if given == "mock-hash":
+        return HashEmbedder()
+    if callable(given):
+        return FunctionEmbedder(given)
+    raise InvalidRequest(
+        f"unknown embedding {given!r}", remedy="Give 'mock', 'mock-hash' or a function from texts to vectors"
+    )
+
+
+class Embeddings:
+    """The vectors of texts asked for lately."""
+
+    def __init__(self, embedder: Embedder | None) -> None:
+        self._embedder = embedder
+        self._known: OrderedDict[tuple[int, str], Vector] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def vector(self, text: str, size: int, model: str | None) -> Vector:
+        """Return the vector of a text; `model` is the one that the property insists on."""
+        if self._embedder is None:
+            raise InvalidRequest(
+                "nearest with a text needs an embedder, and none is configured",
+                remedy="Open the graph with embedding=, or give the query as a vector",
+            )
+        if model is not None and model != self._embedder.model:
+            raise InvalidRequest(
+                f"the vectors were made with model {model!r}, the embedder is {self._embedder.model!r}",
+                remedy="Open the graph with an embedder of the same model",
+            )
+        with self._lock:
+            found = self._known.get((size, text))
+        if found is None:
+            found = _checked(self._embedder([text], size), size)
+            with self._lock:
+                self._known[(size, text)] = found
+                while len(self._known) > KEPT:
+                    self._known.popitem(last=False)
+        return found
+
+
+def _checked(given: Sequence[Sequence[float]], size: int) -> Vector:
+    if len(given) != 1:
+        raise InvalidRequest(f"the embedder gave {len(given)} vectors for one text")
+    vector = np.asarray(given[0], dtype=np.float64)
+    length = float(np.linalg.norm(vector)) if vector.ndim == 1 else 0.0
+    if vector.shape != (size,) or not np.isfinite(length) or length == 0:
+        raise InvalidRequest(
+            f"the embedder gave no usable vector: {size} finite numbers are wanted, not all zero",
+            remedy="Use the model that the vectors of the graph were made with",
+        )
+    return (vector / length).astype(np.float32)
+
+
+def _bucketed(text: str, size: int) -> NDArray[np.float64]:
+    vector = np.zeros(size)
+    for word in _WORD.findall(text.lower()) or [""]:
+        digest = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big")
+        vector[(digest >> 1) % size] += 1.0 if digest & 1 else -1.0
+    if not vector.any():  # words that cancel out
+        vector[0] = 1.0
+    return vector
+
+
+def _direction(text: str, size: int) -> list[float]:
+    seed = 0xCBF29CE484222325
+    for byte in text.encode():
+        seed = ((seed ^ byte) * 0x100000001B3) & _MASK
+    values = []
+    for _ in range(size):
+        seed ^= (seed << 13) & _MASK
+        seed ^= seed >> 7
+        seed ^= (seed << 17) & _MASK
+        values.append(2.0 * (seed / _MASK) - 1.0)
+    return values
