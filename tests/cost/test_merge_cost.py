@@ -65,7 +65,8 @@ def row(kind: int, name: str, value: int) -> dict[str, object]:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rows", ROWS, ids=str)
 def test_flat_in_the_size_of_the_graph(s3_server: S3Server, proxy: S3Proxy, rows: tuple[int, ...]) -> None:
-    single, many = [], []
+    single: list[Figures] = []
+    many: list[Figures] = []
     for number in rows:
         with graph_of(*places(s3_server, proxy), number) as graph:
             for changes, found in ((1, single), (50, many)):

@@ -61,3 +61,34 @@ def test_what_was_asked_before_asks_only_whether_anything_changed(
         for _ in range(3):
             find(graph, "a")
         assert count(proxy, lambda: find(graph, "a")) == 1
+
+
+GRAPH = "node Person { name: String @key }\nedge Knows: Person -> Person { since: I32? }"
+FRIENDS = "query q($k: String) { match { $p: Person { name: $k }  $p knows $f } return { $f.name } }"
+
+
+@pytest.mark.timeout(300)
+def test_a_first_traversal_touches_the_index_and_not_the_edges(s3_server: S3Server, proxy: S3Proxy) -> None:
+    """On a cold open, following one node's edges reads index pages and those edges, not the table."""
+    people, degree = 10_000, 40
+    direct, proxied = places(s3_server, proxy)
+    with og.init(direct.address, GRAPH, **direct.kwargs) as builder:
+        names = [f"p{n}" for n in range(people)]
+        ends = [(n, (n * 7 + k * 131) % people) for n in range(people) for k in range(degree)]
+        edges = {"from": [names[a] for a, _ in ends], "to": [names[b] for _, b in ends]}
+        builder.load({"Person": pa.table({"name": names}), "Knows": pa.table(edges)}, mode="append")
+        builder.ensure_indexes()
+    with og.connect(proxied.address, **proxied.kwargs) as graph:
+        table = graph.schema.catalog().edge("Knows").table_id
+        stored = sum(
+            file.file_size_bytes or 0
+            for f in graph.store.table(graph.store.snapshot(), table).get_fragments()
+            for file in f.metadata.files
+        )
+        proxy.reset()
+        found = graph.query(FRIENDS, k="p77")
+        read = found.cost.bytes_read
+        assert len(found) == degree
+        assert "Knows: look-ups" in str(graph.profile(FRIENDS, k="p78"))
+    print(f"\n  {read} bytes of {stored} in {proxy.count()} requests")
+    assert read < stored / 8

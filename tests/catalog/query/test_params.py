@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 
 from omnigraph.catalog.query import BadParameters, Parameter, bind_params, param_from_text
@@ -207,3 +209,18 @@ def test_text_of_the_command_line(kind: str, text: str, value: Any) -> None:
 def test_text_that_does_not_fit(kind: str, text: str, message: str) -> None:
     with pytest.raises(BadParameters, match=message):
         param_from_text(declared(kind), text)
+
+
+def test_values_of_python_and_numpy_are_taken_for_what_json_would_write() -> None:
+    day, moment = date(2026, 5, 1), datetime(2026, 5, 1, 10, 30, tzinfo=UTC)
+    declared = [
+        Parameter("day", PropertyType(Scalar.DATE)),
+        Parameter("moment", PropertyType(Scalar.DATETIME)),
+        Parameter("vector", PropertyType(Scalar.VECTOR, dimension=2)),
+    ]
+    given = {"day": day, "moment": moment, "vector": np.array([1.0, 2.0], np.float32)}
+
+    written = {"day": "2026-05-01", "moment": "2026-05-01T10:30:00Z", "vector": [1.0, 2.0]}
+    assert bind_params(declared, given) == bind_params(declared, written)
+    with pytest.raises(BadParameters, match="date string"):
+        bind_params(declared, {**given, "day": moment})

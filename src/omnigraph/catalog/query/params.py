@@ -1,7 +1,8 @@
 """Params: the values that a request gives to a query's parameters, held to their declared types.
 
 Room    catalog.query. Every surface binds here, so that all of them accept and refuse the same.
-Given   the declared parameters and a JSON object keyed by their names, without `$`.
+Given   the declared parameters and a JSON object keyed by their names, without `$`; dates and moments of
+        Python and arrays of numpy are taken for what JSON would write.
 Gives   `bind_params`: stored values, one for each parameter; or `BadParameters` with all that is wrong.
 Rule    nothing is guessed and nothing is ignored: a name that is not declared, a required value that is
         missing or null, and a value of another type are errors.
@@ -15,6 +16,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import Any
 
 from omnigraph.base.errors import InvalidRequest
@@ -98,6 +100,9 @@ def _convert(value: object, declared: PropertyType) -> Stored:
 
 
 def _vector(value: object, size: int) -> Stored:
+    listed = getattr(value, "tolist", None)
+    if listed is not None:  # a numpy array
+        value = listed()
     if not isinstance(value, list | tuple):
         raise _Wrong(f"expected array for Vector({size}), got {_json_type(value)}")
     if len(value) != size:
@@ -122,6 +127,10 @@ def _scalar(value: object, scalar: Scalar) -> str | bool | int | float:
             return _float(value, scalar)
         case Scalar.DATE | Scalar.DATETIME, str():
             return _time(value, scalar)
+        case Scalar.DATETIME, datetime():
+            return _time(value.isoformat(), scalar)
+        case Scalar.DATE, date() if not isinstance(value, datetime):
+            return _time(value.isoformat(), scalar)
         case Scalar.BLOB, str():
             return _blob(_text(value))
         case _:
