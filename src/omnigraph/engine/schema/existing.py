@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeGuard
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from omnigraph.catalog.constraints import Cardinality, Check, Index, Range, Unique
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.steps import AddConstraint, AlterProperty, AnyConstraint, Effect, EnumSet, Step
@@ -75,8 +78,29 @@ def _values(
                 mask = checks.unmatched(values, constraint)
             case EnumSet():
                 mask = checks.outside_enum(values, constraint.values)
-        found += checks.by_row(mask, batch["id"], values, code, (*_kind(image.declared), name), text)
+        found = _first(found, batch, mask, values, code, (*_kind(image.declared), name), text)
     return found
+
+
+def _first(
+    found: Findings,
+    batch: pa.RecordBatch,
+    mask: pa.Array,
+    values: pa.Array,
+    code: str,
+    place: tuple[str, str, str],
+    text: str,
+) -> Findings:
+    """Add what a batch breaks; those with the least ids are shown, wherever their rows lie."""
+    wrong = pc.indices_nonzero(mask)
+    if not len(wrong):
+        return found
+    ids = batch["id"].take(wrong)
+    order = wrong.take(pc.sort_indices(ids))
+    every = pa.repeat(pa.scalar(True), len(order))
+    more = checks.by_row(every, batch["id"].take(order), values.take(order), code, place, text)
+    shown = sorted((*found.violations, *more.violations), key=lambda one: one.entity_id or "")
+    return Findings.of(shown, found.total + more.total)
 
 
 def _required(image: Image, identity: str) -> Findings:
@@ -86,7 +110,7 @@ def _required(image: Image, identity: str) -> Findings:
     for batch in image.batches([identity]):
         values = batch[identity]
         place = (*_kind(image.declared), name)
-        found += checks.by_row(checks.missing(values), batch["id"], values, "required", place, text)
+        found = _first(found, batch, checks.missing(values), values, "required", place, text)
     return found
 
 
