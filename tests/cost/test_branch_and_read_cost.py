@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 
 SIZES = [
     pytest.param([(2, 1), (40, 20)], id="default"),
-    pytest.param([(2, 1), (2, 100), (200, 1), (200, 100)], id="full", marks=pytest.mark.full),
+    pytest.param([(2, 1), (2, 200), (200, 1), (200, 200)], id="full", marks=pytest.mark.full),
 ]
 
 

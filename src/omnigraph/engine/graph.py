@@ -26,7 +26,7 @@ from omnigraph.engine.history.feed import Changes
 from omnigraph.engine.history.moments import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
-from omnigraph.engine.merge.choices import Resolutions, Take
+from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
 from omnigraph.engine.merge.door import MergeDoor, MergeOutcome
 from omnigraph.engine.mutate.door import MutateDoor
 from omnigraph.engine.query.door import QueryDoor
@@ -210,6 +210,7 @@ class Graph:
         preview: bool = False,
         resolutions: Resolutions | None = None,
         strategy: Take | None = None,
+        granularity: Granularity = "property",
         delete_branch: bool = False,
         if_commit: str | None = None,
         message: str | None = None,
@@ -218,7 +219,8 @@ class Graph:
         """Fold one branch into another, three ways, as one commit; all conflicts are reported at once.
 
         `preview` says what would happen and writes nothing. `resolutions` decide conflicts by entity or
-        property, `strategy` all that are left: "ours" is the branch merged into, "theirs" the other.
+        property, `strategy` all that are left: "ours" is the branch merged into, "theirs" the other. With
+        `granularity="entity"` two changes of one entity are a conflict, whatever properties they touch.
         """
         return self._merge.merge(
             source,
@@ -226,6 +228,7 @@ class Graph:
             preview=preview,
             resolutions=resolutions,
             strategy=strategy,
+            granularity=granularity,
             delete_branch=delete_branch,
             if_commit=if_commit,
             message=message,

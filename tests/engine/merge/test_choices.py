@@ -141,6 +141,22 @@ def test_the_expected_head_is_checked(graph: Graph) -> None:
         graph.merge("side", strategy="ours", if_commit=head)
 
 
+def test_an_entity_can_be_the_smallest_thing_that_is_merged(tmp_path: Path) -> None:
+    with world(tmp_path) as graph:
+        fork(graph)
+        put(graph, "side", person("Alice", age=1), person("Bob", age=30, city="there"))
+        put(graph, "main", person("Alice", age=30, city="here"), person("Carol", age=2))
+
+        with pytest.raises(MergeConflict) as caught:
+            graph.merge("side", granularity="entity")
+        (one,) = caught.value.conflicts
+        assert (one.entity_id, [p.name for p in one.properties]) == ("Alice", ["age", "city"])
+        with pytest.raises(InvalidRequest, match="granularity"):
+            graph.merge("side", granularity="row")  # type: ignore[arg-type]
+
+        assert graph.merge("side").outcome.value == "merged"
+
+
 def test_a_conflict_says_who_made_each_side_of_it(tmp_path: Path) -> None:
     with world(tmp_path) as graph:
         fork(graph)

@@ -19,6 +19,8 @@ from omnigraph.catalog.query import BadParameters, Parameter, bind_params
 
 Take = Literal["ours", "theirs"]
 TAKES: tuple[Take, ...] = ("ours", "theirs")
+Granularity = Literal["property", "entity"]
+GRANULARITIES: tuple[Granularity, ...] = ("property", "entity")
 _NOTHING: Any = object()
 
 
@@ -52,11 +54,15 @@ class Value:
 
 @dataclass(frozen=True)
 class Choices:
-    """Decisions by table and id; for a property also by column. `strategy` is for what is left."""
+    """Decisions by table and id; for a property also by column. `strategy` is for what is left.
+
+    With granularity "entity" an entity that both sides changed is a conflict, whatever they changed of it.
+    """
 
     entities: Mapping[tuple[str, str], Take] = field(default_factory=dict)
     properties: Mapping[tuple[str, str, str], Take | Value] = field(default_factory=dict)
     strategy: Take | None = None
+    granularity: Granularity = "property"
 
     @property
     def turned(self) -> Choices:
@@ -66,6 +72,7 @@ class Choices:
             {key: other[take] for key, take in self.entities.items()},
             {key: one if isinstance(one, Value) else other[one] for key, one in self.properties.items()},
             None if self.strategy is None else other[self.strategy],
+            self.granularity,
         )
 
     def ids_of(self, table_id: str) -> set[str]:
@@ -77,8 +84,12 @@ class Choices:
         return set(self.entities) | {(table, entity) for table, entity, _ in self.properties}
 
 
-def read_choices(given: Resolutions | None, strategy: Take | None, catalog: Catalog) -> Choices:
+def read_choices(
+    given: Resolutions | None, strategy: Take | None, catalog: Catalog, granularity: Granularity = "property"
+) -> Choices:
     """Check what the caller gave against the schema."""
+    if granularity not in GRANULARITIES:
+        raise InvalidRequest(f"unknown granularity {granularity!r}", remedy="Use 'property' or 'entity'")
     if strategy is not None and strategy not in TAKES:
         raise InvalidRequest(f"unknown strategy {strategy!r}", remedy="Use 'ours' or 'theirs'")
     entities: dict[tuple[str, str], Take] = {}
@@ -97,7 +108,7 @@ def read_choices(given: Resolutions | None, strategy: Take | None, catalog: Cata
         else:
             column, stored = _property(choice, declared)
             properties[(declared.table_id, choice.id, column)] = choice.take or stored
-    return Choices(entities, properties, strategy)
+    return Choices(entities, properties, strategy, granularity)
 
 
 def _from_mapping(given: Mapping[str, Any]) -> Resolve:

@@ -14,7 +14,7 @@ from typing import Any
 from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.entity import last_touched
-from omnigraph.engine.merge.choices import Resolutions, Take
+from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
 from omnigraph.engine.merge.write import Counts, MergeWrite
 from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
@@ -100,6 +100,7 @@ class MergeDoor:
         preview: bool = False,
         resolutions: Resolutions | None = None,
         strategy: Take | None = None,
+        granularity: Granularity = "property",
         delete_branch: bool = False,
         if_commit: str | None = None,
         message: str | None = None,
@@ -119,6 +120,7 @@ class MergeDoor:
             merged=theirs,
             resolutions=resolutions,
             strategy=strategy,
+            granularity=granularity,
         )
         intent = Intent(actor=actor, message=message, expected_head=if_commit)
         done = self._run(source, into, write, theirs, intent, preview=preview)

@@ -153,7 +153,11 @@ class _Judge:
             choice = self._choices.properties.get((self._declared.table_id, entity.id, unit[0]))
             if choice is not None:
                 merged.update(self._chosen(choice, unit, mine, other))
-            elif same_value(mine, other) or (base is not None and same_value(_part(base, unit), other)):
+            elif same_value(mine, other):
+                continue
+            elif self._choices.granularity == "entity":
+                open_units.append(unit)
+            elif base is not None and same_value(_part(base, unit), other):
                 continue
             elif base is not None and same_value(_part(base, unit), mine):
                 merged.update(zip(unit, other, strict=True))

@@ -24,7 +24,7 @@ from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.history.delta import Delta, delta, nothing, touched
-from omnigraph.engine.merge.choices import Choices, Resolutions, Take, read_choices
+from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take, read_choices
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
 from omnigraph.engine.merge.schemas import merge_schemas
 from omnigraph.engine.merge.threeway import TypeMerge, merge_type
@@ -70,6 +70,7 @@ class MergeWrite:
         merged: ManifestState | None = None,  # recorded as a parent; None where history is not joined
         resolutions: Resolutions | None = None,
         strategy: Take | None = None,
+        granularity: Granularity = "property",
     ) -> None:
         self._source = source
         self._bases = bases
@@ -81,6 +82,7 @@ class MergeWrite:
         self._merged = merged
         self._resolutions = list(resolutions or ())
         self._strategy = strategy
+        self._granularity: Granularity = granularity
         self._new_schema = False
         self._asked: tuple[Question, ...] = ()
         self._judged: ChangeSet | None = None
@@ -102,7 +104,7 @@ class MergeWrite:
         base = self.base = bases[0]
         catalogs = [self._catalogs.get(state.schema) for state in (base, target, self._source)]
         schemas = merge_schemas(*catalogs)
-        choices = read_choices(self._resolutions, self._strategy, schemas.catalog)
+        choices = read_choices(self._resolutions, self._strategy, schemas.catalog, self._granularity)
         self._new_schema = schemas.catalog.digest != catalogs[1].digest
         merges = self._merge_types(bases, schemas.catalog, choices)
         self._refuse([one for merge in merges for one in merge.outcome.conflicts])
