@@ -11,6 +11,9 @@
 set -euo pipefail
 
 ROOT=$(CDPATH="" cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+# The tests start hundreds of processes: without compiled files each of them compiles the package again.
+unset PYTHONDONTWRITEBYTECODE
+
 VENV="$ROOT/.venv"
 STAMP="$VENV/.omnigraph-setup"
 APT_FAILED="$VENV/.omnigraph-apt-failed"
