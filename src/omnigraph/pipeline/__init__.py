@@ -1,0 +1,6 @@
+"""Pipeline: bulk work on Spark. Importing it starts nothing and needs no Java; PySpark is an extra."""
+
+try:
+    import pyspark as pyspark  # asked for first, so that its absence is told by what installs it
+except ImportError as error:
+    raise ImportError("omnigraph.pipeline needs PySpark: pip install 'omnigraph[spark]'") from error

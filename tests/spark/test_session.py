@@ -1,0 +1,77 @@
+"""A session is found or made, and nobody else's settings change."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from omnigraph.pipeline.session import OURS, JavaMissing, check_java, spark_session
+
+
+@pytest.mark.spark
+def test_a_running_spark_is_used_through_a_session_of_our_own(spark: SparkSession) -> None:
+    theirs = spark.newSession()
+    theirs.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+
+    ours = spark_session("local[7]", {"spark.sql.shuffle.partitions": "9"})
+
+    assert ours.sparkContext is spark.sparkContext
+    assert {name: ours.conf.get(name) for name in OURS} == dict(OURS)
+    assert theirs.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
+
+
+@pytest.mark.spark
+def test_workers_run_this_interpreter(spark: SparkSession) -> None:
+    """S6: else they run whatever python3 is on PATH, which has no Arrow."""
+    import pyarrow as pa
+
+    found = spark.range(1).mapInArrow(
+        lambda batches: (pa.RecordBatch.from_pydict({"p": [sys.executable]}) for _ in batches), "p string"
+    )
+
+    assert found.collect()[0].p == sys.executable
+
+
+def java(folder: Path, says: str) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(0o755)
+    return folder
+
+
+def test_a_java_that_is_new_enough_is_accepted(tmp_path: Path) -> None:
+    home = java(tmp_path, 'openjdk version "21.0.1" 2023-10-17')
+    assert check_java({"JAVA_HOME": str(home)}) == 21
+    assert check_java({"PATH": str(home / "bin")}) == 21
+
+
+@pytest.mark.parametrize("says", ['java version "1.8.0_392"', "no such thing"])
+def test_a_java_that_is_too_old_or_broken_is_named(says: str, tmp_path: Path) -> None:
+    with pytest.raises(JavaMissing, match=r"17 or newer.*bin/java"):
+        check_java({"JAVA_HOME": str(java(tmp_path, says))})
+
+
+def test_no_java_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(JavaMissing, match=r"JAVA_HOME is not set.*Install Java"):
+        check_java({"PATH": str(tmp_path)})
+    with pytest.raises(JavaMissing, match="JAVA_HOME="):
+        check_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_the_pipeline_imports_without_java_and_says_what_is_missing_without_pyspark() -> None:
+    hidden = "import sys; sys.modules['pyspark'] = None\nimport omnigraph, omnigraph.surfaces.cli.app\n"
+    ran = [
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PATH": ""}, capture_output=True, text=True, check=False
+        )
+        for code in ("import omnigraph.pipeline.session", hidden, hidden + "import omnigraph.pipeline")
+    ]
+
+    assert [one.returncode for one in ran] == [0, 0, 1], [one.stderr for one in ran]
+    assert "pip install 'omnigraph[spark]'" in ran[2].stderr
