@@ -10,6 +10,8 @@ Rule    the lexer is contextual: a keyword is one only where the grammar expects
 
 from __future__ import annotations
 
+from functools import cache
+
 from lark import Lark
 
 GRAMMAR = r"""
@@ -87,11 +89,15 @@ DISPLAY = {
     "$END": "the end of the declaration",
 }
 
-PARSER = Lark(
-    GRAMMAR,
-    start="declaration",
-    parser="lalr",
-    lexer="contextual",
-    propagate_positions=True,
-    maybe_placeholders=False,
-)
+
+@cache
+def parser() -> Lark:
+    """Return the parser; making it takes a while, so that it is made when the first schema is read."""
+    return Lark(
+        GRAMMAR,
+        start="declaration",
+        parser="lalr",
+        lexer="contextual",
+        propagate_positions=True,
+        maybe_placeholders=False,
+    )

@@ -16,7 +16,7 @@ from lark.exceptions import UnexpectedInput
 from omnigraph.language.diagnostics import Diagnostic, Reporter, Source, Span
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.build import Builder
-from omnigraph.language.schema.grammar import DISPLAY, PARSER
+from omnigraph.language.schema.grammar import DISPLAY, parser
 from omnigraph.language.schema.split import Piece, split
 from omnigraph.language.schema.tree import Declaration, Schema
 from omnigraph.language.suggest import nearest
@@ -55,7 +55,7 @@ def parse(text: str | bytes, *, file: str = "schema.pg") -> Parse:
 def _piece(piece: Piece, builder: Builder, reporter: Reporter) -> Declaration | None:
     text = reporter.source.text[piece.start : piece.end]
     try:
-        return builder.declaration(PARSER.parse(text), piece.start)
+        return builder.declaration(parser().parse(text), piece.start)
     except UnexpectedInput as error:
         report_syntax(error, (piece.start, piece.end), reporter, WORDING)
     except RecursionError:
