@@ -319,3 +319,18 @@ def test_old_spellings_are_not_in_the_help(desk: Desk) -> None:
     assert ["load"] in shown
     assert ["ingest"] not in shown
     assert ["change"] not in shown
+
+
+def test_columns_are_mapped_on_the_line(desk: Desk) -> None:
+    desk.file("s.pg", "node Person { name: String @key }\nedge Knows: Person -> Person\n")
+    desk.file("people.csv", "Full Name\nAda\nBo\n")
+    desk.file("pairs.csv", "a,b\nAda,Bo\n")
+    assert desk.run("init", desk.graph, "--schema", "s.pg").code == 0
+    load = ("load", desk.graph, "--mode", "append", "--data")
+
+    assert desk.run(*load, "people.csv", "--type", "Person", "--map", "Full Name=name").code == 0
+    assert desk.run(*load, "pairs.csv", "--type", "Knows", "--from-col", "a", "--to-col", "b").code == 0
+    ran = desk.run(*load, "people.csv", "--type", "Person", "--map", "name")
+    assert (ran.code, "--map COLUMN=PROPERTY" in ran.err) == (2, True)
+    with og.connect(desk.graph) as graph:
+        assert graph.edges("Knows").to_arrow()["dst"].to_pylist() == ["Bo"]

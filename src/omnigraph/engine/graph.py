@@ -168,6 +168,7 @@ class Graph:
         mode: LoadMode,
         type: str | None = None,
         format: str | None = None,
+        columns: Mapping[str, str] | None = None,
         branch: str = "main",
         from_branch: str | None = None,
         replace_types: Iterable[str] = (),
@@ -183,13 +184,15 @@ class Graph:
 
         `data` is a path (JSON lines, CSV, Parquet or Arrow, also compressed), a folder or list of paths, a
         file object, an iterable of dictionaries, an Arrow table or reader, a pandas or polars frame, or a
-        mapping of type names to any of these. Tables need `type`, unless their file is named after it.
+        mapping of type names to any of these. Tables need `type`, unless their file is named after it;
+        `columns` maps names of their columns to properties, `from` or `to`.
         """
         return self._load.load(
             data,
             mode=mode,
             type=type,
             format=format,
+            columns=columns,
             branch=branch,
             from_branch=from_branch,
             replace_types=replace_types,

@@ -8,7 +8,7 @@ Gives   a receipt; or an error that names file and line, with nothing published.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -65,6 +65,7 @@ class LoadRequest:
     format: str | None = None
     replace_types: tuple[str, ...] = ()
     idempotency_key: str | None = None
+    columns: Mapping[str, str] = FrozenMap()
 
 
 class LoadDoor:
@@ -89,6 +90,7 @@ class LoadDoor:
         mode: LoadMode,
         type: str | None = None,
         format: str | None = None,
+        columns: Mapping[str, str] | None = None,
         branch: str = "main",
         from_branch: str | None = None,
         replace_types: Iterable[str] = (),
@@ -104,7 +106,7 @@ class LoadDoor:
         if engine not in ("auto", "local"):
             raise InvalidRequest(f"there is no engine {engine!r}", remedy="Use 'auto' or 'local'")
         key = None if dry_run else idempotency_key
-        request = LoadRequest(data, _mode(mode), type, format, tuple(replace_types), key)
+        request = LoadRequest(data, _mode(mode), type, format, tuple(replace_types), key, dict(columns or {}))
         if request.replace_types and request.mode is not Mode.OVERWRITE:
             raise InvalidRequest(
                 "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
@@ -164,7 +166,12 @@ class LoadDoor:
     def _read(self, request: LoadRequest, catalog: Catalog, spools: Spools, report: Report) -> Input:
         now_ms = self._store.clock.now_us() // 1000
         source: Source = open_source(
-            request.data, catalog=catalog, now_ms=now_ms, type=request.type, format=request.format
+            request.data,
+            catalog=catalog,
+            now_ms=now_ms,
+            type=request.type,
+            format=request.format,
+            columns=request.columns,
         )
         problems, rows, total = Problems(), 0, source.size_bytes
         at = [0]

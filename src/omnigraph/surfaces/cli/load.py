@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.engine.load.door import LoadProgress, Report
 from omnigraph.engine.receipt import Receipt
 from omnigraph.surfaces.cli.bar import load_bar
@@ -55,6 +56,12 @@ ModeFlag = Annotated[
 FromBranch = Annotated[
     str | None, typer.Option("--from", metavar="BASE", help="Make the branch from this one if it is missing.")
 ]
+MapFlag = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="COLUMN=PROPERTY", help="What a column of a table is. Repeat for more."),
+]
+FromCol = Annotated[str | None, typer.Option("--from-col", metavar="COLUMN", help="Where edges start.")]
+ToCol = Annotated[str | None, typer.Option("--to-col", metavar="COLUMN", help="Where edges end.")]
 FormatFlag = Annotated[Format | None, typer.Option("--format", help="How the data is written.")]
 TypeFlag = Annotated[
     str | None, typer.Option("--type", metavar="T", help="The type of all rows; tables need it.")
@@ -75,6 +82,9 @@ def load(
     form: FormatFlag = None,
     type_name: TypeFlag = None,
     replace_type: ReplaceType = None,
+    mapped: MapFlag = None,
+    from_col: FromCol = None,
+    to_col: ToCol = None,
     if_commit: IfCommit = None,
     message: Message = None,
     idempotency_key: IdempotencyKey = None,
@@ -96,6 +106,7 @@ def load(
                 mode=mode.value,
                 type=type_name,
                 format=_format(form, data),
+                columns=_columns(mapped, from_col, to_col),
                 branch=settings.branch,
                 from_branch=from_branch,
                 replace_types=replace_type or (),
@@ -136,6 +147,18 @@ def _followed(call: Call, shown: Report | None) -> Report:
             shown(now)
 
     return report
+
+
+def _columns(mapped: list[str] | None, from_col: str | None, to_col: str | None) -> dict[str, str]:
+    """Return which property each named column is."""
+    found: dict[str, str] = {}
+    for one in mapped or ():
+        column, sign, member = one.rpartition("=")
+        if not sign or not column or not member:
+            raise InvalidRequest(f"--map {one!r} is not understood", remedy="Write --map COLUMN=PROPERTY")
+        found[column] = member
+    ends = {from_col: "from", to_col: "to"}
+    return found | {column: end for column, end in ends.items() if column is not None}
 
 
 def _format(form: Format | None, data: str) -> str | None:

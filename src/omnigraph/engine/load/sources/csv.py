@@ -7,12 +7,13 @@ Room    engine.load.sources. An empty field is null, quoted or not; how a field 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType, TableType
@@ -23,7 +24,7 @@ from omnigraph.engine.load.endpoints import endpoint_node, texts_endpoint
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.csv_fields import BadCsv, records
 from omnigraph.engine.load.sources.envelopes import GATHERED_BYTES
-from omnigraph.engine.load.sources.header import Header, read_header
+from omnigraph.engine.load.sources.header import Header, read_header, renamed
 from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.load.sources.streams import ByteStream, lines
 from omnigraph.engine.load.texts import texts_column
@@ -42,6 +43,7 @@ class Csv:
     now_ms: int
     type: str
     delimiter: str = ","
+    columns: Mapping[str, str] = FrozenMap()  # column of the file -> property
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the records."""
@@ -69,7 +71,8 @@ class Csv:
                 file=self.name,
                 line=1,
             )
-        header = read_header(names, declared, report, self.name, line)
+        named = renamed(names, self.columns, self.name)
+        header = read_header(named, declared, report, self.name, line)
         if not header.good:
             return
         waiting: list[list[str]] = []

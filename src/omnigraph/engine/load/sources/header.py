@@ -9,9 +9,10 @@ Rule    names are property names, `id`, and for an edge `from` and `to` (or `src
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.load.problems import Problems
@@ -26,6 +27,20 @@ class Header:
 
     places: dict[str, int]
     good: bool
+
+
+def renamed(names: Sequence[str], columns: Mapping[str, str], origin: str) -> list[str]:
+    """Return the names of columns as the caller maps them; a column that is to be mapped must be there.
+
+    >>> renamed(["Full Name", "age"], {"Full Name": "name"}, "people.csv")
+    ['name', 'age']
+    """
+    lost = [name for name in columns if name not in names]
+    if lost:
+        raise InvalidRequest(
+            f"{origin} has no column {lost[0]!r} to map", remedy=f"Its columns are {', '.join(names)}"
+        )
+    return [columns.get(name, name) for name in names]
 
 
 def read_header(

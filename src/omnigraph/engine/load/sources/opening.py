@@ -57,14 +57,21 @@ class _Opener:
     now_ms: int
     type: str | None
     format: str | None
+    columns: Mapping[str, str]
 
 
 def open_source(
-    data: Any, *, catalog: Catalog, now_ms: int, type: str | None = None, format: str | None = None
+    data: Any,
+    *,
+    catalog: Catalog,
+    now_ms: int,
+    type: str | None = None,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Source:
     """Return the source that reads `data`; refuses what cannot be one.
 
-    `now_ms` is the time that `@default(now)` gives.
+    `now_ms` is the time that `@default(now)` gives; `columns` says which property a column of a table is.
     """
     if format is not None and format not in FORMATS:
         raise InvalidRequest(
@@ -72,7 +79,7 @@ def open_source(
         )
     if type is not None:
         named_type(catalog, type)  # a misspelt type is said before anything is read
-    return _recognise(data, _Opener(catalog, now_ms, type, format))
+    return _recognise(data, _Opener(catalog, now_ms, type, format, columns or {}))
 
 
 def _recognise(data: Any, opener: _Opener) -> Source:
@@ -308,9 +315,14 @@ def _text(
     of: str | None = None,
 ) -> Source:
     if format == "jsonl":
+        if opener.columns:
+            raise InvalidRequest(
+                f"{name}: records have no columns to map",
+                remedy="Only tables have columns",
+            )
         return JsonLines(name, size, opened, opener.now_ms, opener.type)
     type_name = _type_for(name, of, opener)
-    return Csv(name, size, opened, opener.now_ms, type_name, "\t" if format == "tsv" else ",")
+    return Csv(name, size, opened, opener.now_ms, type_name, "\t" if format == "tsv" else ",", opener.columns)
 
 
 def _table(
@@ -321,7 +333,8 @@ def _table(
     of: str | None = None,
     whole_floats: bool = False,
 ) -> Source:
-    return Tabular(name, size, opened, opener.now_ms, _type_for(name, of, opener), whole_floats)
+    type_name = _type_for(name, of, opener)
+    return Tabular(name, size, opened, opener.now_ms, type_name, whole_floats, opener.columns)
 
 
 def _type_for(name: str, of: str | None, opener: _Opener) -> str:

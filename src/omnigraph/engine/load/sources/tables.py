@@ -10,7 +10,7 @@ Rule    whole columns at a time. A column whose type cannot be right is reported
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.load.arrow import arrow_column, text_column
@@ -29,7 +30,7 @@ from omnigraph.engine.load.column import Column, ColumnMisfit
 from omnigraph.engine.load.conform import Given, conform, fixed_target, rows_from, target
 from omnigraph.engine.load.endpoints import arrow_endpoint, cells_endpoint, endpoint_node
 from omnigraph.engine.load.problems import Problems
-from omnigraph.engine.load.sources.header import Header, column_problem, read_header
+from omnigraph.engine.load.sources.header import Header, column_problem, read_header, renamed
 from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.validate.values import INPUT_NAMES
 
@@ -67,13 +68,16 @@ class Tabular:
     now_ms: int
     type: str
     whole_floats: bool = False
+    columns: Mapping[str, str] = FrozenMap()  # column of the input -> property
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the rows; the position of a row is its number."""
         declared = named_type(catalog, self.type)
         done = 0
         with self.opened() as table:
-            header = read_header(table.names, declared, report, self.name, 1)
+            header = read_header(
+                renamed(table.names, self.columns, self.name), declared, report, self.name, 1
+            )
             if not header.good:
                 return
             for part in table.parts:
