@@ -4,3 +4,8 @@ try:
     import pyspark as pyspark  # asked for first, so that its absence is told by what installs it
 except ImportError as error:
     raise ImportError("omnigraph.pipeline needs PySpark: pip install 'omnigraph[spark]'") from error
+
+from omnigraph.pipeline.session import spark_session
+from omnigraph.pipeline.source import read, register
+
+__all__ = ["read", "register", "spark_session"]

@@ -14,7 +14,8 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,7 +24,6 @@ from pyspark.sql import SparkSession
 from omnigraph.base.errors import InvalidRequest
 
 JAVA = 17
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 # What can only be said before Spark starts.
 START = MappingProxyType({"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"})
 # What a session of ours says; a session found says the rest.
@@ -32,7 +32,6 @@ OURS = MappingProxyType(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",  # names of properties may differ by case only
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",  # their bytes are bounded apart
-        PUSHDOWN: "true",
     }
 )
 
@@ -64,6 +63,23 @@ def spark_session(
         # The JVM starts from a forked child, which runs no Python.
         warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
         return builder.getOrCreate()
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Make a session the active one for a moment: Spark asks that one whether a format exists, whichever
+    session it is to be registered with, and refuses what another session of ours has.
+    """
+    before = SparkSession.getActiveSession()
+    jvm = getattr(session, "_jvm", None)
+    if before is None or before is session or jvm is None:  # behind Spark Connect each has a server side
+        yield
+        return
+    jvm.SparkSession.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        jvm.SparkSession.setActiveSession(before._jsparkSession)
 
 
 def check_java(environment: Mapping[str, str]) -> int:

@@ -1,0 +1,143 @@
+"""Scan: the rows of one pinned table, as executors read them.
+
+Room    pipeline. The driver says once what is read, as a value; executors open the graph for themselves and
+        read the fragments that they are given, at the version that the value names.
+Given   a graph's address, a snapshot, and columns by name.
+Gives   groups of fragments for the driver, record batches in the types that travel for the executors.
+Rule    no handle is part of it, and nobody who holds one asks for "latest".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from omnigraph.base.errors import InvalidRequest, TableNotFound
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.constraints import ENDPOINTS
+from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.pipeline.types import to_spark, travelling_schema
+from omnigraph.storage.location import Location
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.store import GraphStore
+
+PARTITION_BYTES = 64 << 20  # of stored files; what Spark makes of them is a few times as much
+BATCH_ROWS = 65_536
+Fragments = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column under the name that readers know, and where it is stored: nowhere, if it came later."""
+
+    name: str
+    stored: str | None
+    type: pa.DataType
+
+    @property
+    def field(self) -> pa.Field:
+        """The column as it is declared."""
+        return pa.field(self.name, self.type)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Some columns of one table at one version."""
+
+    uri: str
+    options: Mapping[str, str] = field(repr=False)  # may hold secrets
+    snapshot: PinnedSnapshot
+    table_id: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are declared."""
+        return pa.schema([column.field for column in self.columns])
+
+    def narrowed(self, names: Sequence[str]) -> Scan:
+        """Return the scan of some columns, in the order given."""
+        known = {column.name: column for column in self.columns}
+        unknown = [name for name in names if name not in known]
+        if unknown or not names:
+            raise InvalidRequest(
+                f"there is no column {unknown[0]!r}" if unknown else "no column is named",
+                remedy=f"The columns are {', '.join(known)}",
+            )
+        return replace(self, columns=tuple(known[name] for name in names))
+
+    def groups(self, partition_bytes: int = PARTITION_BYTES) -> list[Fragments]:
+        """Return the table's fragments in groups of about so many stored bytes, in their order."""
+        with self._open() as store:
+            handle = store.table(self.snapshot, self.table_id)
+            sizes = {n: part.size.bytes for n, part in store.reads.layout(handle).parts.items()}
+        return grouped(sizes, partition_bytes)
+
+    def read(self, fragments: Fragments) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some fragments."""
+        stored = [column.stored for column in self.columns if column.stored is not None]
+        with self._open() as store:
+            handle = store.table(self.snapshot, self.table_id)
+            scanner = handle.scanner(
+                columns=stored or [ID],  # a column that came later is null for each row there is
+                fragments=[handle.get_fragment(number) for number in fragments],
+                batch_size=BATCH_ROWS,
+            )
+            try:
+                for batch in scanner.to_batches():
+                    yield self._travelling(batch)
+            except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
+                raise store.why_unreadable(self.snapshot, self.table_id, error) from error
+
+    def _travelling(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        found = [
+            pa.nulls(batch.num_rows, column.type)
+            if column.stored is None
+            else batch.column(column.stored).cast(column.type)
+            for column in self.columns
+        ]
+        arrays = [to_spark(values, column.type) for values, column in zip(found, self.columns, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=travelling_schema(self.schema))
+
+    def _open(self) -> GraphStore:
+        return GraphStore(Location(self.uri, self.options))  # reads nothing: the version is known
+
+
+def scan_of(location: Location, snapshot: PinnedSnapshot, current: TableType, then: Catalog) -> Scan:
+    """Return the scan of a type: id, ends, then properties, under the names in force now."""
+    if not isinstance(was := then.by_id(current.id), NodeType | EdgeType):
+        raise TableNotFound(
+            f"type {current.name!r} did not exist at commit {snapshot.commit_id}", name=current.name
+        )
+    fixed = (ID, *ENDPOINTS) if isinstance(current, EdgeType) else (ID,)
+    stored = {p.id: p.column for p in was.properties}
+    return Scan(
+        location.uri,
+        dict(location.options),
+        snapshot,
+        current.table_id,
+        (
+            *(Column(name, name, pa.string()) for name in fixed),
+            *(Column(p.name, stored.get(p.id), p.type.arrow) for p in current.properties),
+        ),
+    )
+
+
+def grouped(sizes: Mapping[int, int], limit: int) -> list[Fragments]:
+    """Put neighbours together while they stay within a limit.
+
+    >>> grouped({1: 4, 2: 5, 3: 20, 4: 1}, 10)
+    [(1, 2), (3,), (4,)]
+    """
+    groups: list[Fragments] = []
+    held = 0
+    for number, size in sorted(sizes.items()):
+        if groups and held + size <= limit:
+            groups[-1] = (*groups[-1], number)
+            held += size
+        else:
+            groups.append((number,))
+            held = size
+    return groups
