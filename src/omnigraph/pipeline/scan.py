@@ -76,7 +76,13 @@ class Scan:
         return grouped(sizes, partition_bytes)
 
     def read(self, fragments: Fragments) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some fragments."""
+        """Yield the rows of some fragments, in the types that travel."""
+        for batch in self.stored(fragments):
+            arrays = [to_spark(batch.column(c.name), c.type) for c in self.columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=travelling_schema(self.schema))
+
+    def stored(self, fragments: Fragments) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some fragments, in the types that are declared."""
         stored = [column.stored for column in self.columns if column.stored is not None]
         with self._open() as store:
             handle = store.table(self.snapshot, self.table_id)
@@ -87,19 +93,18 @@ class Scan:
             )
             try:
                 for batch in scanner.to_batches():
-                    yield self._travelling(batch)
+                    yield self._named(batch)
             except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
                 raise store.why_unreadable(self.snapshot, self.table_id, error) from error
 
-    def _travelling(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         found = [
             pa.nulls(batch.num_rows, column.type)
             if column.stored is None
             else batch.column(column.stored).cast(column.type)
             for column in self.columns
         ]
-        arrays = [to_spark(values, column.type) for values, column in zip(found, self.columns, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=travelling_schema(self.schema))
+        return pa.RecordBatch.from_arrays(found, schema=self.schema)
 
     def _open(self) -> GraphStore:
         return GraphStore(Location(self.uri, self.options))  # reads nothing: the version is known
