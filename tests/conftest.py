@@ -15,12 +15,15 @@ from tests.support.s3 import S3Server
 JVM_START = pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups and the marks are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all Spark tests on one worker, so that the suite starts one JVM and not one for each."""
+    """Keep Spark on one worker, so that the suite starts one JVM and not one for each; leave S3 for later."""
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(JVM_START)
             item.add_marker(pytest.mark.xdist_group("spark"))
+        if item.get_closest_marker("s3_when_full") and item.get_closest_marker("s3"):
+            item.add_marker(pytest.mark.full)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from tests.support.graphs import (
 )
 from tests.support.processes import run_processes
 
+pytestmark = pytest.mark.s3_when_full
+
 PROCESSES = 4
 
 

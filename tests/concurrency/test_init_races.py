@@ -15,6 +15,8 @@ from tests.conftest import Place
 from tests.support.graphs import PERSON, chain_of, make_graph, persons, upsert_person
 from tests.support.processes import run_processes
 
+pytestmark = pytest.mark.s3_when_full
+
 # A loser that looked before the winner was done sees parts of a graph: "another init is running".
 LOST = {"already_initialized", "bad_request"}
 INIT_POINTS = [

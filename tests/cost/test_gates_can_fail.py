@@ -81,6 +81,7 @@ def look_into_every_branch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Branches, "_gone", gone)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_the_depth_gate_fails_when_cost_follows_history(
     s3_server: S3Server, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
@@ -121,6 +122,7 @@ def test_the_width_gate_fails_when_every_table_is_opened(
         check_flat(found)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_the_hop_gate_fails_when_steps_are_added_in_line(
     s3_server: S3Server, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch

@@ -26,10 +26,10 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 TYPES = 8
 SCHEMA = "\n".join(f"node T{n} {{ name: String @key  value: I32? }}" for n in range(TYPES))
 FIXED, EACH = 12, 8
-ROUNDS = 6
+ROUNDS = 4
 IN_MEMORY = 1_000
 ROWS = [
-    (IN_MEMORY, 10_000, 30_000),
+    (IN_MEMORY, 10_000, 20_000),
     pytest.param((IN_MEMORY, 10_000, 100_000), marks=pytest.mark.full),
 ]
 

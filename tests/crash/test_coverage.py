@@ -13,6 +13,8 @@ from tests.crash.ground import Ground
 from tests.crash.operations import BY_NAME, OPERATIONS, RECLAIM, TAIL, Operation
 from tests.support.graphs import PERSON
 
+pytestmark = pytest.mark.xdist_group("crash")
+
 
 @pytest.mark.parametrize("operation", [*OPERATIONS, RECLAIM], ids=str)
 def test_operation_passes_exactly_the_steps_it_names(ground: Ground, operation: Operation) -> None:

@@ -22,6 +22,8 @@ from tests.crash.operations import Operation
 from tests.support.graphs import make_graph, persons, upsert_person
 from tests.support.processes import run_processes
 
+pytestmark = pytest.mark.xdist_group("crash")
+
 KILLED = -signal.SIGKILL
 # The branches that operations make, rename and delete; the first may be forked from the others.
 NAMES = ("fresh", "renamed", "review")

@@ -22,6 +22,8 @@ from tests.crash.operations import RECLAIM
 from tests.support.graphs import PERSON, persons, upsert_person
 from tests.support.processes import run_processes
 
+pytestmark = pytest.mark.xdist_group("crash")
+
 KILLED = -signal.SIGKILL
 ONCE_EACH = ("reclaim_fence.before", "reclaim_fence.after", "reclaim_file.before", "reclaim_file.after")
 

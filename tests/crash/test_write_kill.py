@@ -26,7 +26,7 @@ from tests.support.s3 import S3Server
 
 KILLED = -signal.SIGKILL
 DECIDING = ("claim.after", "publish.before", "publish.after")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_write_kill")]
 
 
 class Scene:

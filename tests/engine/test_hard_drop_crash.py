@@ -22,6 +22,8 @@ from tests.engine.test_hard_drop import SECRET, holding
 from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
 
+pytestmark = pytest.mark.xdist_group("hard-drop-crash")
+
 KILLED = -signal.SIGKILL
 BEFORE = """
 node Person { slug: String @key  age: I32?  diary: String? }

@@ -19,7 +19,7 @@ from tests.engine.support import change, check_whole, insert
 from tests.support.proxy import Request, S3Proxy
 from tests.support.s3 import S3Server
 
-pytestmark = [pytest.mark.s3]
+pytestmark = [pytest.mark.s3, pytest.mark.xdist_group("rename")]
 
 ROWS = 100_000
 BEFORE = "node Person { slug: String @key  age: I32?  @index(age) }\nedge Knows: Person -> Person"

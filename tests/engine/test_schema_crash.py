@@ -21,6 +21,8 @@ from tests.engine.support import BranchState, check_whole, insert, state
 from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
 
+pytestmark = pytest.mark.xdist_group("schema-crash")
+
 KILLED = -signal.SIGKILL
 SIDES = ("before", "after")
 MANY_TIMES = ("table_data", "table_index", "table_commit")  # passed once or more for each table

@@ -17,6 +17,8 @@ from omnigraph.base.errors import ResourceLimit
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.context import Caches
 
+pytestmark = pytest.mark.xdist_group("memory")
+
 SCHEMA = """
 node Person { name: String @key  text: String  group: I64 }
 edge Knows: Person -> Person

@@ -15,6 +15,8 @@ from omnigraph.base.errors import GraphError, Kind
 from tests.query.texts import Text, random_text
 from tests.query.worlds import SCHEMA, random_world
 
+pytestmark = pytest.mark.xdist_group("no-crash")
+
 SEED = 20_260_314
 TOKEN = re.compile(r'\s+|"[^"]*"|\$?\w+(?:\.@?\w+)?|.', re.DOTALL)
 VALUES: list[Any] = [None, True, -1, 0, 2**63, 2**64, 0.5, float("nan"), float("inf"), "", "a", "2024-01-01"]

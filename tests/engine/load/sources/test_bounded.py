@@ -21,6 +21,8 @@ from omnigraph.engine.load.sources.opening import open_source
 from tests.catalog.support import catalog
 from tests.engine.load.sources.support import NOW_MS, lines, node
 
+pytestmark = pytest.mark.xdist_group("bounded")
+
 WIDE = catalog("node Wide { v: Vector(1024) } node Note { text: String age: I32? }")
 MIB = 1 << 20
 
