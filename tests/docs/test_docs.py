@@ -20,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ON_SPARK = ROOT / "docs" / "spark.md"  # run by tests/spark/test_page.py, on the one Spark of the tests
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -30,11 +31,12 @@ def blocks(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def with_code() -> list[Path]:
-    """Return the pages that have blocks to run."""
+    """Return the pages that have blocks to run here."""
     return [
         page
         for page in PAGES
-        if any(language in ("python", "console") for language, _, _ in blocks(page.read_text()))
+        if page != ON_SPARK
+        and any(language in ("python", "console") for language, _, _ in blocks(page.read_text()))
     ]
 
 
@@ -77,6 +79,11 @@ def check_console(content: str, where: str) -> None:
 def test_the_page_runs_and_prints_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_page(page, tmp_path, monkeypatch)
+
+
+def check_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the blocks of a page in an empty directory."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__page__"}
     printed: str | None = None

@@ -219,12 +219,13 @@ def test_branches_and_past_states_are_read_under_the_names_of_now(
 def test_one_frame_is_one_snapshot_whoever_writes_meanwhile(spark: SparkSession, own: Graph) -> None:
     own.load(people(range(10)), mode="append", type="Person")
     before = frame(spark, own, "Person")
-    assert before.count() == 10
+    named = spark.read.format("omnigraph").schema("id string").option("type", "Person").load(own.uri)
+    assert named.count() == 10
 
     own.load(people(range(10, 20)), mode="append", type="Person")
     own.mutate("query q() { delete Person where age = 1 }")
 
-    assert before.count() == 10
+    assert before.count() == named.count() == 10
     assert before.join(before.select("id"), "id").count() == 10
     assert frame(spark, own, "Person").count() == 19
 
@@ -237,6 +238,13 @@ def test_nothing_that_is_sent_holds_a_handle(filled: Graph) -> None:
     parts = pickle.loads(pickle.dumps(reader.partitions()))
     assert all(isinstance(part, Group) for part in parts)
     assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == 9
+
+
+def test_a_relative_path_is_the_drivers(
+    spark: SparkSession, filled: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(filled.uri).parent)
+    assert read(spark, "graph.og", "Knows", at=filled.store.snapshot().commit_id).count() == 9
 
 
 @pytest.mark.s3

@@ -2,8 +2,9 @@
 
     options -> **pinned scan** -> groups of fragments -> record batches in executors
 
-Room    pipeline. Spark makes the source once for each DataFrame, in a process of its own, and sends it on
-        from there: what is resolved then holds for every action on that DataFrame, whoever writes meanwhile.
+Room    pipeline. Spark makes the source once for each DataFrame, in a process of its own (at once, or when a
+        DataFrame with a schema of the caller's is first used), and sends it on from there: what is resolved
+        then holds for every action on that DataFrame, whoever writes meanwhile.
 Given   options, all texts: `uri` (or the path of `load`), `type`; `kind` (node or edge, where both have the
         name), `branch`, `at`, `columns` (names with commas between), `partition_bytes`, and storage options
         after `storage.`.
@@ -35,6 +36,7 @@ from omnigraph.language.suggest import did_you_mean
 from omnigraph.pipeline.scan import PARTITION_BYTES, Fragments, Scan, scan_of
 from omnigraph.pipeline.session import active
 from omnigraph.pipeline.types import spark_schema
+from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
 
 NAME = "omnigraph"
@@ -56,7 +58,7 @@ def read(
 
     What an open graph was opened with reaches the executors with the plan; by address, they use their own.
     """
-    uri = graph.uri if isinstance(graph, Graph) else os.fspath(graph)
+    uri = graph.uri if isinstance(graph, Graph) else Location.parse(graph).uri  # Spark may run elsewhere
     secrets = graph.store.location.options if isinstance(graph, Graph) else {}
     options = {f"{STORAGE}{name}": value for name, value in {**secrets, **(storage_options or {})}.items()}
     options |= {"uri": uri, "type": type_name, "branch": branch}
