@@ -16,7 +16,7 @@ from tests.crash.ground import Ground, look
 from tests.crash.operations import BY_NAME, Operation
 from tests.support.graphs import make_graph, persons, upsert_person
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = [pytest.mark.xdist_group("crash"), pytest.mark.s3_when_full]
 
 DELETE = BY_NAME["delete-branch"]
 BEFORE_GENESIS = ("schema_put", "refs_create", "genesis.before")  # tables are made in threads that go on

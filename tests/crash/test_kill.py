@@ -22,7 +22,7 @@ from tests.crash.operations import Operation
 from tests.support.graphs import make_graph, persons, upsert_person
 from tests.support.processes import run_processes
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = [pytest.mark.xdist_group("crash"), pytest.mark.s3_when_full]
 
 KILLED = -signal.SIGKILL
 # The branches that operations make, rename and delete; the first may be forked from the others.

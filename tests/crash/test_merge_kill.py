@@ -20,7 +20,7 @@ from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
 
 KILLED = -signal.SIGKILL
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_merge_kill")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_merge_kill"), pytest.mark.s3_when_full]
 
 
 class Scene:

@@ -22,7 +22,7 @@ from tests.crash.operations import RECLAIM
 from tests.support.graphs import PERSON, persons, upsert_person
 from tests.support.processes import run_processes
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = [pytest.mark.xdist_group("crash"), pytest.mark.s3_when_full]
 
 KILLED = -signal.SIGKILL
 ONCE_EACH = ("reclaim_fence.before", "reclaim_fence.after", "reclaim_file.before", "reclaim_file.after")
