@@ -1,8 +1,8 @@
 """SIGKILL at every durable step: the graph is as before or as after, and nothing needs repair (X-37, PT-02).
 
-Locally every operation dies at every point it passes, at each passage. On the S3 API the default run takes
-the points around the compare-and-swaps; the others are marked `full`. A point decides exactly on
-which side the graph must be: before the step that makes the change visible is over, nothing has happened.
+Locally every operation dies at every point it passes, at each passage; the S3 API is for the full run. A
+point decides exactly on which side the graph must be: before the step that makes the change visible is over,
+nothing has happened.
 """
 
 from __future__ import annotations
