@@ -36,7 +36,7 @@ check_row: Callable[..., None] = test_row
 del test_row  # it is run from here with another executor, not once more as it is
 
 EVERY = pairs((*TABLE, *SETTLED))
-SOME = EVERY[::20]
+SOME = EVERY[::60]
 
 
 @pytest.fixture
