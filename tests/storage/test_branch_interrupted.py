@@ -15,6 +15,8 @@ from tests.conftest import Place
 from tests.storage.shared import Once, again, check_error
 from tests.support.graphs import persons, upsert_person
 
+pytestmark = pytest.mark.s3_when_full
+
 
 def names(store: GraphStore) -> list[str]:
     return [ref.name for ref in store.branches.list()]

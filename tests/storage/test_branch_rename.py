@@ -21,6 +21,8 @@ from tests.conftest import Place
 from tests.storage.shared import Once, again, check_error, nothing_written
 from tests.support.graphs import chain_of, persons, upsert_person
 
+pytestmark = pytest.mark.s3_when_full
+
 
 @pytest.fixture
 def renamed(store: GraphStore, rival: GraphStore) -> Callable[[], None]:

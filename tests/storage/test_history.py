@@ -12,6 +12,8 @@ from tests.conftest import Place
 from tests.storage.shared import again, tidy
 from tests.support.graphs import build_history, chain_of, make_graph, upsert_person
 
+pytestmark = pytest.mark.s3_when_full
+
 
 def ids(store: GraphStore, branch: str = "main", **options: object) -> list[str]:
     page = store.history.page(store.snapshot(branch).state, **options)  # type: ignore[arg-type]

@@ -30,6 +30,8 @@ from tests.storage.shared import (
 )
 from tests.support.graphs import KNOWS, PERSON, knows, make_graph, people, persons, upsert_person, write
 
+pytestmark = pytest.mark.s3_when_full
+
 SETTLED = 5_000  # rows enough for a fragment that the key index covers
 
 

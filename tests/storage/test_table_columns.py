@@ -32,6 +32,8 @@ from tests.storage.docs import DOC, SCHEMA, START, Row, Stream, doc, ids, make_d
 from tests.storage.shared import Hits, again
 from tests.support.graphs import write
 
+pytestmark = pytest.mark.s3_when_full
+
 FOLDS = 14  # one-row writes after which every small fragment has been rewritten at least once
 
 

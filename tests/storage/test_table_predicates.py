@@ -20,6 +20,8 @@ from tests.storage.docs import DOC, doc, make_docs, rows
 from tests.storage.shared import nothing_written
 from tests.support.graphs import write
 
+pytestmark = pytest.mark.s3_when_full
+
 OPERATORS: dict[Operator, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,

@@ -11,6 +11,8 @@ from tests.conftest import Place
 from tests.storage.shared import Once, check_error, nothing_written
 from tests.support.graphs import upsert_person
 
+pytestmark = pytest.mark.s3_when_full
+
 AN_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"  # not a fresh one: names of tests must not differ between runs
 
 
