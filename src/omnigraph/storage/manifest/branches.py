@@ -99,9 +99,10 @@ class Branches:
         patience = Patience("taking back an interrupted rename", name, self._clock)
         while True:
             chain, state = self.head(name)
-            clean, refs = check_name(name), self._refs.known()
+            clean = check_name(name)
             if state.name in (None, clean):
                 return chain, state
+            refs = self._refs.known()
             ref = refs.get(clean)
             if ref is None or ref.incarnation != chain.incarnation:
                 continue  # another thread has read a newer registry meanwhile
