@@ -268,7 +268,9 @@ class EntityTable:
         pick = [
             name
             for name in dict.fromkeys(names)
-            if self._whole(name) is None and name not in self.absent and not self._many(len(ordinals))
+            if name not in self.absent
+            and self._whole(name) is None
+            and self._read_whole(name, len(ordinals)) is None
         ]
         if len(pick) > 1 and not absent.all():
             found = dict(zip(pick, self._picked(pick, ordinals, absent), strict=True))
