@@ -114,36 +114,26 @@ class Answerer:
             # Equal rows are one row, so that more may be needed than are wanted.
             found = self._ranker.rank(read.ranking, rows, None if read.distinct else wanted)
             rows = found.rows
-        columns: dict[int, pa.Array] = {}
-
-        def output(position: int) -> pa.Array:
-            if position not in columns:
-                columns[position] = self._output(read, position, rows, output)
-            return columns[position]
-
-        further = (self._key(key, rows, output) for key in read.order)
+        outputs = _Outputs(self._evaluator, read, rows)
+        further = (self._key(key, rows, outputs) for key in read.order)
         keys = [*found.keys, *further, *found.ties, *ties(rows, self._context)]
         order = sort(keys, rows.count, wanted if top else None)
         if read.distinct:
-            sorted_columns = [output(p).take(pa.array(order)) for p in range(len(read.outputs))]
+            sorted_columns = [column.take(pa.array(order)) for column in outputs]
             first = distinct(sorted_columns, len(order))
             return [column.take(pa.array(first)) for column in sorted_columns]
         chosen = rows.take(order)
         done: list[pa.Array] = []
         for position, one in enumerate(read.outputs):
-            known = columns.get(position)
+            known = outputs.known.get(position)
             if known is not None:
                 done.append(known.take(pa.array(order)))
             else:  # only for the rows that are returned
                 done.append(self._evaluator.column(one.value, chosen, done))
         return done
 
-    def _output(self, read: CheckedRead, position: int, rows: Rows, output: object) -> pa.Array:
-        before = _Lazy(output)
-        return self._evaluator.column(read.outputs[position].value, rows, before)
-
-    def _key(self, key: SortKey, rows: Rows, output: object) -> Key:
-        return Key(self._evaluator.column(key.value, rows, _Lazy(output)), key.descending)
+    def _key(self, key: SortKey, rows: Rows, outputs: _Outputs) -> Key:
+        return Key(self._evaluator.column(key.value, rows, outputs), key.descending)
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -178,17 +168,23 @@ class Answerer:
         return columns[position]
 
 
-class _Lazy(Sequence[pa.Array]):
-    """Outputs by position, computed when an alias asks for them."""
+class _Outputs(Sequence[pa.Array]):
+    """The columns of a result by position, computed when a sort key or an alias asks for them."""
 
-    def __init__(self, output: object) -> None:
-        self._output = output
+    def __init__(self, evaluator: Evaluator, read: CheckedRead, rows: Rows) -> None:
+        self._evaluator = evaluator
+        self._read = read
+        self._rows = rows
+        self.known: dict[int, pa.Array] = {}
 
     def __getitem__(self, position: int) -> pa.Array:  # type: ignore[override]
-        return self._output(position)  # type: ignore[operator]
+        if position not in self.known:
+            value = self._read.outputs[position].value
+            self.known[position] = self._evaluator.column(value, self._rows, self)
+        return self.known[position]
 
     def __len__(self) -> int:
-        return 0
+        return len(self._read.outputs)
 
 
 def _collects(read: CheckedRead) -> bool:

@@ -216,6 +216,7 @@ class EntityTable:
             return self._nulls(name, self.span)
         kept = self._whole(name)
         if kept is not None:
+            self._hold(name, kept)
             return kept
         scanned = self._scanned_column(name)
         values = _one(scanned[name])
@@ -228,16 +229,9 @@ class EntityTable:
         return values
 
     def _whole(self, name: str) -> pa.Array | None:
-        """Return a whole column if it is at hand, and fits beside what the query holds."""
+        """Return a whole column if it is at hand; picking a few values from it counts for nothing."""
         kept = self._budget.held((self.key, name))
-        if kept is None:
-            kept = self._columns.get(self.key, name)
-            if kept is not None:
-                try:
-                    self._hold(name, kept)
-                except ResourceLimit:
-                    return None
-        return kept
+        return self._columns.get(self.key, name) if kept is None else kept
 
     def _hold(self, name: str, values: pa.Array) -> None:
         self._budget.hold((self.key, name), values, values.nbytes, f"column {name} of {self.declared.name}")
@@ -297,6 +291,7 @@ class EntityTable:
             whole = self._read_whole(name, len(ordinals))
         if whole is not None:
             if len(ordinals) > FEW:
+                self._hold(name, whole)
                 needed = len(ordinals) * whole.nbytes // max(len(whole), 1)
                 self._budget.check_bytes(needed, f"{len(ordinals)} values of column {name}")
             return whole.take(indices)

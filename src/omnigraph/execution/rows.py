@@ -26,6 +26,8 @@ class Rows:
 
     def take(self, index: Ordinals) -> Rows:
         """Return some rows, possibly repeated."""
+        if self.count <= 1 and len(index) == self.count:
+            return self
         bound = {variable: ordinals[index] for variable, ordinals in self.bound.items()}
         return Rows(len(index), bound, None if self.origin is None else self.origin[index])
 
