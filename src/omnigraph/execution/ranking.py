@@ -62,13 +62,11 @@ class Ranker:
         """Order rows by a ranking; `wanted` rows will be returned, all if it is None."""
         match ranking:
             case Nearest(variable):
-                distances = self._distances(ranking, rows.bound[variable], wanted)
-                there = ~np.isnan(distances)
-                return Ranked(rows.keep(there), (Key(pa.array(distances[there])),))
+                at, distances = self._nearest(ranking, rows.bound[variable], wanted)
+                return Ranked(rows.take(at), (Key(pa.array(distances)),))
             case Bm25(variable):
-                scores = self._scores(ranking, rows.bound[variable], wanted)
-                there = scores > 0
-                return Ranked(rows.keep(there), (Key(pa.array(scores[there]), descending=True),))
+                at, scores = self._matching_best(ranking, rows.bound[variable], wanted)
+                return Ranked(rows.take(at), (Key(pa.array(scores), descending=True),))
             case Rrf(first):
                 fused = self._fusion(ranking, rows, wanted)
                 places = fused.positions(rows.bound[first.variable])
@@ -101,39 +99,53 @@ class Ranker:
             found = corpus.matches(query)
         return np.isin(rows.bound[value.variable], found)
 
-    def _scores(self, value: Bm25, ordinals: Ordinals, wanted: int | None = None) -> Floats:
-        """Return scores; where only so many rows are wanted, 0 for entities that cannot be among them."""
+    def _matching_best(self, value: Bm25, ordinals: Ordinals, wanted: int | None) -> tuple[Ordinals, Floats]:
+        """Return the rows that match, and their scores; those that cannot be wanted may be missing."""
+        query = self._operand(value.query)
+        if wanted is None or not isinstance(query, str):
+            scores = self._scores(value, ordinals)
+            at = np.flatnonzero(scores > 0)
+            return at, scores[at]
+        corpus = self._context.caches.search.text(self._table(value), value.member.column)
+        return corpus.best(query, ordinals, wanted)
+
+    def _scores(self, value: Bm25, ordinals: Ordinals) -> Floats:
         query = self._operand(value.query)
         scores = np.zeros(len(ordinals))
         there = ordinals >= 0
         if isinstance(query, str) and there.any():
             corpus = self._context.caches.search.text(self._table(value), value.member.column)
-            rows = ordinals[there]
-            scores[there] = corpus.scores(query, rows) if wanted is None else corpus.best(query, rows, wanted)
+            scores[there] = corpus.scores(query, ordinals[there])
         return scores
 
-    def _distances(self, value: Nearest, ordinals: Ordinals, wanted: int | None = None) -> Floats:
-        """Return distances; not a number where there is no vector.
+    def _nearest(self, value: Nearest, ordinals: Ordinals, wanted: int | None) -> tuple[Ordinals, Floats]:
+        """Return the rows with a vector, and their distances; those that cannot be wanted may be missing."""
+        query = self._vector(value)
+        if wanted is None or query is None:
+            distances = self._distances(value, ordinals)
+            at = np.flatnonzero(~np.isnan(distances))
+            return at, distances[at]
+        vectors = self._context.caches.search.vectors(self._table(value), value.member.column)
+        return vectors.best(query, ordinals, wanted)
 
-        Where only so many rows are wanted, entities that cannot be among them have none either.
-        """
+    def _vector(self, value: Nearest) -> list[float] | None:
+        """Return the vector that is asked for, embedding a text; None for null."""
         query = self._operand(value.query)
-        distances = np.full(len(ordinals), np.nan)
         if isinstance(query, str):
             declared = value.member
             model = None if declared.embed is None else declared.embed.model
             size = declared.type.dimension
             assert size is not None
-            query = tuple(self._context.embeddings.vector(query, size, model).tolist())
-        there = ordinals >= 0
-        if isinstance(query, tuple) and there.any():
+            return [float(part) for part in self._context.embeddings.vector(query, size, model)]
+        return [float(part) for part in query] if isinstance(query, tuple) else None
+
+    def _distances(self, value: Nearest, ordinals: Ordinals) -> Floats:
+        """Return distances; not a number where there is no vector."""
+        distances = np.full(len(ordinals), np.nan)
+        query, there = self._vector(value), ordinals >= 0
+        if query is not None and there.any():
             vectors = self._context.caches.search.vectors(self._table(value), value.member.column)
-            numbers = [float(part) for part in query]
-            rows = ordinals[there]
-            if wanted is None:
-                distances[there] = vectors.distances(numbers, rows)
-            else:
-                distances[there] = vectors.best(numbers, rows, wanted)
+            distances[there] = vectors.distances(query, ordinals[there])
         return distances
 
     def _fusion(self, value: Rrf, rows: Rows, wanted: int | None) -> Fused:

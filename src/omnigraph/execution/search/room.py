@@ -90,13 +90,12 @@ class Texts:
         """Return the entities with the best scores, all that tie with the last, in no order."""
         return self.corpus.top(query, count, among)
 
-    def best(self, query: str, ordinals: Ordinals, count: int) -> Scores:
-        """Return the scores of the entities that match best among some, 0 for all others.
+    def best(self, query: str, ordinals: Ordinals, count: int) -> tuple[Ordinals, Scores]:
+        """Return the rows whose entities match best, and their scores.
 
         Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
         """
-        found, scores = self.top(query, count, _among(self._table, ordinals))
-        return _spread(found, scores, ordinals, 0.0)
+        return _rows_of(*self.top(query, count, _among(self._table, ordinals)), ordinals)
 
     def _cold(self) -> bool:
         """Say whether the texts are not in memory, and not asked for often enough to bring them there."""
@@ -147,13 +146,12 @@ class Vectors:
             chosen[among] = True
         return stored.streamed(self._table, self._column, wanted, count, chosen)
 
-    def best(self, query: Sequence[float], ordinals: Ordinals, count: int) -> Distances:
-        """Return the distances of the nearest entities among some, NaN for all others.
+    def best(self, query: Sequence[float], ordinals: Ordinals, count: int) -> tuple[Ordinals, Distances]:
+        """Return the rows whose entities are nearest, and their distances.
 
         Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
         """
-        near, distances = self.top(query, count, _among(self._table, ordinals))
-        return _spread(near, distances, ordinals, np.nan)
+        return _rows_of(*self.top(query, count, _among(self._table, ordinals)), ordinals)
 
     def _held(self, wanted: int) -> VectorColumn | None:
         """Return the column in memory, if it is there or worth bringing there."""
@@ -172,16 +170,19 @@ def _among(table: EntityTable, ordinals: Ordinals) -> Ordinals | None:
     return None if len(distinct) == table.rows else distinct
 
 
-def _spread(found: Ordinals, values: Scores, ordinals: Ordinals, other: float) -> Scores:
-    """Return the value of each row's entity, where it was found."""
-    spread = np.full(len(ordinals), other)
-    if len(found):
-        order = np.argsort(found)
-        found, values = found[order], values[order]
-        at = np.minimum(np.searchsorted(found, ordinals), len(found) - 1)
-        kept = found[at] == ordinals
-        spread[kept] = values[at[kept]]
-    return spread
+def _rows_of(found: Ordinals, values: Scores, ordinals: Ordinals) -> tuple[Ordinals, Scores]:
+    """Return where some entities stand among the rows, and the value of each."""
+    if not len(found) or not len(ordinals):
+        return np.zeros(0, np.int64), np.zeros(0)
+    order = np.argsort(found)
+    found, values = found[order], values[order]
+    if _ascending(ordinals):  # one row for each entity: a few look-ups instead of a pass over all rows
+        at = np.minimum(np.searchsorted(ordinals, found), len(ordinals) - 1)
+        there = ordinals[at] == found
+        return at[there], values[there]
+    at = np.minimum(np.searchsorted(found, ordinals), len(found) - 1)
+    rows = np.flatnonzero(found[at] == ordinals)
+    return rows, values[at[rows]]
 
 
 def _ascending(ordinals: Ordinals) -> bool:
