@@ -22,6 +22,7 @@ from omnigraph.execution.topology import Topology
 
 MOST_LOOKUPS = 1_024  # nodes looked up at once; beyond, one pass over the edges is cheaper
 ENDS = ("src", "dst")
+STEP_COLUMNS = 8  # numbers held for each edge while one hop is worked out
 LOOKUP_COST = 60  # edges that a topology numbers in the time of one look-up (measured, local disk)
 
 
@@ -74,6 +75,8 @@ class Expander:
             if not len(frontier):
                 break
             distinct, back = np.unique(frontier, return_inverse=True)
+            share = min(len(distinct) / max(self.start.rows, 1), 1.0)
+            self._context.budget.check(int(self._edges.rows * share), STEP_COLUMNS, "a hop over edges")
             found = self.neighbours(distinct)
             self._context.budget.check(_fanned(found.places, back, len(distinct)), 2, "a traversal")
             at, reached, looped = _spread(found, distinct, back, self.start.key == self.end.key)
