@@ -108,7 +108,7 @@ HEAVY = {
     "list": FRIENDS,
     "sort": "query q() { match { $p: Person  $p knows $q } return { $q.name } order { $q.name } limit 9 }",
     "two hops": "query q() { match { $p: Person  $p knows{1,2} $q } return { count($q) as n } }",
-    "every edge": "query q() { match { $p: Person  $p $e: knows $q } return { $e.id } }",
+    "every edge": "query q() { match { $p: Person  $p $e:knows $q } return { $e.@id as id } }",
     "texts": TEXTS,
 }
 
