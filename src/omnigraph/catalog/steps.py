@@ -7,6 +7,7 @@ Rule    a step carries everything that its execution needs (ids, columns, fields
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -67,13 +68,14 @@ AnyConstraint: TypeAlias = Constraint | Cardinality | EnumSet
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Step:
+class _Step(ABC):
     kind: ClassVar[str]
     support: ClassVar[Support] = Support.SUPPORTED
     effect: Effect = Effect.METADATA
 
+    @abstractmethod
     def fields(self) -> Json:
-        raise NotImplementedError
+        """Return what the step has to say besides its kind and effect."""
 
     def to_json(self) -> Json:
         """Return the public shape of the step."""

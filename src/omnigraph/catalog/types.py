@@ -56,6 +56,7 @@ _ARROW = {
     # The logical type: storage keeps blobs in Lance's own blob encoding.
     Scalar.BLOB: pa.large_binary(),
 }
+NUMBER_OF = {pa.date32(): pa.int32(), pa.date64(): pa.int64()}  # Python's dates hold less than these
 
 # A change of type that keeps every value, if each is rewritten in the new one.
 WIDENINGS = frozenset(

@@ -86,6 +86,25 @@ def test_a_rename_on_one_side_follows_identity(graph: Graph) -> None:
     assert rows(graph, "Human")["Dan"]["years"] == 77
 
 
+WIDE = SCHEMA.replace("age: I32?", "age: I64?")
+
+
+@pytest.mark.parametrize(("widened", "other"), [("side", "main"), ("main", "side")])
+def test_a_property_widened_on_one_side_keeps_the_values_of_the_other(
+    graph: Graph, widened: str, other: str
+) -> None:
+    """A change of type makes a new column: values written to the old one meanwhile must not be lost."""
+    graph.schema.apply(WIDE, branch=widened)
+    put(graph, widened, person("Alice", age=1 << 40))
+    put(graph, other, person("Dan", age=77), person("Eve", age=5))
+
+    done = graph.merge("side")
+
+    found = {name: row["age"] for name, row in rows(graph, "Person").items()}
+    assert found == {"Alice": 1 << 40, "Bob": 30, "Carol": 30, "Dan": 77, "Eve": 5}
+    assert sum(one.updated + one.inserted for one in done.types) == (1 if widened == "side" else 2)
+
+
 def test_a_type_dropped_on_one_side_goes(graph: Graph) -> None:
     graph.schema.apply("node Person { name: String @key  age: I32?  city: String? }", branch="side")
     put(graph, "main", person("Dan", age=77))

@@ -79,7 +79,6 @@ def test_entity(tmp_path: Path, kind: Kind, source: str, target: str) -> None:
     wanted = expected(source, target)
     with world(tmp_path) as graph:
         if source not in BORN:
-            write(graph, "main", kind, "same")
             put_base(graph, kind)
         fork(graph)
         write(graph, "side", kind, source)

@@ -12,7 +12,7 @@ Rule    types and properties are paired by identity. Names and columns are those
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
@@ -22,19 +22,17 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.base.errors import HistoryReclaimed
-from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.change import ALL, Change, Op, Wanted, kind_of
 from omnigraph.engine.history.delta import Delta, deltas
 from omnigraph.engine.history.images import column_name, image, to_python
-from omnigraph.engine.schema.lower import scalar
+from omnigraph.engine.history.paired import fills_of, moved, under_names
 from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.differences import Side
 
 ROWS_AT_ONCE = 1_024  # rows that are turned into images at a time
 KEPT_ROWS = 10_000  # changes of a type that are kept when they were read once
@@ -53,24 +51,6 @@ class TypeChanges:
     def total(self) -> int:
         """How many there are of all sorts."""
         return self.inserted + self.updated + self.deleted
-
-
-@dataclass(frozen=True, eq=False)
-class _Renamed(Side):
-    """A side whose columns go by the names that they have in the other version."""
-
-    names: Mapping[str, str] = FrozenMap()  # name there -> name here
-
-    @property
-    def schema(self) -> pa.Schema:
-        found = super().schema
-        here = set(found.names)
-        fields = [found.field(old).with_name(new) for new, old in self.names.items() if old in here]
-        return pa.schema(fields)
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in super().batches([self.names[name] for name in columns]):
-            yield batch.rename_columns(list(columns))
 
 
 class Comparison:
@@ -96,7 +76,11 @@ class Comparison:
     def types(self) -> tuple[TableType, ...]:
         """The types that may have changed and are asked for, in order; of each, the newer declaration."""
         pairs = {declared.table_id: declared for declared in (*self.older.tables, *self.newer.tables)}
-        found = [one for one in pairs.values() if self.wanted.takes(one) and self._moved(one.table_id)]
+        found = [
+            one
+            for one in pairs.values()
+            if self.wanted.takes(one) and moved(self.before, self.after, one.table_id)
+        ]
         return tuple(sorted(found, key=lambda one: (isinstance(one, EdgeType), one.table_id)))
 
     def deltas(self, declared: TableType) -> Iterator[Delta]:
@@ -136,27 +120,14 @@ class Comparison:
     def _compared(self, declared: TableType) -> Iterator[Delta]:
         with self._readable(declared):
             old, new = self._versions(declared.table_id)
-            sides = self._paired(self._store.reads.differences(declared.table_id, old, new), declared)
+            gone, come = self._store.reads.differences(declared.table_id, old, new)
+            sides = under_names(gone, self.older, declared), come
             yield from deltas(sides, declared.stored_schema, fills_of(declared, self.after))
 
     def _versions(self, table_id: str) -> tuple[int | None, int | None]:
         old = None if self.before is None else self.before.pins.get(table_id)
         new = self.after.pins.get(table_id)
         return None if old is None else old.version, None if new is None else new.version
-
-    def _moved(self, table_id: str) -> bool:
-        old = None if self.before is None else self.before.pins.get(table_id)
-        new = self.after.pins.get(table_id)
-        if old is None or new is None:
-            return old is not new
-        return old.content != new.content
-
-    def _paired(self, sides: tuple[Side, Side], declared: TableType) -> tuple[Side, Side]:
-        """Let the older side have its columns under the newer names: a change of type makes a new column."""
-        names = columns_then(self.older, declared)
-        if all(new == old for new, old in names.items()):
-            return sides
-        return _Renamed(sides[0].handle, sides[0].pieces, names), sides[1]
 
     @contextmanager
     def _readable(self, declared: TableType) -> Iterator[None]:
@@ -175,20 +146,6 @@ class Comparison:
             ]
             gone = [reason for reason in reasons if isinstance(reason, HistoryReclaimed)]
             raise (gone or reasons)[0] from error
-
-
-def columns_then(then: Catalog, declared: TableType) -> dict[str, str]:
-    """Return, for each stored column of a type, the one that had its values under an older schema."""
-    names = {field.name: field.name for field in declared.stored_schema}
-    old = then.by_id(declared.id)
-    columns = {p.id: p.column for p in old.properties} if isinstance(old, NodeType | EdgeType) else {}
-    return names | {p.column: columns[p.id] for p in declared.properties if p.id in columns}
-
-
-def fills_of(declared: TableType, state: ManifestState) -> dict[str, pa.Scalar]:
-    """Return what a column has where it did not exist yet: the default, as of a state."""
-    now_ms = state.commit.authored_at_us // 1000
-    return {p.column: scalar(p.default, p.type.arrow, now_ms) for p in declared.properties if p.default}
 
 
 def changes_in(

@@ -20,10 +20,11 @@ from omnigraph.catalog.catalog import Catalog, UnknownType
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.change import Cause, Change, Op, find_type, kind_of
-from omnigraph.engine.history.comparison import changes_in, columns_then, fills_of
+from omnigraph.engine.history.comparison import changes_in
 from omnigraph.engine.history.delta import compare
 from omnigraph.engine.history.images import image, to_python
 from omnigraph.engine.history.moments import resolve
+from omnigraph.engine.history.paired import columns_then, fills_of
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import CommitRecord, ManifestState

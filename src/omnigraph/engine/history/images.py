@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.model import ID, EdgeType, TableType
-from omnigraph.catalog.types import Scalar
+from omnigraph.catalog.types import NUMBER_OF, Scalar
 from omnigraph.execution.result import json_value
 
-_NUMBERS = {pa.date32(): pa.int32(), pa.date64(): pa.int64()}
 ENDS = {"src": "from", "dst": "to"}
 
 
@@ -65,6 +64,6 @@ def _numbers(schema: pa.Schema) -> pa.Schema:
 
 
 def _number(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_list(kind) and kind.value_type in _NUMBERS:
-        return pa.list_(kind.value_field.with_type(_NUMBERS[kind.value_type]))
-    return _NUMBERS.get(kind, kind)
+    if pa.types.is_list(kind) and kind.value_type in NUMBER_OF:
+        return pa.list_(kind.value_field.with_type(NUMBER_OF[kind.value_type]))
+    return NUMBER_OF.get(kind, kind)

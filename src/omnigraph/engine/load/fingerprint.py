@@ -11,15 +11,13 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from omnigraph.base.ids import is_id
 from omnigraph.catalog.model import ID, NodeType
+from omnigraph.catalog.types import NUMBER_OF
 from omnigraph.engine.load.block import Block
 from omnigraph.language.schema.literals import Now
 
 _TIME = 10  # characters: an id begins with the time when it was made
-_NUMBERS = {pa.date32(): pa.int32(), pa.date64(): pa.int64()}  # Python's dates hold less than these
 
 
 class Fingerprint:
@@ -46,7 +44,7 @@ class Fingerprint:
             if name == ID and not derived:
                 yield [None if self._generated(row_id) else row_id for row_id in column.to_pylist()]
             elif name != ID and name not in timed:
-                yield column.cast(_NUMBERS.get(column.type, column.type)).to_pylist()
+                yield column.cast(NUMBER_OF.get(column.type, column.type)).to_pylist()
 
     def _generated(self, row_id: str) -> bool:
         return row_id[:_TIME] >= self._since and is_id(row_id)

@@ -75,10 +75,6 @@ class Choices:
             self.granularity,
         )
 
-    def ids_of(self, table_id: str) -> set[str]:
-        """Return the ids of a table's entities for which a side is chosen."""
-        return {entity for table, entity in self.entities if table == table_id}
-
     def names(self) -> set[tuple[str, str]]:
         """Return the table and id of every entity that is decided about."""
         return set(self.entities) | {(table, entity) for table, entity, _ in self.properties}

@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.history.delta import Delta, same_value
-from omnigraph.engine.history.images import column_name, from_python, shown, to_python
+from omnigraph.engine.history.images import ENDS, column_name, from_python, shown, to_python
 from omnigraph.engine.merge.choices import Choices, Take, Value
 from omnigraph.engine.merge.conflicts import Conflict, ConflictKind, PropertyConflict
 
-ENDS = ("src", "dst")
 Row = Mapping[str, Any]  # stored values by column
 
 
@@ -55,9 +54,7 @@ def merge_type(
     declared: TableType, ours: Delta, theirs: Delta, choices: Choices, ambiguous: frozenset[str]
 ) -> TypeMerge:
     """Merge the changes of both sides; `ambiguous` ids have different states in equally good bases."""
-    chosen = choices.ids_of(declared.table_id) | {
-        e for t, e, _ in choices.properties if t == declared.table_id
-    }
+    chosen = {entity for table, entity in choices.names() if table == declared.table_id}
     shared = set(_ids_in_both(ours, theirs)) | ambiguous | chosen
     alone = pc.invert(pc.is_in(theirs.inserted[ID], value_set=_values(shared)))
     updated = pc.invert(pc.is_in(theirs.after[ID], value_set=_values(shared)))
@@ -238,7 +235,7 @@ def _list(properties: Sequence[PropertyConflict]) -> str:
 def _units(declared: TableType) -> tuple[tuple[str, ...], ...]:
     """Return what is merged as one: each property by itself, the ends of an edge together."""
     single = tuple((p.column,) for p in declared.properties)
-    return (ENDS, *single) if isinstance(declared, EdgeType) else single
+    return (tuple(ENDS), *single) if isinstance(declared, EdgeType) else single
 
 
 def _part(row: Row, unit: tuple[str, ...]) -> list[Any]:

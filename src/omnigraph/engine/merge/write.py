@@ -24,11 +24,11 @@ from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.history.delta import Delta, delta, nothing, touched
+from omnigraph.engine.history.paired import fills_of, moved, under_names
 from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take, read_choices
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
 from omnigraph.engine.merge.schemas import merge_schemas
 from omnigraph.engine.merge.threeway import TypeMerge, merge_type
-from omnigraph.engine.schema.lower import scalar
 from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values
 from omnigraph.engine.validate.findings import Findings
 from omnigraph.engine.validate.questions import Question, questions
@@ -151,16 +151,17 @@ class MergeWrite:
     def _merge_types(
         self, bases: tuple[ManifestState, ...], catalog: Catalog, choices: Choices
     ) -> list[_Merged]:
+        assert self.target is not None
         decided = {table for table, _ in choices.names()}
-        moved = [
+        concerned = [
             declared
             for declared in catalog.tables
-            if _moved(bases[0], self._source, declared.table_id)
+            if moved(bases[0], self._source, declared.table_id)
             or declared.table_id in decided
-            or (self._new_schema and self._moved_here(bases[0], declared))
+            or (self._new_schema and moved(bases[0], self.target, declared.table_id))
         ]
         with ThreadPoolExecutor(max_workers=8) as pool:  # each waits for storage
-            return list(pool.map(lambda declared: self._merge_one(declared, bases, choices), moved))
+            return list(pool.map(lambda declared: self._merge_one(declared, bases, choices), concerned))
 
     def _merge_one(self, declared: TableType, bases: tuple[ManifestState, ...], choices: Choices) -> _Merged:
         assert self.target is not None
@@ -180,21 +181,17 @@ class MergeWrite:
             judged = _judged(outcome, ours.inserted, ours.after)
         counts = _counts(outcome, ours, theirs)
         pin = self._source.pins.get(table)
-        if pin is None or not _moved(base, self._source, table):
+        if pin is None or not moved(base, self._source, table):
             return _Merged(declared, outcome, judged, counts)
         as_here = self._has_columns(target, declared)
         image = None if as_here else pin
-        if not _moved(base, target, table) and not outcome.met:
+        if not moved(base, target, table) and not outcome.met:
             return _Merged(declared, outcome, judged, counts, Adopted(pin, *counts), image)
         if as_here:
             return _Merged(declared, outcome, judged, counts)
         # The source has columns that the target lacks: its version is kept, and our share written on top.
         mine = merge_type(declared, theirs, ours, choices.turned, frozenset(ambiguous))
         return _Merged(declared, outcome, judged, counts, Adopted(pin, *counts), image, mine)
-
-    def _moved_here(self, base: ManifestState, declared: TableType) -> bool:
-        assert self.target is not None
-        return _moved(base, self.target, declared.table_id)
 
     def _has_columns(self, state: ManifestState, declared: TableType) -> bool:
         """Say whether a type has the columns in one state that it has in the merged schema."""
@@ -220,9 +217,11 @@ class MergeWrite:
         )
         if wanted is not None and not pc.any(pc.is_in(touched(sides), value_set=wanted)).as_py():
             return nothing(declared.stored_schema)
-        now_ms = self._source.commit.authored_at_us // 1000
-        fills = {p.column: scalar(p.default, p.type.arrow, now_ms) for p in declared.properties if p.default}
-        return delta(sides, declared.stored_schema, fills)
+        gone, come = (
+            under_names(side, self._catalogs.get(state.schema), declared)
+            for side, state in zip(sides, (before, after), strict=True)
+        )
+        return delta((gone, come), declared.stored_schema, fills_of(declared, self._source))
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,13 +274,6 @@ def _counts(outcome: TypeMerge, ours: Delta, theirs: Delta) -> tuple[int, int, i
     written = outcome.rows[ID].to_pylist()
     inserted = sum(1 for one in written if one in new)
     return inserted, len(written) - inserted, len(outcome.removed)
-
-
-def _moved(before: ManifestState, after: ManifestState, table_id: str) -> bool:
-    old, new = before.pins.get(table_id), after.pins.get(table_id)
-    if old is None or new is None:
-        return old is not new
-    return old.content != new.content
 
 
 def _check_met(choices: Choices, merges: Iterable[_Merged]) -> None:

@@ -16,9 +16,9 @@ from datafusion import functions as f
 
 from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
+from omnigraph.catalog.types import NUMBER_OF
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.relation import (
-    NUMBER_OF,
     Answer,
     Anti,
     Join,

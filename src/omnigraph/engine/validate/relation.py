@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, assert_never
 
-import pyarrow as pa
-
 
 class Side(Enum):
     """Where rows come from."""
@@ -28,7 +26,6 @@ class Side(Enum):
 
 
 STORED = frozenset({Side.COMMITTED, Side.BEFORE})
-NUMBER_OF = {pa.date32(): pa.int32(), pa.date64(): pa.int64()}  # what dates and moments are read as
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType
+from omnigraph.catalog.types import NUMBER_OF
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.relation import (
-    NUMBER_OF,
     STORED,
     Answer,
     Anti,

@@ -1,0 +1,68 @@
+"""Paired: a type in two states that may have different schemas.
+
+Room    engine.history. Under diff, merge and entity history. A change of a property's type makes a new
+        column, so one property may lie in different columns of two versions; its identity finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import EdgeType, NodeType, TableType
+from omnigraph.engine.schema.lower import scalar
+from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.tables.differences import Side
+
+
+def moved(before: ManifestState | None, after: ManifestState, table_id: str) -> bool:
+    """Say whether the rows of a table may differ between two states; maintenance does not count."""
+    old = None if before is None else before.pins.get(table_id)
+    new = after.pins.get(table_id)
+    if old is None or new is None:
+        return old is not new
+    return old.content != new.content
+
+
+def under_names(side: Side, then: Catalog, declared: TableType) -> Side:
+    """Return a side with its columns under the names of a declaration; `then` is the schema it has now."""
+    names = columns_then(then, declared)
+    if all(new == old for new, old in names.items()):
+        return side
+    return _Renamed(side.handle, side.pieces, names)
+
+
+def columns_then(then: Catalog, declared: TableType) -> dict[str, str]:
+    """Return, for each stored column of a type, the one that had its values under an older schema."""
+    names = {field.name: field.name for field in declared.stored_schema}
+    old = then.by_id(declared.id)
+    columns = {p.id: p.column for p in old.properties} if isinstance(old, NodeType | EdgeType) else {}
+    return names | {p.column: columns[p.id] for p in declared.properties if p.id in columns}
+
+
+def fills_of(declared: TableType, state: ManifestState) -> dict[str, pa.Scalar]:
+    """Return what a column has where it did not exist yet: the default, as of a state."""
+    now_ms = state.commit.authored_at_us // 1000
+    return {p.column: scalar(p.default, p.type.arrow, now_ms) for p in declared.properties if p.default}
+
+
+@dataclass(frozen=True, eq=False)
+class _Renamed(Side):
+    """A side whose columns go by the names that they have in the other version."""
+
+    names: Mapping[str, str] = FrozenMap()  # name there -> name here
+
+    @property
+    def schema(self) -> pa.Schema:
+        found = super().schema
+        here = set(found.names)
+        fields = [found.field(old).with_name(new) for new, old in self.names.items() if old in here]
+        return pa.schema(fields)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in super().batches([self.names[name] for name in columns]):
+            yield batch.rename_columns(list(columns))
