@@ -5,20 +5,15 @@ Room    tests. Spawned children import this module by name; no pytest here.
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.door import MergeOutcome
-from omnigraph.storage.failpoints import armed, names
+from tests.crash.death import Options, die_at
 from tests.engine.people import SCHEMA, knows, person
 
-Options = Mapping[str, str]
 SETTLED = 4_200  # rows past the first tier
 UNDONE = "the commit to undo"
 
@@ -72,23 +67,5 @@ BY_NAME = {one.name: one for one in MERGES}
 
 
 def perform(name: str, address: str, options: Options, point: str, passage: int) -> None:
-    """Run an operation and die at the n-th passage of a point."""
-    passed = 0
-
-    def count() -> None:
-        nonlocal passed
-        passed += 1
-        if passed == passage:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with og.connect(address, storage_options=options) as graph, armed({point: count}):
-        BY_NAME[name].run(graph)
-
-
-def trace(one: Merge, address: str, options: Options) -> list[str]:
-    """Run an operation in this process and return the points it passed, in order."""
-    passed: list[str] = []
-    points: dict[str, Any] = {point: partial(passed.append, point) for point in names()}
-    with og.connect(address, storage_options=options) as graph, armed(points):
-        one.run(graph)
-    return passed
+    """Run one by its name and die at the n-th passage of a point."""
+    die_at(BY_NAME[name].run, address, options, point, passage)

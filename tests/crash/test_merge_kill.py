@@ -1,6 +1,6 @@
 """SIGKILL at every durable step of a merge and of a revert: whole or not at all, and it can be repeated.
 
-Local disk runs always; the S3 API runs the swap, and everything in the full run.
+Local disk runs always, the S3 API in the full run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pytest
 
 import omnigraph as og
 from tests.crash import merges
+from tests.crash.death import points_of
 from tests.crash.ground import Copies, LocalCopies, S3Copies
 from tests.crash.merges import MERGES, Merge
 from tests.engine.people import INSERT
@@ -20,7 +21,7 @@ from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
 
 KILLED = -signal.SIGKILL
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_merge_kill"), pytest.mark.s3_when_full]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_merge_kill")]
 
 
 class Scene:
@@ -36,7 +37,7 @@ class Scene:
         self.after: dict[str, dict[str, list[dict[str, object]]]] = {}
         for one in MERGES:
             done = copies.copy(self.base)
-            self.trace[one.name] = merges.trace(one, done.address, done.options)
+            self.trace[one.name] = points_of(one.run, done.address, done.options)
             with og.connect(done.address, **done.kwargs) as graph:
                 self.after[one.name] = state(graph).rows
 
@@ -53,12 +54,11 @@ def s3_scene(s3_server: S3Server) -> Scene:
     return Scene(S3Copies(s3_server))
 
 
-def check(scene: Scene, one: Merge, points: set[str]) -> None:
-    """Kill an operation at each passage of some points, and hold what is left against what must be left."""
+def check(scene: Scene, one: Merge) -> None:
+    """Kill an operation at each passage of each point, and hold what is left against what must be left."""
     passed = scene.trace[one.name]
     numbers = [passed[: at + 1].count(point) for at, point in enumerate(passed)]
     cases = [(at, point, number) for at, (point, number) in enumerate(zip(passed, numbers, strict=True))]
-    cases = [case for case in cases if case[1] in points]
     places = [scene.copies.copy(scene.base) for _ in cases]
     jobs = [
         (one.name, place.address, place.options, point, number)
@@ -79,20 +79,14 @@ def check(scene: Scene, one: Merge, points: set[str]) -> None:
 
 @pytest.mark.parametrize("one", MERGES, ids=str)
 def test_death_at_a_step_leaves_all_of_it_or_nothing(local_scene: Scene, one: Merge) -> None:
-    check(local_scene, one, set(local_scene.trace[one.name]))
-
-
-@pytest.mark.s3
-@pytest.mark.parametrize("one", MERGES, ids=str)
-def test_death_at_the_swap_on_s3_leaves_all_of_it_or_nothing(s3_scene: Scene, one: Merge) -> None:
-    check(s3_scene, one, {"publish.before", "publish.after"})
+    check(local_scene, one)
 
 
 @pytest.mark.s3
 @pytest.mark.full
 @pytest.mark.parametrize("one", MERGES, ids=str)
 def test_death_at_a_step_on_s3_leaves_all_of_it_or_nothing(s3_scene: Scene, one: Merge) -> None:
-    check(s3_scene, one, set(s3_scene.trace[one.name]))
+    check(s3_scene, one)
 
 
 def test_what_the_operations_pass(local_scene: Scene) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import omnigraph as og
 from tests.crash import writes
+from tests.crash.death import points_of
 from tests.crash.ground import Copies, LocalCopies, S3Copies
 from tests.crash.operations import LOCAL_ONLY
 from tests.crash.writes import WRITES, Write
@@ -42,7 +43,7 @@ class Scene:
         self.after: dict[str, dict[str, list[dict[str, object]]]] = {}
         for write in WRITES:
             done = copies.copy(self.base)
-            self.trace[write.name] = writes.trace(write, done.address, done.options)
+            self.trace[write.name] = points_of(write.run, done.address, done.options)
             with og.connect(done.address, **done.kwargs) as graph:
                 self.after[write.name] = state(graph).rows
 

@@ -8,20 +8,16 @@ Key     all are run under an idempotency key, so that whoever comes after the cr
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.receipt import Receipt
-from omnigraph.storage.failpoints import Step, armed, names
+from omnigraph.storage.failpoints import Step
+from tests.crash.death import Options, die_at
 from tests.engine.people import SCHEMA, knows, person, q, thing
 
-Options = Mapping[str, str]
 SETTLED = 4_200  # rows past the first tier
 KEY = "the one write"
 
@@ -82,23 +78,5 @@ BY_NAME = {write.name: write for write in WRITES}
 
 
 def perform(name: str, address: str, options: Options, point: str, passage: int) -> None:
-    """Run a write and die at the n-th passage of a point."""
-    passed = 0
-
-    def count() -> None:
-        nonlocal passed
-        passed += 1
-        if passed == passage:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with og.connect(address, storage_options=options) as graph, armed({point: count}):
-        BY_NAME[name].run(graph)
-
-
-def trace(write: Write, address: str, options: Options) -> list[str]:
-    """Run a write in this process and return the points it passed, in order."""
-    passed: list[str] = []
-    points: dict[str, Any] = {point: partial(passed.append, point) for point in names()}
-    with og.connect(address, storage_options=options) as graph, armed(points):
-        write.run(graph)
-    return passed
+    """Run one by its name and die at the n-th passage of a point."""
+    die_at(BY_NAME[name].run, address, options, point, passage)

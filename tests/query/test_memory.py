@@ -76,15 +76,6 @@ def test_picking_a_few_values_needs_no_room_for_the_column(graph: Graph) -> None
         assert found.rows == [{"p.text": f"p{number}" * 20}]
 
 
-def test_caches_give_way_to_the_rows_of_a_query(address: Path) -> None:
-    limit = 48 * MIB
-    with og.connect(address, memory_bytes=limit) as graph:
-        for gq in (TEXTS, FRIENDS, GROUPS, TEXTS):
-            assert len(graph.query(gq)) > 0
-            caches = graph._query._caches
-            assert caches.columns.nbytes + caches.topologies.nbytes + caches.search.nbytes <= limit
-
-
 def test_what_other_queries_left_is_dropped_for_what_this_one_needs() -> None:
     caches = Caches.within(4_000)
     for number in range(8):
