@@ -177,6 +177,13 @@ class ReadSetConflict(Conflict):
         )
 
 
+class StagedFilesGone(Conflict):
+    """A cleanup may have removed the files that a write made before it was published."""
+
+    code = "staged_files_gone"
+    retryable = True
+
+
 class PreconditionFailed(Conflict):
     """The caller named the head it expects, and the branch has another one."""
 

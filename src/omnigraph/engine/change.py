@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, TableType
+from omnigraph.storage.tables.effects import Append, DeleteIds, Effect, Overwrite, Upsert
 
 NO_IDS = pa.array([], pa.string())
 
@@ -39,9 +40,29 @@ class TypeChange:
         return self.declared.table_id
 
     @property
+    def count(self) -> int:
+        """How many rows are written."""
+        return int(self.rows.num_rows)
+
+    @property
+    def as_given(self) -> bool:
+        """Say whether the records are known as they were given, of which one id may have several."""
+        return self.given is not None
+
+    @property
     def loses_rows(self) -> bool:
         """Say whether committed rows may go."""
         return self.replaces or len(self.removed) > 0
+
+    def effect(self) -> Effect | None:
+        """Return what happens to the table, if anything does."""
+        if self.replaces:
+            return Overwrite(self.rows)
+        if not self.count:
+            return DeleteIds(self.removed) if len(self.removed) else None
+        if self.minted or self.strict:
+            return Append(self.rows)  # every id is new: nothing to look for
+        return Upsert(self.rows, self.removed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +81,7 @@ class ChangeSet:
     def rows(self, table_id: str) -> int:
         """Return how many rows are written to a table."""
         change = self.types.get(table_id)
-        return 0 if change is None else change.rows.num_rows
+        return 0 if change is None else change.count
 
     def loses_rows(self, table_id: str) -> bool:
         """Say whether a table may lose rows."""

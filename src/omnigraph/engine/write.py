@@ -14,14 +14,14 @@ from typing import Protocol
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values, refuse
 from omnigraph.engine.validate.findings import Findings
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.validate.questions import Question, questions
 from omnigraph.engine.validate.relation import Executor
 from omnigraph.storage.manifest.records import CommitKind
-from omnigraph.storage.tables.effects import Append, DeleteIds, Effect, Overwrite, Upsert
+from omnigraph.storage.tables.effects import Effect
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
 
 
@@ -125,15 +125,5 @@ class ChangeWrite:
 
 def effects(change: ChangeSet) -> Mapping[str, Effect]:
     """Return what happens to each table; a type that does not change has no effect."""
-    found = {table_id: _effect(one) for table_id, one in change.types.items()}
+    found = {table_id: one.effect() for table_id, one in change.types.items()}
     return {table_id: effect for table_id, effect in found.items() if effect is not None}
-
-
-def _effect(change: TypeChange) -> Effect | None:
-    if change.replaces:
-        return Overwrite(change.rows)
-    if not change.rows.num_rows:
-        return DeleteIds(change.removed) if len(change.removed) else None
-    if change.minted or change.strict:
-        return Append(change.rows)  # every id is new: nothing to look for
-    return Upsert(change.rows, change.removed)

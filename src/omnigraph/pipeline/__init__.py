@@ -5,7 +5,8 @@ try:
 except ImportError as error:
     raise ImportError("omnigraph.pipeline needs PySpark: pip install 'omnigraph[spark]'") from error
 
+from omnigraph.pipeline.bulk.door import load
 from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.source import read, register
 
-__all__ = ["read", "register", "spark_session"]
+__all__ = ["load", "read", "register", "spark_session"]

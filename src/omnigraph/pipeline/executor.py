@@ -40,6 +40,7 @@ from omnigraph.engine.validate.relation import (
     names,
 )
 from omnigraph.engine.write import ExecutorFor
+from omnigraph.pipeline.bulk.change import BulkChange
 from omnigraph.pipeline.scan import Column, Scan
 from omnigraph.pipeline.types import spark_schema, to_spark, travelling_schema
 from omnigraph.storage.location import Location
@@ -107,24 +108,30 @@ class SparkExecutor:
     # -- sources -----------------------------------------------------------------------------------
 
     def _read(self, read: Read) -> DataFrame:
-        frame = self._stored(read) if self._is_stored(read) else self._held(read)
+        frame = self._frame(read)
         if read.complete:
             frame = frame.dropna(subset=[name for name, _ in read.columns])
         for name, value in read.label:
             frame = frame.withColumn(name, f.lit(value))
         return frame
 
+    def _frame(self, read: Read) -> DataFrame:
+        change = self._change.types.get(read.table)
+        if isinstance(change, BulkChange) and read.side in (Side.GIVEN, Side.CHANGED) and change.count:
+            return self._stored(read, change.given_version if read.side is Side.GIVEN else change.version)
+        return self._stored(read) if self._is_stored(read) else self._held(read)
+
     def _is_stored(self, read: Read) -> bool:
         change = self._change.types.get(read.table)
         replaced = change is not None and change.replaces
         return read.side is Side.BEFORE or (read.side is Side.COMMITTED and not replaced)
 
-    def _stored(self, read: Read) -> DataFrame:
+    def _stored(self, read: Read, version: int | None = None) -> DataFrame:
         """Scan in executors, one task for each group of fragments."""
         types = self._change.catalog.table(read.table).stored_schema
         columns = tuple(Column(name, stored, types.field(stored).type) for name, stored in read.columns)
         location = self._location
-        scan = Scan(location.uri, dict(location.options), self._base.snapshot, read.table, columns)
+        scan = Scan(location.uri, dict(location.options), self._base.snapshot, read.table, columns, version)
         groups = scan.groups()
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,7 @@ from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.pipeline.types import to_spark, travelling_schema
 from omnigraph.storage.location import Location
+from omnigraph.storage.opener import Handle
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
@@ -51,6 +52,7 @@ class Scan:
     snapshot: PinnedSnapshot
     table_id: str
     columns: tuple[Column, ...]
+    version: int | None = None  # of the table, where it is not the one that the snapshot pins
 
     @property
     def schema(self) -> pa.Schema:
@@ -71,7 +73,7 @@ class Scan:
     def groups(self, partition_bytes: int = PARTITION_BYTES) -> list[Fragments]:
         """Return the table's fragments in groups of about so many stored bytes, in their order."""
         with self._open() as store:
-            handle = store.table(self.snapshot, self.table_id)
+            handle = self._table(store)
             sizes = {n: part.size.bytes for n, part in store.reads.layout(handle).parts.items()}
         return grouped(sizes, partition_bytes)
 
@@ -85,7 +87,7 @@ class Scan:
         """Yield the rows of some fragments, in the types that are declared."""
         stored = [column.stored for column in self.columns if column.stored is not None]
         with self._open() as store:
-            handle = store.table(self.snapshot, self.table_id)
+            handle = self._table(store)
             scanner = handle.scanner(
                 columns=stored or [ID],  # a column that came later is null for each row there is
                 fragments=[handle.get_fragment(number) for number in fragments],
@@ -105,6 +107,11 @@ class Scan:
             for column in self.columns
         ]
         return pa.RecordBatch.from_arrays(found, schema=self.schema)
+
+    def _table(self, store: GraphStore) -> Handle:
+        if self.version is None:
+            return store.table(self.snapshot, self.table_id)
+        return store.reads.handle(self.table_id, self.version)
 
     def _open(self) -> GraphStore:
         return GraphStore(Location(self.uri, self.options))  # reads nothing: the version is known

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, replace
 
+from omnigraph.base.errors import StagedFilesGone
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
@@ -18,7 +19,7 @@ from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin, T
 from omnigraph.storage.opener import Opener
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.tables.create import create_table
-from omnigraph.storage.tables.effects import Effect
+from omnigraph.storage.tables.effects import Effect, written_in
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.stage import stage
 from omnigraph.storage.tables.tail import TailCache
@@ -115,6 +116,7 @@ class Staging:
     def stage(self, txn: WriteTxn, plan: PublishPlan, reuse: StagedPlan | None = None) -> StagedPlan:
         """Stage every effect of a plan and make the files durable."""
         state = txn.snapshot.state
+        since = _check_kept(plan, state)
         done: dict[str, Staged] = {}
         todo: dict[str, Effect] = {}
         for table_id, effect in plan.effects.items():
@@ -127,7 +129,7 @@ class Staging:
         schema = self._schemas.put(plan.schema) if plan.schema is not None else None
         fresh = self._stage_all(txn, plan, todo)
         self._sync(fresh)
-        staged_at = state.version if reuse is None else min(state.version, reuse.staged_at)
+        staged_at = since if reuse is None else min(since, reuse.staged_at)
         return StagedPlan(plan, state, {**done, **fresh}, schema, staged_at)
 
     def _stage_all(self, txn: WriteTxn, plan: PublishPlan, todo: Mapping[str, Effect]) -> dict[str, Staged]:
@@ -197,3 +199,15 @@ class Staging:
                 for table_id, one in staged.items()
                 for file in one.files
             )
+
+
+def _check_kept(plan: PublishPlan, state: ManifestState) -> int:
+    """Return since when files of a plan lie about; refuse those that a sweep may have taken."""
+    found = [one.since for effect in plan.effects.values() for one in written_in(effect)]
+    since = min(found, default=state.version)
+    if since < state.swept:
+        raise StagedFilesGone(
+            "a cleanup ran while these rows waited to be published, and may have removed their files",
+            remedy="Nothing was published; write the rows again when no cleanup runs",
+        )
+    return min(since, state.version)

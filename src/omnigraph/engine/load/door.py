@@ -112,14 +112,14 @@ class LoadDoor:
                 "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
             )
         with measured() as meter:
-            created = self._branch(branch, from_branch, dry_run=dry_run)
+            created = branch_for(self._store, branch, from_branch, dry_run=dry_run)
             intent = Intent(actor, message, if_commit)
             base = from_branch if created and dry_run and from_branch is not None else branch
             try:
                 receipt = self._run(request, base, intent, progress or _silent, dry_run=dry_run)
             except GraphError as error:
                 if created and not dry_run:
-                    _say_created(error, branch, from_branch)
+                    say_created(error, branch, from_branch)
                 raise
         facts = {
             "mode": mode,
@@ -129,22 +129,6 @@ class LoadDoor:
             "total_entities": receipt.affected_nodes + receipt.affected_edges,
         }
         return Receipt(**{**vars(receipt), "branch": branch, "cost": meter.cost, "facts": facts})
-
-    def _branch(self, branch: str, from_branch: str | None, *, dry_run: bool) -> bool:
-        """Create a missing branch where the caller says from what; say whether that was needed."""
-        if from_branch is None:
-            return False
-        try:
-            self._store.snapshot(branch)
-        except BranchNotFound:
-            if dry_run:
-                return True
-            try:
-                self._store.branches.create(branch, from_branch)
-            except BranchExists:
-                return False  # somebody else made it meanwhile
-            return True
-        return False
 
     def _run(
         self, request: LoadRequest, branch: str, intent: Intent, report: Report, *, dry_run: bool
@@ -260,7 +244,24 @@ class _Announced:
         self._writing()
 
 
-def _say_created(error: GraphError, branch: str, origin: str | None) -> None:
+def branch_for(store: GraphStore, branch: str, from_branch: str | None, *, dry_run: bool) -> bool:
+    """Create a missing branch where the caller says from what; say whether that was needed."""
+    if from_branch is None:
+        return False
+    try:
+        store.snapshot(branch)
+    except BranchNotFound:
+        if dry_run:
+            return True
+        try:
+            store.branches.create(branch, from_branch)
+        except BranchExists:
+            return False  # somebody else made it meanwhile
+        return True
+    return False
+
+
+def say_created(error: GraphError, branch: str, origin: str | None) -> None:
     """Add to an error that the branch, made in a step of its own, stays."""
     remedy = f"Branch {branch!r} was created from {origin!r} and stays"
     if error.remedy is not None:

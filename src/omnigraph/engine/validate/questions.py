@@ -66,7 +66,7 @@ def _strict(change: TypeChange) -> Iterator[Question]:
     declared = change.declared
     if change.minted or not (change.strict or change.replaces):
         return
-    if change.given is not None and not _keyed(declared):
+    if change.as_given and not _keyed(declared):
         twice = Shared(_ids(Side.GIVEN, declared), (ID,), ID)
         yield Question(
             twice, (ID,), lambda row: _key_conflict(declared, row[ID], "stands in the input twice")
@@ -86,9 +86,9 @@ def _key_conflict(declared: TableType, row_id: str, why: str) -> Violation:
 
 def _uniques(change: TypeChange) -> Iterator[Question]:
     declared = change.declared
-    if not change.rows.num_rows:
+    if not change.count:
         return
-    given = Side.CHANGED if change.given is None else Side.GIVEN
+    given = Side.GIVEN if change.as_given else Side.CHANGED
     if given is Side.GIVEN and _keyed(declared) and not change.minted:
         names = ", ".join(declared.name_of(p) for p in declared.key) if isinstance(declared, NodeType) else ""
         yield Question(
@@ -163,7 +163,7 @@ def _endpoints(change: ChangeSet, edge: EdgeType) -> Iterator[Question]:
     for node_id in dict.fromkeys(ends.values()):
         sides = tuple(side for side, target in ends.items() if target == node_id)
         node_name = change.catalog.table(node_id).name
-        if mine is not None and mine.rows.num_rows:
+        if mine is not None and mine.count:
             yield _question_of_orphans(edge, node_name, _missing(change, edge, node_id, sides))
         if change.loses_rows(node_id) and not (mine is not None and mine.replaces):
             yield _question_of_orphans(edge, node_name, _abandoned(change, edge, node_id, sides))
@@ -189,7 +189,7 @@ def _missing(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, 
     )
     node = change.types.get(node_id)
     without: Relation = named
-    if node is not None and node.rows.num_rows:
+    if node is not None and node.count:
         without = Anti(named, _nodes(Side.CHANGED, node_id), ("node",))
     if node is not None and node.replaces:
         return without
@@ -269,7 +269,7 @@ def _touched(mine: TypeChange, edge: EdgeType) -> Iterator[Relation]:
     if mine.replaces:
         yield Pick(before, ("source",))
         return
-    if mine.rows.num_rows and not mine.minted:
+    if mine.count and not mine.minted:
         yield Pick(Join(Read(Side.CHANGED, edge.id, (("edge", ID),)), before, ("edge",)), ("source",))
     if len(mine.removed):
         yield Pick(Join(Read(Side.REMOVED, edge.id, (("edge", ID),)), before, ("edge",)), ("source",))

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+from lance.fragment import FragmentMetadata
 
+from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.index_specs import IndexSpec, IndexWork
 from omnigraph.storage.tables.predicate import Predicate
+from omnigraph.storage.tables.written import Written
 
 ID = "id"
 
@@ -31,7 +34,7 @@ class RowSource(Protocol):
         ...
 
 
-Rows: TypeAlias = "pa.Table | RowSource"
+Rows: TypeAlias = "pa.Table | RowSource | Written"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,32 @@ class Upsert:
 
     rows: pa.Table
     remove: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+
+
+@dataclass(frozen=True, eq=False)
+class Removal:
+    """How a version loses rows: fragments that changed, fragments that go, and rows kept in new files."""
+
+    rows: int
+    changed: tuple[FragmentMetadata, ...] = ()
+    gone: frozenset[int] = frozenset()
+    kept: tuple[FragmentMetadata, ...] = ()
+
+
+class Remover(Protocol):
+    """Whoever takes the rows that a write replaces out of a version; asked again on a newer one."""
+
+    def __call__(self, base: Handle) -> Removal:
+        """Say how the version loses them."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Replace:
+    """Replace the rows that have the ids of rows written already, insert the others."""
+
+    rows: Written
+    remover: Remover
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +152,7 @@ class Several:
 Effect = (
     Append
     | Upsert
+    | Replace
     | DeleteIds
     | DeleteWhere
     | Overwrite
@@ -144,3 +174,14 @@ def depends_on_rows(effect: Effect) -> bool:
             return fill is not None or copy_from is not None
         case _:
             return isinstance(effect, DeleteIds | DeleteWhere | Overwrite | FillNulls)
+
+
+def written_in(effect: Effect) -> tuple[Written, ...]:
+    """Return the rows that an effect found written."""
+    match effect:
+        case Several(effects):
+            return tuple(one for part in effects for one in written_in(part))
+        case Append(rows) | Overwrite(rows) | Replace(rows) if isinstance(rows, Written):
+            return (rows,)
+        case _:
+            return ()

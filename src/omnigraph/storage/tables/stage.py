@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceOperation
+from lance.fragment import FragmentMetadata
 
 from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.storage.cost import stage as cost_stage
@@ -35,6 +36,7 @@ from omnigraph.storage.tables.effects import (
     FillNulls,
     Overwrite,
     RenameColumn,
+    Replace,
     Rows,
     Several,
     Upsert,
@@ -43,6 +45,7 @@ from omnigraph.storage.tables.index_specs import IndexSpec, IndexWork
 from omnigraph.storage.tables.indexes import complete
 from omnigraph.storage.tables.keys import Addresses, by_fragment
 from omnigraph.storage.tables.workbench import Staged, Tools, Workbench
+from omnigraph.storage.tables.written import Written
 
 Result = tuple[Staged, Handle]
 
@@ -81,6 +84,8 @@ def _run(bench: Workbench, effect: Effect) -> Result:
             return _append(bench, rows)
         case Upsert(rows, remove):
             return _upsert(bench, rows, remove)
+        case Replace():
+            return _replace(bench, effect)
         case DeleteIds(ids):
             return _delete(bench, bench.find(_distinct(ids)))
         case DeleteWhere(condition):
@@ -112,7 +117,7 @@ def _run(bench: Workbench, effect: Effect) -> Result:
 
 def _append(bench: Workbench, rows: Rows) -> Result:
     if not isinstance(rows, pa.Table):
-        return _append_stream(bench, rows)
+        return _append_whole(bench, rows)
     rows = conform(rows, bench.schema)
     if rows.num_rows == 0:
         return bench.unchanged()
@@ -126,8 +131,8 @@ def _append(bench: Workbench, rows: Rows) -> Result:
     )
 
 
-def _append_stream(bench: Workbench, rows: Any) -> Result:
-    new = bench.write(CheckedStream(rows, bench.schema))
+def _append_whole(bench: Workbench, rows: Rows) -> Result:
+    new = _new(bench, rows)
     count = sum(fragment.num_rows for fragment in new)
     if count == 0:
         return bench.unchanged()
@@ -165,6 +170,34 @@ def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
     )
 
 
+def _replace(bench: Workbench, effect: Replace) -> Result:
+    if not effect.rows.fragments:
+        return bench.unchanged()
+    cost_stage()
+    removal = effect.remover(bench.base)
+    bench.take_over(removal)
+    return bench.finish(
+        LanceOperation.Update(
+            removed_fragment_ids=sorted(removal.gone),
+            updated_fragments=list(removal.changed),
+            new_fragments=[*_new(bench, effect.rows), *removal.kept],
+            update_mode="rewrite_rows",
+        ),
+        inserted=effect.rows.num_rows - removal.rows,
+        updated=removal.rows,
+    )
+
+
+def _new(bench: Workbench, rows: Rows) -> list[FragmentMetadata]:
+    """Return rows as fragments: written now, or found written."""
+    if isinstance(rows, Written):
+        bench.files += rows.files()
+        return list(rows.fragments)
+    return bench.write(
+        conform(rows, bench.schema) if isinstance(rows, pa.Table) else CheckedStream(rows, bench.schema)
+    )
+
+
 def _delete(bench: Workbench, old: Addresses) -> Result:
     if not old:
         return bench.unchanged()
@@ -180,10 +213,7 @@ def _delete(bench: Workbench, old: Addresses) -> Result:
 
 def _overwrite(bench: Workbench, rows: Rows) -> Result:
     gone = bench.layout.rows
-    if isinstance(rows, pa.Table):
-        new = bench.write(conform(rows, bench.schema))
-    else:
-        new = bench.write(CheckedStream(rows, bench.schema))
+    new = _new(bench, rows)
     count = sum(fragment.num_rows for fragment in new)
     if count == 0 and gone == 0:
         return bench.unchanged()

@@ -22,10 +22,12 @@ from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.conform import CheckedStream
+from omnigraph.storage.tables.effects import Removal
 from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold
 from omnigraph.storage.tables.keys import Addresses, addresses, index_change
 from omnigraph.storage.tables.layout import Layout, Layouts, Part, data_files, identity, size_of
 from omnigraph.storage.tables.tail import TailCache, TailFragment, written
+from omnigraph.storage.tables.written import Written
 
 COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
 
@@ -155,6 +157,13 @@ class Workbench:
                     self._tail.put(identity(self.layout.columns, metadata), left)
         self._changed = frozenset(old)
         return updated, frozenset(emptied)
+
+    def take_over(self, removal: Removal) -> None:
+        """Note what others wrote so that the base loses rows."""
+        deletions = [(one.id, one.deletion_file) for one in removal.changed]
+        self.files += [file.path(number) for number, file in deletions if file is not None]
+        self.files += Written(removal.kept, since=0).files()
+        self._changed = frozenset(fragment.id for fragment in removal.changed)
 
     def finish(
         self, operation: Any, *, inserted: int = 0, updated: int = 0, deleted: int = 0

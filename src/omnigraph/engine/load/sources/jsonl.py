@@ -30,13 +30,14 @@ class JsonLines:
     opened: Callable[[], AbstractContextManager[ByteStream]]
     now_ms: int
     type: str | None = None
+    skipped: int = 0  # lines of the file that come before those read here
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the lines."""
         declared = None if self.type is None else named_type(catalog, self.type)
         gatherer = Gatherer(catalog, report, self.name, self.now_ms, declared)
         frame = Frame(catalog, self.name)
-        number, first = 0, True
+        number, first = self.skipped, True
         with self.opened() as stream:
             for several in lines(stream, progress):
                 for raw in several:

@@ -157,13 +157,13 @@ def _path(path: Path, opener: _Opener, name: str | None = None) -> Source:
     size = streams.size_of(path)
     format = opener.format or _format_of_name(path.name)
     if format is None:
-        with streams.from_path(path, name) as stream:
+        with streams.FileAt(path, name)() as stream:
             format = _format_of_content(stream, opener, name)
     if format == "parquet":
-        return _table(name, size, partial(parquet.open_parquet, path, name, size), opener, of=path.name)
+        return _table(name, size, parquet.ParquetFileAt(path, name, size), opener, of=path.name)
     if format == "arrow":
         return _table(name, size, partial(parquet.open_arrow, path, name, size), opener, of=path.name)
-    return _text(format, name, size, partial(streams.from_path, path, name), opener, of=path.name)
+    return _text(format, name, size, streams.FileAt(path, name), opener, of=path.name)
 
 
 def _format_of_name(name: str) -> str | None:

@@ -8,8 +8,9 @@ Rule    how many Parquet rows make a part is found out by decoding a few of them
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -29,20 +30,38 @@ Content: TypeAlias = Path | bytes | IO[bytes]
 
 
 @contextmanager
-def open_parquet(content: Content, name: str, size: int | None) -> Iterator[Parts]:
-    """Open a Parquet file."""
+def open_parquet(
+    content: Content, name: str, size: int | None, groups: Sequence[int] | None = None
+) -> Iterator[Parts]:
+    """Open a Parquet file, or some of its row groups."""
     with ExitStack() as stack:
         with _explained(name):
             file = stack.enter_context(_file(content))
             table = stack.enter_context(pq.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False))
             names = table.schema_arrow.names
-        yield Parts(names, _parquet_parts(table, size or 0, name))
+        yield Parts(names, _parquet_parts(table, size or 0, name, groups))
 
 
-def _parquet_parts(table: pq.ParquetFile, size: int, name: str) -> Iterator[Part]:
+@dataclass(frozen=True)
+class ParquetFileAt:
+    """A Parquet file, or some of its row groups, to be opened when it is read; travels to other processes."""
+
+    path: Path
+    name: str
+    size: int | None
+    groups: tuple[int, ...] | None = None
+
+    def __call__(self) -> AbstractContextManager[Parts]:
+        """Open it."""
+        return open_parquet(self.path, self.name, self.size, self.groups)
+
+
+def _parquet_parts(
+    table: pq.ParquetFile, size: int, name: str, groups: Sequence[int] | None
+) -> Iterator[Part]:
     done, rows = 0, table.metadata.num_rows
     with _explained(name):
-        for batch in table.iter_batches(batch_size=_batch_rows(table, rows)):
+        for batch in table.iter_batches(batch_size=_batch_rows(table, rows), row_groups=groups):
             done += batch.num_rows
             yield Part(batch.columns, batch.num_rows, size * done // max(rows, 1))
 

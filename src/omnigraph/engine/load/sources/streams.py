@@ -11,6 +11,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -138,19 +139,42 @@ def _decode(content: bytes, name: str, number: int, offset: int) -> str:
 # -- where bytes come from ---------------------------------------------------------------------------
 
 
-@contextmanager
-def from_path(path: Path, name: str) -> Iterator[ByteStream]:
-    """Open a file for the time of reading it."""
-    try:
-        file = path.open("rb", buffering=0)
-    except FileNotFoundError:
-        raise InputNotFound(
-            f"there is no file {str(path)!r}", remedy="Check the path", path=str(path)
-        ) from None
-    except OSError as error:
-        raise UnreadableInput(f"{name}: cannot be opened: {error.strerror}", file=name) from error
-    with file:
-        yield ByteStream(name, file.read)
+@dataclass(frozen=True)
+class FileAt:
+    """A file, or some of its bytes, to be opened when it is read; travels to other processes."""
+
+    path: Path
+    name: str
+    begin: int = 0
+    end: int | None = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[ByteStream]:
+        """Open it for the time of reading it."""
+        try:
+            file = self.path.open("rb", buffering=0)
+        except FileNotFoundError:
+            raise InputNotFound(
+                f"there is no file {str(self.path)!r}", remedy="Check the path", path=str(self.path)
+            ) from None
+        except OSError as error:
+            raise UnreadableInput(
+                f"{self.name}: cannot be opened: {error.strerror}", file=self.name
+            ) from error
+        with file:
+            file.seek(self.begin)
+            yield ByteStream(self.name, file.read if self.end is None else self._bounded(file))
+
+    def _bounded(self, file: IO[bytes]) -> Callable[[int], bytes]:
+        left = (self.end or 0) - self.begin
+
+        def pull(size: int) -> bytes:
+            nonlocal left
+            found = file.read(min(size, left)) if left else b""
+            left -= len(found)
+            return found
+
+        return pull
 
 
 def from_file(file: IO[Any], name: str) -> ByteStream:

@@ -69,11 +69,12 @@ class Tabular:
     type: str
     whole_floats: bool = False
     columns: Mapping[str, str] = FrozenMap()  # column of the input -> property
+    skipped: int = 0  # rows of the table that come before those read here
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the rows; the position of a row is its number."""
         declared = named_type(catalog, self.type)
-        done = 0
+        done = self.skipped
         with self.opened() as table:
             header = read_header(
                 renamed(table.names, self.columns, self.name), declared, report, self.name, 1

@@ -1,0 +1,122 @@
+"""Splitting: one input as several that can be read side by side, in other processes too.
+
+Room    engine.load.sources. For bulk loads; a local load reads its inputs one after the other.
+Given   a source whose parts come from files.
+Gives   sources that give the same rows in the same order, each with the places that it has in its file.
+Rule    Parquet is cut between row groups, JSON lines after a line end. What cannot be cut stays whole:
+        compressed text, CSV (a field may hold line ends), Arrow, and exports that carry a checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+from pyarrow import parquet as pq
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.engine.load.block import Source
+from omnigraph.engine.load.sources import parquet
+from omnigraph.engine.load.sources.csv import Csv
+from omnigraph.engine.load.sources.files import Several
+from omnigraph.engine.load.sources.framing import HEADER
+from omnigraph.engine.load.sources.jsonl import JsonLines
+from omnigraph.engine.load.sources.parquet import ParquetFileAt
+from omnigraph.engine.load.sources.streams import FileAt
+from omnigraph.engine.load.sources.tables import Tabular
+
+PIECE_BYTES = 64 << 20
+_BLOCK = 1 << 20
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+
+
+def split(source: Source, piece_bytes: int = PIECE_BYTES) -> Iterator[Source]:
+    """Yield the pieces of an input, in its order."""
+    match source:
+        case Several(_, sources):
+            for one in sources:
+                yield from split(one, piece_bytes)
+        case Tabular(opened=ParquetFileAt() as file):
+            yield from _row_groups(source, file, piece_bytes)
+        case JsonLines(opened=FileAt() as file):
+            yield from _lines(source, file, piece_bytes)
+        case Csv(opened=FileAt()) | Tabular(opened=partial(func=parquet.open_arrow, args=(Path(), *_))):
+            yield source
+        case _:
+            raise InvalidRequest(
+                f"{source.name} cannot be read by other processes",
+                remedy="Give paths of files or Spark DataFrames, or load it with engine='local'",
+            )
+
+
+def _row_groups(source: Tabular, file: ParquetFileAt, piece_bytes: int) -> Iterator[Source]:
+    try:
+        footer = pq.read_metadata(file.path)
+    except (OSError, ValueError):
+        yield source  # whoever reads it says what is wrong with it
+        return
+    begin, rows, held = 0, 0, 0
+    first = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        if held and held + group.total_byte_size > piece_bytes:
+            yield _piece(source, file, range(begin, number), first)
+            begin, first, rows, held = number, first + rows, 0, 0
+        rows += group.num_rows
+        held += group.total_byte_size
+    yield _piece(source, file, range(begin, footer.num_row_groups), first)
+
+
+def _piece(source: Tabular, file: ParquetFileAt, groups: range, first: int) -> Source:
+    return replace(source, opened=replace(file, groups=tuple(groups)), skipped=first)
+
+
+def _lines(source: JsonLines, file: FileAt, piece_bytes: int) -> Iterator[Source]:
+    size = source.size_bytes or 0
+    if size <= piece_bytes or not _can_cut(file.path):
+        yield source
+        return
+    cuts = [0, *_cuts(file.path, size, piece_bytes), size]
+    lines = 0
+    for begin, end in pairwise(cuts):
+        yield replace(
+            source, opened=replace(file, begin=begin, end=end), size_bytes=end - begin, skipped=lines
+        )
+        lines += _count_lines(file.path, begin, end)
+
+
+def _can_cut(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(256)
+    return not head.startswith(_COMPRESSED) and HEADER.encode() not in head
+
+
+def _cuts(path: Path, size: int, piece_bytes: int) -> Iterator[int]:
+    """Yield where lines begin, about so many bytes apart."""
+    with path.open("rb") as file:
+        at = piece_bytes
+        while at < size:
+            file.seek(at - 1)
+            file.readline()
+            if file.tell() >= size:
+                return
+            yield file.tell()
+            at = file.tell() + piece_bytes
+
+
+def _count_lines(path: Path, begin: int, end: int) -> int:
+    """Count line ends; reading them is a small part of what parsing the lines costs."""
+    found = 0
+    with path.open("rb") as file:
+        file.seek(begin)
+        left = end - begin
+        while left:
+            block = file.read(min(_BLOCK, left))
+            if not block:
+                break
+            found += block.count(b"\n")
+            left -= len(block)
+    return found

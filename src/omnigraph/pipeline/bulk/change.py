@@ -1,0 +1,46 @@
+"""Change: what a bulk load does to one type; its rows lie in files of the table already.
+
+Room    pipeline.bulk. A `TypeChange` whose rows are not in this process: the one evaluator asks the same
+        questions of it, and the Spark executor reads the answers from the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.engine.change import TypeChange
+from omnigraph.storage.tables.effects import Append, Effect, Overwrite, Remover, Replace
+from omnigraph.storage.tables.written import Written
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BulkChange(TypeChange):
+    """Rows of one type that executors have written."""
+
+    written: Written
+    version: int  # of the table: these rows and no others
+    given_version: int  # the same before repeated ids were settled
+    remover: Remover  # of the rows that are replaced
+
+    @property
+    def count(self) -> int:
+        """How many rows are written."""
+        return self.written.num_rows
+
+    @property
+    def as_given(self) -> bool:
+        """A load knows its records as they were given."""
+        return True
+
+    @property
+    def merges(self) -> bool:
+        """Say whether rows that exist are replaced one by one."""
+        return not (self.replaces or self.minted or self.strict)
+
+    def effect(self) -> Effect | None:
+        """Return what happens to the table, if anything does."""
+        if self.replaces:
+            return Overwrite(self.written)
+        if not self.count:
+            return None
+        return Replace(self.written, self.remover) if self.merges else Append(self.written)

@@ -1,0 +1,228 @@
+"""Door: `pipeline.load`, a load of any size as one commit.
+
+    input -> **files written by executors -> checks on Spark -> one publish by the driver**
+
+Room    pipeline.bulk. The driver holds what the executors tell it, never the rows.
+Given   a session, an open graph, DataFrames or paths by type.
+Gives   a receipt; or an error with nothing published. Files that a failed load wrote are named by nothing,
+        and a cleanup takes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+
+from omnigraph.base.errors import GraphError, InvalidRequest
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.base.ids import new_id
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.load.door import REFUSED, LoadMode, LoadProgress, Report, branch_for, say_created
+from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.sources.named import named_type
+from omnigraph.engine.receipt import KEY, Receipt, TypeCount, counts_of
+from omnigraph.engine.write import ChangeWrite
+from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Read
+from omnigraph.pipeline.bulk.inputs import Columns, open_inputs, read_inputs
+from omnigraph.pipeline.bulk.piece import Job, digest_of
+from omnigraph.pipeline.bulk.remove import Way
+from omnigraph.pipeline.executor import spark_executor
+from omnigraph.storage.claims import Claim, Claims
+from omnigraph.storage.cost import measured
+from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.snapshot import PinnedSnapshot
+
+OnViolation = Literal["fail", "reject"]
+
+
+def load(
+    spark: SparkSession,
+    graph: Graph,
+    data: Any,
+    *,
+    mode: LoadMode | Mapping[str, LoadMode],
+    type: str | None = None,
+    format: str | None = None,
+    columns: Columns | None = None,
+    branch: str = "main",
+    from_branch: str | None = None,
+    replace_types: Iterable[str] = (),
+    if_commit: str | None = None,
+    idempotency_key: str | None = None,
+    message: str | None = None,
+    actor: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    on_violation: OnViolation = "fail",
+    rejects: str | None = None,
+    upsert: Way | None = None,
+    progress: Report | None = None,
+    dry_run: bool = False,
+) -> Receipt:
+    """Load DataFrames or files by Spark, as one commit, whole or not at all.
+
+    `data` is a mapping of type names to DataFrames or paths, or a path (JSON lines, CSV, Parquet or Arrow, a
+    folder of these). `mode` is one for all types or one for each. `columns` maps names of columns to
+    properties, `from` or `to`, for each type. With `on_violation="reject"` the rows that break a rule are
+    left out and written to the Parquet file `rejects`.
+    """
+    request = _Request(
+        data,
+        mode if isinstance(mode, str) else dict(mode),
+        type,
+        format,
+        columns,
+        tuple(replace_types),
+        None if dry_run else idempotency_key,
+        upsert,
+        on_violation,
+        rejects,
+    )
+    intent = Intent(actor, message, if_commit, FrozenMap(dict(labels or {})))
+    with measured() as meter:
+        created = branch_for(graph.store, branch, from_branch, dry_run=dry_run)
+        base = from_branch if created and dry_run and from_branch is not None else branch
+        try:
+            loading = _Loading(spark, graph, request, progress or (lambda _: None))
+            receipt = loading.run(base, intent, dry_run=dry_run)
+        except GraphError as error:
+            if created and not dry_run:
+                say_created(error, branch, from_branch)
+            raise
+    facts = {
+        **receipt.facts,
+        "mode": mode,
+        "base_branch": from_branch,
+        "branch_created": created and not dry_run,
+        "engine": "spark",
+    }
+    return replace(receipt, branch=branch, cost=meter.cost, facts=facts)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One call of `load`."""
+
+    data: Any
+    mode: LoadMode | Mapping[str, LoadMode]
+    type: str | None
+    format: str | None
+    columns: Columns | None
+    replace_types: tuple[str, ...]
+    idempotency_key: str | None
+    upsert: Way | None
+    on_violation: OnViolation
+    rejects: str | None
+
+
+class _Loading:
+    """One load on its way."""
+
+    def __init__(self, spark: SparkSession, graph: Graph, request: _Request, report: Report) -> None:
+        self._spark = spark
+        self._store = graph.store
+        self._catalogs = Catalogs(graph.store.schemas)
+        self._request = request
+        self._report = report
+
+    def run(self, branch: str, intent: Intent, *, dry_run: bool) -> Receipt:
+        """Read, check, publish."""
+        snapshot = self._store.snapshot(branch)
+        catalog = self._catalogs.get(snapshot.schema)
+        modes = _modes(self._request, catalog)
+        read = self._read(snapshot, catalog)
+        draft = BulkDraft(self._spark, self._store, read, modes, self._request.upsert)
+        write = ChangeWrite(
+            draft,
+            self._catalogs,
+            CommitKind.LOAD,
+            REFUSED,
+            always_commit=True,
+            locate=draft.locate,
+            executor=spark_executor(self._spark, self._store.location),
+        )
+        done = None
+        if dry_run:
+            self._store.rehearse(branch, write, intent)
+            types = draft.foreseen()
+        else:
+            self._report(LoadProgress("writing", read.rows))
+            done = self._store.publish(branch, write, self._claimed(read, branch, intent))
+            types = _with_given(counts_of(done, catalog), read)
+        self._report(LoadProgress("done", read.rows))
+        return Receipt(
+            branch=branch,
+            commit=None if done is None else done.commit,
+            types=types,
+            affected_nodes=read.rows_of("node"),
+            affected_edges=read.rows_of("edge"),
+            replayed=done is not None and done.replayed,
+            dry_run=dry_run,
+            attempts=1 if done is None else done.attempts,
+            warnings=() if done is None else done.warnings,
+            facts={"total_entities": read.rows, "upsert": draft.ways, "rejected": 0, "rejects": None},
+        )
+
+    def _read(self, snapshot: PinnedSnapshot, catalog: Catalog) -> Read:
+        request, location = self._request, self._store.location
+        now_ms = self._store.clock.now_us() // 1000
+        inputs = open_inputs(
+            request.data, catalog, now_ms, type=request.type, format=request.format, columns=request.columns
+        )
+        job = Job(
+            location.uri,
+            dict(location.options),
+            catalog,
+            {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables},
+            now_ms,
+            since=None if request.idempotency_key is None else new_id(),
+        )
+        self._report(LoadProgress("reading", 0))
+        found = read_inputs(self._spark, job, inputs)
+        read = Read.of(catalog, snapshot, found, digest_of(o for _, o in found) if job.since else None)
+        read.problems().refuse(REFUSED)
+        self._report(LoadProgress("checking", read.rows))
+        return read
+
+    def _claimed(self, read: Read, branch: str, intent: Intent) -> Intent:
+        """Return the intent under the commit id of the idempotency key, if there is one."""
+        key = self._request.idempotency_key
+        if key is None:
+            return intent
+        what = ["load", str(self._request.mode), sorted(self._request.replace_types), read.digest]
+        claim = Claim(key, branch, intent.actor, json.dumps(what).encode())
+        labels = FrozenMap({**intent.labels, KEY: key})
+        claims = Claims(self._store.location, self._store.syncer)
+        return replace(intent, commit_id=claims.take(claim), labels=labels)
+
+
+def _modes(request: _Request, catalog: Catalog) -> Modes:
+    """Return the mode of each type by its id, and the types to be emptied."""
+    named = request.mode if isinstance(request.mode, Mapping) else {}
+    for one in named.values() if named else [request.mode]:
+        if one not in [mode.value for mode in Mode]:
+            raise InvalidRequest(
+                f"there is no load mode {one!r}", remedy=f"The modes are {', '.join(m.value for m in Mode)}"
+            )
+    every = None if named else Mode(request.mode)
+    if request.replace_types and every is not Mode.OVERWRITE:
+        raise InvalidRequest(
+            "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
+        )
+    return Modes(
+        every,
+        {named_type(catalog, name).id: Mode(one) for name, one in named.items()},
+        tuple(named_type(catalog, name).id for name in request.replace_types),
+    )
+
+
+def _with_given(counts: tuple[TypeCount, ...], read: Read) -> tuple[TypeCount, ...]:
+    """Add how many records of the input were of each type."""
+    given = {(one.declared.kind.value, one.declared.name): one.rows for one in read.types.values()}
+    return tuple(replace(count, given=given.get((count.kind, count.name), 0)) for count in counts)

@@ -1,0 +1,219 @@
+"""Piece: the part of an input that one task reads, conforms and writes as files that nothing names yet.
+
+    **piece -> blocks -> files** -> outcome -> driver
+
+Room    pipeline.bulk. Runs in executors. Reading and value checks are those of a local load, the same code.
+Given   a source (engine.load.sources), or the batches of one partition of a DataFrame.
+Gives   an `Outcome`: the fragments written for each type, how many rows, what was wrong with which of them.
+Rule    a task may run twice, and only the outcome that reaches the driver counts. Rows that break a rule are
+        left out; whether that ends the load is for the driver to say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import TableType
+from omnigraph.engine.load.block import Block, Source
+from omnigraph.engine.load.fingerprint import Fingerprint
+from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.sources.jsonl import JsonLines
+from omnigraph.engine.load.sources.tables import Part, Parts, Tabular
+from omnigraph.engine.load.spool import Spools
+from omnigraph.engine.validate.findings import SHOWN, Violation
+from omnigraph.storage.location import Location
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.written import write_rows
+
+Runs = tuple[tuple[int, int], ...]  # positions in the input, as (first, how many)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every task of a load knows."""
+
+    uri: str
+    options: Mapping[str, str] = field(repr=False)  # may hold secrets
+    catalog: Catalog
+    versions: Mapping[str, int]  # of the tables, as the load found them
+    now_ms: int
+    kept_problems: int = SHOWN  # all of them, when bad rows are set aside
+    sets_aside: bool = False  # bad rows are left out, and the others still written
+    since: str | None = None  # an id made before reading began, when a fingerprint is wanted
+
+
+@dataclass(frozen=True)
+class TypeRows:
+    """What one piece gave for one type."""
+
+    fragments: tuple[str, ...]
+    rows: int
+    minted: bool
+    runs: Runs | None  # where the rows stand in the input; None where that takes reading it again
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one piece."""
+
+    types: Mapping[str, TypeRows]
+    read: int  # rows of a DataFrame's partition, good or bad
+    problems: tuple[Violation, ...] = ()
+    total_problems: int = 0
+    digest: str | None = None
+
+    def shifted(self, rows: int) -> Outcome:
+        """Return the outcome of a partition that comes after so many rows of its DataFrame."""
+        if not rows:
+            return self
+        types = {
+            name: replace(one, runs=tuple((first + rows, n) for first, n in one.runs or ()))
+            for name, one in self.types.items()
+        }
+        return replace(self, types=types, problems=tuple(_moved(one, rows) for one in self.problems))
+
+
+def run_source(job: Job, source: Source) -> Outcome:
+    """Read one source to its end."""
+    problems = Problems(job.kept_problems)
+    blocks = source.blocks(job.catalog, problems, lambda _: None)
+    if isinstance(source, JsonLines):  # lines of all types in any order
+        return _gathered(job, blocks, problems)
+    assert isinstance(source.type, str)  # type: ignore[attr-defined]
+    return _streamed(job, blocks, problems, None)
+
+
+def run_partition(
+    job: Job,
+    type_name: str,
+    names: tuple[str, ...],
+    columns: Mapping[str, str],
+    batches: Iterable[pa.RecordBatch],
+) -> Outcome:
+    """Read one partition of a DataFrame; its places count from its own first row."""
+    counted = _Counted(batches)
+    opened = Parts(names, counted.parts())
+    source = Tabular(
+        f"<{type_name}>", None, lambda: nullcontext(opened), job.now_ms, type_name, False, columns
+    )
+    problems = Problems(job.kept_problems)
+    blocks = source.blocks(job.catalog, problems, lambda _: None)
+    return _streamed(job, blocks, problems, counted)
+
+
+class _Counted:
+    """Batches from Spark as parts of a table."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def parts(self) -> Iterator[Part]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            yield Part(batch.columns, batch.num_rows, 0)
+
+
+# -- writing -------------------------------------------------------------------------------------------
+
+
+def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _Counted | None) -> Outcome:
+    """Write rows of one type while they are read."""
+    fingerprint = None if job.since is None else Fingerprint(job.since)
+    runs: list[tuple[int, int]] = []
+    rows, minted = 0, True
+    first = next(blocks, None)
+    fragments: list[str] = []
+
+    def good(block: Block, table: TableType) -> Iterator[pa.RecordBatch]:
+        nonlocal rows, minted
+        assert block.declared.id == table.id
+        if fingerprint is not None:
+            fingerprint.add(block)
+        if problems and not job.sets_aside:
+            return  # the load is refused: only what else is wrong is of interest
+        rows += block.rows.num_rows
+        minted = minted and block.minted
+        _add_runs(runs, block.positions)
+        yield block.rows
+
+    def batches(begin: Block) -> Iterator[pa.RecordBatch]:
+        yield from good(begin, begin.declared)
+        for block in blocks:
+            yield from good(block, begin.declared)
+
+    if first is not None:
+        with GraphStore(Location(job.uri, job.options)) as store:
+            table = first.declared.table_id
+            fragments = write_rows(store.reads.handle(table, job.versions[table]), batches(first))
+    types = {}
+    if first is not None and rows:
+        types[first.declared.id] = TypeRows(tuple(fragments), rows, minted, tuple(runs))
+    return Outcome(
+        types,
+        0 if counted is None else counted.rows,
+        problems.violations,
+        problems.total,
+        None if fingerprint is None else fingerprint.digest(),
+    )
+
+
+def _gathered(job: Job, blocks: Iterator[Block], problems: Problems) -> Outcome:
+    """Gather rows of several types, then write type after type."""
+    spools = Spools(digest=job.since is not None)
+    try:
+        for block in blocks:
+            if job.sets_aside or not problems:
+                spools.add(block)
+        types = {}
+        if job.sets_aside or not problems:
+            with GraphStore(Location(job.uri, job.options)) as store:
+                for type_id, spool in spools.by_type.items():
+                    table = spool.declared.table_id
+                    handle = store.reads.handle(table, job.versions[table])
+                    rows = spool.table().select(spool.declared.stored_schema.names)
+                    types[type_id] = TypeRows(
+                        tuple(write_rows(handle, rows.to_batches())), spool.rows, spool.minted, None
+                    )
+        return Outcome(types, 0, problems.violations, problems.total, spools.digest())
+    finally:
+        spools.close()
+
+
+# -- places --------------------------------------------------------------------------------------------
+
+
+def _add_runs(runs: list[tuple[int, int]], positions: pa.Array) -> None:
+    """Take in positions, which ascend, as runs without gaps."""
+    numbers = positions.to_numpy(zero_copy_only=False)
+    if not len(numbers):
+        return
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) != 1)
+    for begin, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        first, many = int(numbers[begin]), int(end - begin)
+        if runs and sum(runs[-1]) == first:
+            runs[-1] = (runs[-1][0], runs[-1][1] + many)
+        else:
+            runs.append((first, many))
+
+
+def _moved(violation: Violation, rows: int) -> Violation:
+    """Say the place of a row in its DataFrame, given that in its partition."""
+    if violation.place is None:
+        return violation
+    origin, _, position = violation.place.rpartition(":")
+    place = f"{origin}:{int(position) + rows}"
+    message = violation.message.replace(f"{violation.place}: ", f"{place}: ", 1)
+    return replace(violation, place=place, message=message)
+
+
+def digest_of(outcomes: Iterable[Outcome]) -> str:
+    """Return what tells an input from another, from its pieces in order."""
+    return hashlib.sha256(repr([outcome.digest for outcome in outcomes]).encode()).hexdigest()
