@@ -23,6 +23,7 @@ class Problems:
 
     shown: int = SHOWN
     total: int = 0
+    of_columns: bool = False  # a whole column is wrong, so that no row could be good
     _kept: list[tuple[tuple[int, int, int, str, int], Violation]] = field(default_factory=list)
     _origins: dict[str, int] = field(default_factory=dict)
 

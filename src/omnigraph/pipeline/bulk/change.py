@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.engine.change import TypeChange
-from omnigraph.storage.tables.effects import Append, Effect, Overwrite, Remover, Replace
+from omnigraph.pipeline.bulk.remove import BulkRemover
+from omnigraph.storage.tables.effects import Append, Effect, Overwrite, Replace
 from omnigraph.storage.tables.written import Written
 
 
@@ -20,7 +21,7 @@ class BulkChange(TypeChange):
     written: Written
     version: int  # of the table: these rows and no others
     given_version: int  # the same before repeated ids were settled
-    remover: Remover  # of the rows that are replaced
+    remover: BulkRemover  # of the rows that are replaced
 
     @property
     def count(self) -> int:

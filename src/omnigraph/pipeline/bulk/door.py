@@ -11,6 +11,7 @@ Gives   a receipt; or an error with nothing published. Files that a failed load 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -27,12 +28,13 @@ from omnigraph.engine.load.door import REFUSED, LoadMode, LoadProgress, Report, 
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.receipt import KEY, Receipt, TypeCount, counts_of
+from omnigraph.engine.validate.findings import SHOWN
 from omnigraph.engine.write import ChangeWrite
-from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Read
+from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Options, Read
 from omnigraph.pipeline.bulk.inputs import Columns, open_inputs, read_inputs
 from omnigraph.pipeline.bulk.piece import Job, digest_of
+from omnigraph.pipeline.bulk.rejects import MOST, reject_file, write_rejects
 from omnigraph.pipeline.bulk.remove import Way
-from omnigraph.pipeline.executor import spark_executor
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
@@ -40,6 +42,7 @@ from omnigraph.storage.publish import Intent
 from omnigraph.storage.snapshot import PinnedSnapshot
 
 OnViolation = Literal["fail", "reject"]
+DRIVER_ROWS = 100_000  # few enough to be looked up one by one, which beats any join with what is stored
 
 
 def load(
@@ -60,7 +63,8 @@ def load(
     actor: str | None = None,
     labels: Mapping[str, str] | None = None,
     on_violation: OnViolation = "fail",
-    rejects: str | None = None,
+    rejects: str | os.PathLike[str] | None = None,
+    driver_rows: int = DRIVER_ROWS,
     upsert: Way | None = None,
     progress: Report | None = None,
     dry_run: bool = False,
@@ -81,9 +85,12 @@ def load(
         tuple(replace_types),
         None if dry_run else idempotency_key,
         upsert,
-        on_violation,
-        rejects,
+        driver_rows,
+        on_violation == "reject",
+        None if rejects is None else os.fspath(rejects),
     )
+    if request.sets_aside:
+        reject_file(request.rejects)  # said before anything is read
     intent = Intent(actor, message, if_commit, FrozenMap(dict(labels or {})))
     with measured() as meter:
         created = branch_for(graph.store, branch, from_branch, dry_run=dry_run)
@@ -117,7 +124,8 @@ class _Request:
     replace_types: tuple[str, ...]
     idempotency_key: str | None
     upsert: Way | None
-    on_violation: OnViolation
+    driver_rows: int
+    sets_aside: bool
     rejects: str | None
 
 
@@ -137,7 +145,9 @@ class _Loading:
         catalog = self._catalogs.get(snapshot.schema)
         modes = _modes(self._request, catalog)
         read = self._read(snapshot, catalog)
-        draft = BulkDraft(self._spark, self._store, read, modes, self._request.upsert)
+        request = self._request
+        options = Options(request.driver_rows, request.upsert, request.sets_aside)
+        draft = BulkDraft(self._spark, self._store, read, modes, options)
         write = ChangeWrite(
             draft,
             self._catalogs,
@@ -145,7 +155,7 @@ class _Loading:
             REFUSED,
             always_commit=True,
             locate=draft.locate,
-            executor=spark_executor(self._spark, self._store.location),
+            executor=draft.executor,
         )
         done = None
         if dry_run:
@@ -155,18 +165,24 @@ class _Loading:
             self._report(LoadProgress("writing", read.rows))
             done = self._store.publish(branch, write, self._claimed(read, branch, intent))
             types = _with_given(counts_of(done, catalog), read)
+        rejects = self._rejects(draft) if request.sets_aside and not dry_run else None
         self._report(LoadProgress("done", read.rows))
         return Receipt(
             branch=branch,
             commit=None if done is None else done.commit,
             types=types,
-            affected_nodes=read.rows_of("node"),
-            affected_edges=read.rows_of("edge"),
+            affected_nodes=0 if write.draft is None else write.draft.affected_nodes,
+            affected_edges=0 if write.draft is None else write.draft.affected_edges,
             replayed=done is not None and done.replayed,
             dry_run=dry_run,
             attempts=1 if done is None else done.attempts,
             warnings=() if done is None else done.warnings,
-            facts={"total_entities": read.rows, "upsert": draft.ways, "rejected": 0, "rejects": None},
+            facts={
+                "total_entities": read.rows,
+                "upsert": draft.ways,
+                "rejected": len(draft.rejected),
+                "rejects": rejects,
+            },
         )
 
     def _read(self, snapshot: PinnedSnapshot, catalog: Catalog) -> Read:
@@ -181,14 +197,24 @@ class _Loading:
             catalog,
             {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables},
             now_ms,
+            MOST if request.sets_aside else SHOWN,
+            request.sets_aside,
             since=None if request.idempotency_key is None else new_id(),
         )
         self._report(LoadProgress("reading", 0))
         found = read_inputs(self._spark, job, inputs)
         read = Read.of(catalog, snapshot, found, digest_of(o for _, o in found) if job.since else None)
-        read.problems().refuse(REFUSED)
+        if not request.sets_aside or any(outcome.of_columns for outcome in read.outcomes):
+            read.problems().refuse(REFUSED)
         self._report(LoadProgress("checking", read.rows))
         return read
+
+    def _rejects(self, draft: BulkDraft) -> str | None:
+        """Write the reject table, if there is anything to say, and return where it is."""
+        place = reject_file(self._request.rejects)
+        if draft.rejected:
+            write_rejects(place, draft.rejected)
+        return str(place) if draft.rejected else None
 
     def _claimed(self, read: Read, branch: str, intent: Intent) -> Intent:
         """Return the intent under the commit id of the idempotency key, if there is one."""

@@ -9,28 +9,35 @@ Rule    of several rows with one id the last counts, in mode merge and where ids
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from pyspark.sql import SparkSession
 
 from omnigraph.base.errors import ReadSetConflict
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType, TableType
-from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.load.block import Source
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import TypeCount
-from omnigraph.engine.validate.findings import SHOWN, Findings
-from omnigraph.engine.write import Draft
+from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
+from omnigraph.engine.validate.local import LocalExecutor
+from omnigraph.engine.validate.questions import questions
+from omnigraph.engine.write import Draft, ExecutorFor
 from omnigraph.pipeline.bulk.change import BulkChange
 from omnigraph.pipeline.bulk.piece import Outcome
-from omnigraph.pipeline.bulk.places import Places, Stretch
+from omnigraph.pipeline.bulk.places import Given, Places, Stretch, row_addresses
+from omnigraph.pipeline.bulk.rejects import Culprit, check_any_went, culprits
 from omnigraph.pipeline.bulk.remove import BulkRemover, Way, choose
-from omnigraph.pipeline.bulk.repeated import without_repeated
+from omnigraph.pipeline.bulk.repeated import thinned, without_repeated
+from omnigraph.pipeline.executor import spark_executor
+from omnigraph.storage.opener import Handle
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.layout import OFFSET_MASK
 from omnigraph.storage.tables.written import Written, alone, fragments_of
 from omnigraph.storage.transaction import WriteTxn
 
@@ -46,6 +53,15 @@ class Modes:
     def of(self, type_id: str) -> Mode:
         """Return the mode of a type; one that was not named is added to."""
         return self.by_type.get(type_id) or self.every or Mode.APPEND
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a load is carried out."""
+
+    driver_rows: int  # up to so many rows the driver finishes a load by itself
+    upsert: Way | None = None
+    sets_aside: bool = False  # rows that break a rule are left out
 
 
 @dataclass(frozen=True)
@@ -106,42 +122,65 @@ class Read:
 
     def problems(self) -> Findings:
         """Return what was wrong with single rows, in the order of the input."""
-        told = [violation for outcome in self.outcomes for violation in outcome.problems]
-        first = list(dict.fromkeys(told))  # each piece of a file says what is wrong with its columns
-        total = sum(outcome.total_problems for outcome in self.outcomes) - (len(told) - len(first))
-        return Findings(tuple(first[:SHOWN]), total)
+        told = sum(len(outcome.problems) for outcome in self.outcomes)
+        first = self.problems_kept()
+        total = sum(outcome.total_problems for outcome in self.outcomes) - (told - len(first))
+        return Findings(first[:SHOWN], total)
+
+    def problems_kept(self) -> tuple[Violation, ...]:
+        """Return every problem that was kept; each piece of a file says what is wrong with its columns."""
+        every = (violation for outcome in self.outcomes for violation in outcome.problems)
+        return tuple(dict.fromkeys(every))
 
 
 class BulkDraft:
-    """A bulk load as a drafter; the same files on every base."""
+    """A bulk load as a drafter: the same files on every base, less the rows that were set aside."""
 
     def __init__(
-        self, spark: SparkSession, store: GraphStore, read: Read, modes: Modes, upsert: Way | None
+        self, spark: SparkSession, store: GraphStore, read: Read, modes: Modes, options: Options
     ) -> None:
         self._spark = spark
         self._store = store
         self._read = read
         self._modes = modes
-        self._upsert = upsert
-        self.change = ChangeSet.of(read.catalog, self._changes())
-        self.ways = {
-            one.declared.name: one.remover.way
+        self._options = options
+        self._in_driver = read.rows <= options.driver_rows
+        self._types = dict(read.types)
+        self._given: dict[str, Given] = {}
+        self.rejected: list[Violation] = list(read.problems_kept()) if options.sets_aside else []
+        self.change = self._changes()
+
+    @property
+    def ways(self) -> dict[str, str]:
+        """How rows that exist are replaced, by type name."""
+        return {
+            one.declared.name: one.remover.way if isinstance(one, BulkChange) else "driver"
             for one in self.change.types.values()
-            if isinstance(one, BulkChange) and isinstance(one.remover, BulkRemover) and one.merges
+            if not (one.replaces or one.minted or one.strict)
         }
+
+    @property
+    def executor(self) -> ExecutorFor:
+        """Who answers questions about the change: few rows are looked up, many are joined on Spark."""
+        return LocalExecutor if self._in_driver else spark_executor(self._spark, self._store.location)
 
     def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
         """Return the change; it does not depend on the base, except that the schema must be the same."""
         if catalog.digest != self._read.catalog.digest:
             raise ReadSetConflict("schema", expected=self._read.catalog.digest, actual=catalog.digest)
+        if self._options.sets_aside:
+            self._set_aside(txn)
         decided = frozenset(t for t, one in self.change.types.items() if one.replaces)
-        nodes, edges = self._read.rows_of("node"), self._read.rows_of("edge")
+        nodes = sum(one.rows for one in self._types.values() if isinstance(one.declared, NodeType))
+        edges = sum(one.rows for one in self._types.values()) - nodes
         return Draft(self.change, decided, nodes, edges, values_judged=True)
 
     def locate(self, found: Findings, change: ChangeSet) -> Findings:
         """Say of each violation where in the input it is."""
-        places = Places(self._store, self._read.catalog, self._stretches())
-        return replace(found, violations=tuple(map(places.located, found.violations)))
+        return replace(found, violations=tuple(self._places().located(found.violations)))
+
+    def _places(self) -> Places:
+        return Places(self._store, self._read.catalog, self._given)
 
     def foreseen(self) -> tuple[TypeCount, ...]:
         """Return what the load would do; entities that exist are not told from new ones."""
@@ -152,48 +191,92 @@ class BulkDraft:
             counts.append(TypeCount(one.declared.name, one.declared.kind.value, one.count, 0, gone, given))
         return tuple(counts)
 
-    def _stretches(self) -> dict[str, tuple[int, tuple[Stretch, ...]]]:
-        return {
-            type_id: (one.given_version, self._read.types[type_id].stretches)
-            for type_id, one in self.change.types.items()
-            if isinstance(one, BulkChange) and type_id in self._read.types
-        }
+    # -- rows that break a rule --------------------------------------------------------------------
 
-    def _changes(self) -> Iterator[TypeChange]:
-        for one in self._read.types.values():
-            yield self._one(one, self._modes.of(one.declared.id))
-        for type_id in self._emptied():
-            declared = self._read.catalog.table(type_id)
-            yield TypeChange(declared, declared.stored_schema.empty_table(), replaces=True)
+    def _set_aside(self, txn: WriteTxn) -> None:
+        """Take rows out until nothing is wrong with the rest on this base."""
+        while found := culprits(questions(self.change), self.executor(self.change, txn)):
+            went = sum(self._take_out(type_id, mine) for type_id, mine in self._by_type(found).items())
+            check_any_went(found, went)
+            self.rejected += self._places().located([one.violation for one in found])
+            self.change = self._changes()
 
-    def _emptied(self) -> Iterable[str]:
-        return (type_id for type_id in self._modes.replaced if type_id not in self._read.types)
+    def _by_type(self, found: Sequence[Culprit]) -> dict[str, list[Culprit]]:
+        names = {(one.declared.kind.value, one.declared.name): t for t, one in self._types.items()}
+        by_type: dict[str, list[Culprit]] = {}
+        for one in found:
+            type_id = names.get((one.violation.entity_kind, one.violation.type_name))
+            if type_id is not None:
+                by_type.setdefault(type_id, []).append(one)
+        return by_type
 
-    def _one(self, read: TypeRead, mode: Mode) -> BulkChange:
-        declared, table = read.declared, read.declared.table_id
-        base = self._store.table(self._read.snapshot, table)
-        given = alone(base, read.written)
-        self._store.opener.adopt(table, given)
-        version, written = given.version, read.written
-        if mode is Mode.MERGE and not read.minted and not _keyed(declared):
-            settled = without_repeated(self._spark, self._store, table, given, read.written)
-            if settled is not read.written:
-                written, last = settled, alone(base, settled)
-                self._store.opener.adopt(table, last)
-                version = last.version
-        way = self._upsert or choose(written.num_rows)
-        location = self._store.location
+    def _take_out(self, type_id: str, found: Sequence[Culprit]) -> int:
+        """Write a type's files anew without some rows; return how many went."""
+        read = self._types[type_id]
+        handle = self._alone(read)
+        gone: dict[int, set[int]] = {}
+        for column in sorted({one.column for one in found}):
+            but_first = {one.value: one.but_first for one in found if one.column == column}
+            for value, several in row_addresses(handle, column, but_first).items():
+                for at in several[1:] if but_first[value] else several:
+                    gone.setdefault(at >> 32, set()).add(at & OFFSET_MASK)
+        if gone:
+            offsets = {number: np.array(sorted(some), np.int64) for number, some in gone.items()}
+            table = read.declared.table_id
+            left = thinned(self._spark, self._store, table, handle, read.written, offsets)
+            self._types[type_id] = replace(read, written=left)
+        return sum(map(len, gone.values()))
+
+    # -- the change --------------------------------------------------------------------------------
+
+    def _changes(self) -> ChangeSet:
+        every = [self._one(one, self._modes.of(one.declared.id)) for one in self._types.values()]
+        for type_id in self._modes.replaced:
+            if type_id not in self._types:
+                declared = self._read.catalog.table(type_id)
+                every.append(TypeChange(declared, declared.stored_schema.empty_table(), replaces=True))
+        return ChangeSet.of(self._read.catalog, every)
+
+    def _one(self, read: TypeRead, mode: Mode) -> TypeChange:
+        declared = read.declared
+        given = self._alone(read)
+        self._given.setdefault(declared.id, Given(given.version, read.stretches))  # as it was at first
+        settles = mode is Mode.MERGE and not read.minted and not _keyed(declared)
+        if self._in_driver:
+            rows = given.to_table().cast(declared.stored_schema)
+            return TypeChange(
+                declared,
+                last_of_each(rows) if settles else rows,
+                given=rows,
+                replaces=mode is Mode.OVERWRITE,
+                strict=mode is Mode.APPEND,
+                minted=read.minted,
+            )
+        table, last = declared.table_id, read
+        if settles:
+            last = replace(
+                read, written=without_repeated(self._spark, self._store, table, given, read.written)
+            )
+        version = given.version if last.written is read.written else self._alone(last).version
+        way = self._options.upsert or choose(last.rows)
         return BulkChange(
             declared,
             declared.stored_schema.empty_table(),
             replaces=mode is Mode.OVERWRITE,
             strict=mode is Mode.APPEND,
             minted=read.minted,
-            written=written,
+            written=last.written,
             version=version,
             given_version=given.version,
-            remover=BulkRemover(self._spark, location, self._store, table, version, way),
+            remover=BulkRemover(self._spark, self._store.location, self._store, table, version, way),
         )
+
+    def _alone(self, read: TypeRead) -> Handle:
+        """Return a version with the rows of a type and no others."""
+        table = read.declared.table_id
+        found = alone(self._store.table(self._read.snapshot, table), read.written)
+        self._store.opener.adopt(table, found)
+        return found
 
 
 def _keyed(declared: TableType) -> bool:

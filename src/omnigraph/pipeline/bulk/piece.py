@@ -68,6 +68,7 @@ class Outcome:
     problems: tuple[Violation, ...] = ()
     total_problems: int = 0
     digest: str | None = None
+    of_columns: bool = False  # a whole column is wrong, so that no row could be good
 
     def shifted(self, rows: int) -> Outcome:
         """Return the outcome of a partition that comes after so many rows of its DataFrame."""
@@ -162,6 +163,7 @@ def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _C
         problems.violations,
         problems.total,
         None if fingerprint is None else fingerprint.digest(),
+        problems.of_columns,
     )
 
 

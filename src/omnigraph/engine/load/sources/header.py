@@ -91,4 +91,5 @@ def column_problem(
     found = Violation(
         code, declared.kind.value, declared.name, f"{place}: {message}", property=name, place=place
     )
+    report.of_columns = True
     report.add(found, origin, line)
