@@ -1,4 +1,4 @@
-"""The page on Spark runs like the others, on the one Spark of the tests."""
+"""The pages on Spark run like the others, on the one Spark of the tests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.docs.test_docs import ON_SPARK, check_page
+from tests.docs.test_docs import ON_SPARK, ROOT, check_page
 
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.parametrize("page", ON_SPARK, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_page_on_spark_runs_and_prints_what_it_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_page(ON_SPARK, tmp_path, monkeypatch)
+    check_page(page, tmp_path, monkeypatch)
