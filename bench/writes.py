@@ -139,12 +139,16 @@ class PeakMemory:
 
     def __enter__(self) -> PeakMemory:
         Path("/proc/self/clear_refs").write_text("5")  # from now on
+        self.before = self._mib("VmRSS")
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.mib = self._mib("VmHWM")
+
+    def _mib(self, name: str) -> int:
         status = Path("/proc/self/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-        self.mib = int(line.split()[1]) // 1024
+        line = next(line for line in status.splitlines() if line.startswith(name))
+        return int(line.split()[1]) // 1024
 
 
 def load(folder: Path, nodes: int, edges: int) -> dict[str, Any]:

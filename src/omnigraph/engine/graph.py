@@ -26,6 +26,7 @@ from omnigraph.engine.history.feed import Changes
 from omnigraph.engine.history.moments import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
+from omnigraph.engine.load.engines import Engine, chosen_engine, load_engine
 from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
 from omnigraph.engine.merge.door import MergeDoor, MergeOutcome
 from omnigraph.engine.mutate.door import MutateDoor
@@ -176,34 +177,45 @@ class Graph:
         idempotency_key: str | None = None,
         message: str | None = None,
         actor: str | None = None,
-        engine: Literal["auto", "local"] = "auto",
+        engine: Engine = "auto",
         progress: Report | None = None,
         dry_run: bool = False,
+        on_violation: Literal["fail", "reject"] = "fail",
+        rejects: str | os.PathLike[str] | None = None,
     ) -> Receipt:
         """Load data as one commit: every record of the input, or nothing.
 
         `data` is a path (JSON lines, CSV, Parquet or Arrow, also compressed), a folder or list of paths, a
         file object, an iterable of dictionaries, an Arrow table or reader, a pandas or polars frame, or a
         mapping of type names to any of these. Tables need `type`, unless their file is named after it;
-        `columns` maps names of their columns to properties, `from` or `to`.
+        `columns` maps names of their columns to properties, `from` or `to`. `engine` is this process
+        ("local") or Spark ("spark"); "auto" is this process, unless the files are many gigabytes or rows are
+        to be rejected. The receipt says which. With `on_violation="reject"` Spark leaves out the rows that
+        break a rule, and writes them to the Parquet file `rejects`.
         """
-        return self._load.load(
-            data,
-            mode=mode,
-            type=type,
-            format=format,
-            columns=columns,
-            branch=branch,
-            from_branch=from_branch,
-            replace_types=replace_types,
-            if_commit=if_commit,
-            idempotency_key=idempotency_key,
-            message=message,
-            actor=actor,
-            engine=engine,
-            progress=progress,
-            dry_run=dry_run,
-        )
+        if engine == "auto":
+            engine = "spark" if on_violation == "reject" else chosen_engine(data)
+        other = load_engine(engine)
+        options: dict[str, Any] = {
+            "mode": mode,
+            "type": type,
+            "format": format,
+            "columns": columns,
+            "branch": branch,
+            "from_branch": from_branch,
+            "replace_types": replace_types,
+            "if_commit": if_commit,
+            "idempotency_key": idempotency_key,
+            "message": message,
+            "actor": actor,
+            "progress": progress,
+            "dry_run": dry_run,
+        }
+        if other is not None:
+            return other(self, data, **options, on_violation=on_violation, rejects=rejects)
+        if on_violation != "fail" or rejects is not None:
+            raise InvalidRequest("rows are rejected by engine 'spark' only", remedy="Use engine='spark'")
+        return self._load.load(data, **options)
 
     def merge(
         self,

@@ -98,13 +98,10 @@ class LoadDoor:
         idempotency_key: str | None = None,
         message: str | None = None,
         actor: str | None = None,
-        engine: Literal["auto", "local"] = "auto",
         progress: Report | None = None,
         dry_run: bool = False,
     ) -> Receipt:
         """Load an input as one commit, whole or not at all."""
-        if engine not in ("auto", "local"):
-            raise InvalidRequest(f"there is no engine {engine!r}", remedy="Use 'auto' or 'local'")
         key = None if dry_run else idempotency_key
         request = LoadRequest(data, _mode(mode), type, format, tuple(replace_types), key, dict(columns or {}))
         if request.replace_types and request.mode is not Mode.OVERWRITE:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from omnigraph.base.errors import GraphError, InvalidRequest
+from omnigraph.base.errors import GraphError, InvalidRequest, ReadSetConflict
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.catalog.catalog import Catalog
@@ -35,6 +35,7 @@ from omnigraph.pipeline.bulk.inputs import Columns, open_inputs, read_inputs
 from omnigraph.pipeline.bulk.piece import Job, digest_of
 from omnigraph.pipeline.bulk.rejects import MOST, reject_file, write_rejects
 from omnigraph.pipeline.bulk.remove import Way
+from omnigraph.pipeline.session import spark_session
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
@@ -112,6 +113,15 @@ def load(
     return replace(receipt, branch=branch, cost=meter.cost, facts=facts)
 
 
+def load_by_spark(
+    graph: Graph, data: Any, *, columns: Mapping[str, str] | None = None, **options: Any
+) -> Receipt:
+    """Load as `graph.load(engine="spark")` does: with the session that runs, or one of its own."""
+    names = list(data) if isinstance(data, Mapping) else [options.get("type")]
+    mapped = {name: columns for name in names if name is not None} if columns else None
+    return load(spark_session(), graph, data, columns=mapped, **options)
+
+
 @dataclass(frozen=True)
 class _Request:
     """One call of `load`."""
@@ -140,7 +150,17 @@ class _Loading:
         self._report = report
 
     def run(self, branch: str, intent: Intent, *, dry_run: bool) -> Receipt:
-        """Read, check, publish."""
+        """Read, check, publish; all of it again when the schema changed meanwhile."""
+        while True:
+            try:
+                return self._once(branch, intent, dry_run=dry_run)
+            except ReadSetConflict as conflict:
+                modes = self._request.mode
+                replaces = "overwrite" in (modes.values() if isinstance(modes, Mapping) else [modes])
+                if conflict.fields.get("member") != "schema" or replaces:
+                    raise
+
+    def _once(self, branch: str, intent: Intent, *, dry_run: bool) -> Receipt:
         snapshot = self._store.snapshot(branch)
         catalog = self._catalogs.get(snapshot.schema)
         modes = _modes(self._request, catalog)

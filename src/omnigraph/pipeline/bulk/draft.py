@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -28,6 +29,7 @@ from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.validate.questions import questions
 from omnigraph.engine.write import Draft, ExecutorFor
 from omnigraph.pipeline.bulk.change import BulkChange
+from omnigraph.pipeline.bulk.local import WrittenExecutor
 from omnigraph.pipeline.bulk.piece import Outcome
 from omnigraph.pipeline.bulk.places import Given, Places, Stretch, row_addresses
 from omnigraph.pipeline.bulk.rejects import Culprit, check_any_went, culprits
@@ -134,10 +136,13 @@ class Read:
 
 
 class BulkDraft:
-    """A bulk load as a drafter: the same files on every base, less the rows that were set aside."""
+    """A bulk load as a drafter: the same files on every base, less the rows that were set aside.
+
+    Without a session (a data source commits where there is none) this process does all of it.
+    """
 
     def __init__(
-        self, spark: SparkSession, store: GraphStore, read: Read, modes: Modes, options: Options
+        self, spark: SparkSession | None, store: GraphStore, read: Read, modes: Modes, options: Options
     ) -> None:
         self._spark = spark
         self._store = store
@@ -162,7 +167,11 @@ class BulkDraft:
     @property
     def executor(self) -> ExecutorFor:
         """Who answers questions about the change: few rows are looked up, many are joined on Spark."""
-        return LocalExecutor if self._in_driver else spark_executor(self._spark, self._store.location)
+        if self._in_driver:
+            return LocalExecutor
+        if self._spark is None:
+            return partial(WrittenExecutor, store=self._store)
+        return spark_executor(self._spark, self._store.location)
 
     def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
         """Return the change; it does not depend on the base, except that the schema must be the same."""
@@ -258,7 +267,7 @@ class BulkDraft:
                 read, written=without_repeated(self._spark, self._store, table, given, read.written)
             )
         version = given.version if last.written is read.written else self._alone(last).version
-        way = self._options.upsert or choose(last.rows)
+        way = "driver" if self._spark is None else self._options.upsert or choose(last.rows)
         return BulkChange(
             declared,
             declared.stored_schema.empty_table(),

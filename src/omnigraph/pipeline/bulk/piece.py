@@ -25,6 +25,7 @@ from omnigraph.engine.load.block import Block, Source
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.jsonl import JsonLines
+from omnigraph.engine.load.sources.records import Records
 from omnigraph.engine.load.sources.tables import Part, Parts, Tabular
 from omnigraph.engine.load.spool import Spools
 from omnigraph.engine.validate.findings import SHOWN, Violation
@@ -85,9 +86,8 @@ def run_source(job: Job, source: Source) -> Outcome:
     """Read one source to its end."""
     problems = Problems(job.kept_problems)
     blocks = source.blocks(job.catalog, problems, lambda _: None)
-    if isinstance(source, JsonLines):  # lines of all types in any order
+    if isinstance(source, JsonLines | Records):  # records of all types in any order
         return _gathered(job, blocks, problems)
-    assert isinstance(source.type, str)  # type: ignore[attr-defined]
     return _streamed(job, blocks, problems, None)
 
 

@@ -40,7 +40,7 @@ def choose(new_rows: int) -> Way:
 class BulkRemover:
     """Takes the rows that have the ids of some other version out of a table."""
 
-    spark: SparkSession
+    spark: SparkSession | None  # None: only the driver's way is open
     location: Location
     store: GraphStore
     table_id: str
@@ -51,9 +51,9 @@ class BulkRemover:
         """Say how the version loses them."""
         if not base.count_rows():
             return Removal(0)
-        if self.way == "driver":
+        if self.way == "driver" or self.spark is None:
             return self._by_driver(base)
-        return self._by_executors(base)
+        return self._by_executors(base, self.spark)
 
     def _by_driver(self, base: Handle) -> Removal:
         new = self.store.reads.handle(self.table_id, self.new_version)
@@ -66,8 +66,8 @@ class BulkRemover:
             frozenset(number for number, text in left.items() if text is None),
         )
 
-    def _by_executors(self, base: Handle) -> Removal:
-        hits = self._hits(base)
+    def _by_executors(self, base: Handle, spark: SparkSession) -> Removal:
+        hits = self._hits(base, spark)
         work = _PerFragment(
             self.location.uri,
             dict(self.location.options),
@@ -88,10 +88,10 @@ class BulkRemover:
             fragments_of(text for one in told for text in one.kept),
         )
 
-    def _hits(self, base: Handle) -> DataFrame:
+    def _hits(self, base: Handle, spark: SparkSession) -> DataFrame:
         """Return the places of the stored rows that are replaced."""
-        stored = placed_ids(self.spark, self.store, self.table_id, base.version)
-        new = plain_ids(self.spark, self.store, self.table_id, self.new_version)
+        stored = placed_ids(spark, self.store, self.table_id, base.version)
+        new = plain_ids(spark, self.store, self.table_id, self.new_version)
         return stored.join(new, ID, "left_semi").select("fragment", "place")
 
 

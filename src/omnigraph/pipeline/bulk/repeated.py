@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 
 from omnigraph.catalog.model import ID
 from omnigraph.pipeline.bulk.ids import placed_ids
+from omnigraph.pipeline.bulk.local import repeated_places
 from omnigraph.pipeline.bulk.stage import for_each
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
@@ -28,13 +29,16 @@ Offsets = Mapping[int, "np.ndarray[Any, np.dtype[np.int64]]"]  # fragment -> pla
 
 
 def without_repeated(
-    spark: SparkSession, store: GraphStore, table_id: str, given: Handle, written: Written
+    spark: SparkSession | None, store: GraphStore, table_id: str, given: Handle, written: Written
 ) -> Written:
     """Keep the last row of each id; the very same value comes back when no id stands there twice."""
-    every = placed_ids(spark, store, table_id, given.version)
-    later = Window.partitionBy(ID).orderBy(f.desc("fragment"), f.desc("place"))
-    repeated = every.withColumn("n", f.row_number().over(later)).where("n > 1")
-    places = repeated.select("fragment", "place").toArrow()
+    if spark is None:
+        places = repeated_places(given)
+    else:
+        every = placed_ids(spark, store, table_id, given.version)
+        later = Window.partitionBy(ID).orderBy(f.desc("fragment"), f.desc("place"))
+        repeated = every.withColumn("n", f.row_number().over(later)).where("n > 1")
+        places = repeated.select("fragment", "place").toArrow()
     if not places.num_rows:
         return written
     return thinned(spark, store, table_id, given, written, by_fragment(places))
@@ -48,13 +52,19 @@ def by_fragment(places: pa.Table) -> Offsets:
 
 
 def thinned(
-    spark: SparkSession, store: GraphStore, table_id: str, given: Handle, written: Written, gone: Offsets
+    spark: SparkSession | None,
+    store: GraphStore,
+    table_id: str,
+    given: Handle,
+    written: Written,
+    gone: Offsets,
 ) -> Written:
-    """Write the fragments that lose rows anew; the order of the rows stays."""
+    """Write the fragments that lose rows anew, in executors if there are any; the order of rows stays."""
     location = store.location
     work = _Rewrite(location.uri, dict(location.options), table_id, given.version)
     touched = sorted(gone)
-    told = for_each(spark, [(number, gone[number].tolist()) for number in touched], work)
+    items = [(number, gone[number].tolist()) for number in touched]
+    told = list(map(work, items)) if spark is None else for_each(spark, items, work)
     anew = dict(zip(touched, told, strict=True))
     fragments: list[FragmentMetadata] = []
     # A version made of these fragments alone numbers them in their order.

@@ -44,6 +44,21 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
+class Engine(StrEnum):
+    """Who carries the load out."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+class OnViolation(StrEnum):
+    """What happens to rows that break a rule."""
+
+    FAIL = "fail"
+    REJECT = "reject"
+
+
 Data = Annotated[str, typer.Option("--data", metavar="FILE|-", help="A file or folder; - is standard input.")]
 ModeFlag = Annotated[
     Mode,
@@ -65,6 +80,16 @@ ToCol = Annotated[str | None, typer.Option("--to-col", metavar="COLUMN", help="W
 FormatFlag = Annotated[Format | None, typer.Option("--format", help="How the data is written.")]
 TypeFlag = Annotated[
     str | None, typer.Option("--type", metavar="T", help="The type of all rows; tables need it.")
+]
+EngineFlag = Annotated[
+    Engine, typer.Option("--engine", help="auto: Spark for many gigabytes of files, else this process.")
+]
+OnViolationFlag = Annotated[
+    OnViolation,
+    typer.Option("--on-violation", help="reject: load the good rows, and set the others aside (Spark)."),
+]
+Rejects = Annotated[
+    str | None, typer.Option("--rejects", metavar="FILE", help="Where rejected rows go, as Parquet.")
 ]
 ReplaceType = Annotated[
     list[str] | None,
@@ -88,6 +113,9 @@ def load(
     if_commit: IfCommit = None,
     message: Message = None,
     idempotency_key: IdempotencyKey = None,
+    engine: EngineFlag = Engine.AUTO,
+    on_violation: OnViolationFlag = OnViolation.FAIL,
+    rejects: Rejects = None,
 ) -> None:
     """Load data: every record of the input in one commit, or nothing."""
     call = call_of(ctx)
@@ -116,6 +144,9 @@ def load(
                 actor=settings.actor,
                 progress=_followed(call, shown),
                 dry_run=settings.dry_run,
+                engine=engine.value,
+                on_violation=on_violation.value,
+                rejects=rejects,
             )
         for warning in receipt.warnings:
             call.output.note(f"warning: {warning}")
@@ -181,4 +212,6 @@ def _lines(receipt: Receipt, data: str) -> Iterator[str]:
     if facts["mode"] == Mode.OVERWRITE.value:
         nodes, edges = (sum(one.deleted for one in kind) for kind in (receipt.nodes, receipt.edges))
         yield f"  {'would replace' if receipt.dry_run else 'replaced'} {nodes} nodes, {edges} edges"
+    if facts.get("rejected"):
+        yield f"  rejected {facts['rejected']} rows: {facts['rejects'] or 'a dry run keeps none'}"
     yield "  nothing was written" if receipt.dry_run else f"  commit {receipt.commit_id}"

@@ -271,7 +271,8 @@ def _iterable(data: Iterable[Any], opener: _Opener) -> Source:
         return Records((), opener.now_ms, opener.type)
     match first:
         case Mapping():
-            return Records(rest, opener.now_ms, opener.type)
+            records = data if isinstance(data, list | tuple) else rest
+            return Records(records, opener.now_ms, opener.type)
         case bytes() | bytearray() | memoryview():
             stream = streams.from_chunks(rest, "<bytes>")
             format = opener.format or _format_of_content(stream, opener, "<bytes>")

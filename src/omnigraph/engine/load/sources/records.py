@@ -28,13 +28,14 @@ class Records:
     type: str | None = None
     name: str = "<records>"
     size_bytes: int | None = None
+    skipped: int = 0  # records that come before these
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the records; the position of a record is its number."""
         declared = None if self.type is None else named_type(catalog, self.type)
         gatherer = Gatherer(catalog, report, self.name, self.now_ms, declared)
         total = 0
-        for number, record in enumerate(self.records, start=1):
+        for number, record in enumerate(self.records, start=self.skipped + 1):
             if isinstance(record, Mapping) and type(record) is not dict:
                 record = dict(record)
             size = _size(record, 2)

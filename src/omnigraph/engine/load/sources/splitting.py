@@ -25,10 +25,12 @@ from omnigraph.engine.load.sources.files import Several
 from omnigraph.engine.load.sources.framing import HEADER
 from omnigraph.engine.load.sources.jsonl import JsonLines
 from omnigraph.engine.load.sources.parquet import ParquetFileAt
+from omnigraph.engine.load.sources.records import Records
 from omnigraph.engine.load.sources.streams import FileAt
 from omnigraph.engine.load.sources.tables import Tabular
 
 PIECE_BYTES = 64 << 20
+PIECE_RECORDS = 50_000
 _BLOCK = 1 << 20
 _COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
@@ -45,6 +47,9 @@ def split(source: Source, piece_bytes: int = PIECE_BYTES) -> Iterator[Source]:
             yield from _lines(source, file, piece_bytes)
         case Csv(opened=FileAt()) | Tabular(opened=partial(func=parquet.open_arrow, args=(Path(), *_))):
             yield source
+        case Records(records=list() | tuple() as records):
+            for first in range(0, len(records) or 1, PIECE_RECORDS):
+                yield replace(source, records=records[first : first + PIECE_RECORDS], skipped=first)
         case _:
             raise InvalidRequest(
                 f"{source.name} cannot be read by other processes",
