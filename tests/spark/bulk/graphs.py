@@ -28,5 +28,5 @@ class BulkGraph(Graph):
         columns = options.pop("columns", None)
         if columns:
             names = list(data) if isinstance(data, dict) else [options["type"]]
-            options["columns"] = {name: columns for name in names}
+            options["columns"] = dict.fromkeys(names, columns)
         return load(self._spark, self, data, driver_rows=self._driver_rows, **options)

@@ -252,7 +252,7 @@ class BulkDraft:
         self._given.setdefault(declared.id, Given(given.version, read.stretches))  # as it was at first
         settles = mode is Mode.MERGE and not read.minted and not _keyed(declared)
         if self._in_driver:
-            rows = given.to_table().cast(declared.stored_schema)
+            rows = given.to_table(columns=declared.stored_schema.names).cast(declared.stored_schema)
             return TypeChange(
                 declared,
                 last_of_each(rows) if settles else rows,

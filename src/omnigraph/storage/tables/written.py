@@ -54,7 +54,8 @@ class Written:
 def write_rows(base: Handle, batches: Iterable[pa.RecordBatch]) -> list[str]:
     """Write rows as new files beside those of a version; return the fragments as texts that travel."""
     schema = base.schema
-    rows = pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in batches))
+    ordered = (batch.select(schema.names).cast(schema) for batch in batches)
+    rows = pa.RecordBatchReader.from_batches(schema, ordered)
     with durable(Step.TABLE_DATA):
         new = write_fragments(rows, base, schema=schema, mode="append", max_rows_per_file=ROWS_PER_FILE)
     return [json.dumps(fragment.to_json()) for fragment in new]
