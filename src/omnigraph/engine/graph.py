@@ -6,7 +6,7 @@ Room    engine. What `og.init` and `og.connect` return for an embedded graph; th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.branches import BranchesDoor
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.commits import CommitsDoor, TagsDoor
+from omnigraph.engine.export.door import export_files
+from omnigraph.engine.export.report import ExportReport
 from omnigraph.engine.history.change import Names
 from omnigraph.engine.history.diff import Diff, DiffDoor
 from omnigraph.engine.history.entity import Entity
@@ -302,6 +304,21 @@ class Graph:
         """Return the edges of a type, like `nodes`."""
         current = self.schema.catalog(branch).edge(name)
         return self._view(current, branch, at)
+
+    def export(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        format: str = "parquet",
+        types: Iterable[str] | None = None,
+        branch: str = "main",
+        at: At | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ExportReport:
+        """Write one commit into a new or empty folder, as Parquet or JSON lines that a load takes back."""
+        return export_files(
+            self.store, out, format=format, types=types, branch=branch, at=at, progress=progress
+        )
 
     def close(self) -> None:
         """Release the graph's threads and handles."""

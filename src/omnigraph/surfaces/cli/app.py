@@ -23,6 +23,7 @@ from omnigraph.surfaces.cli import (
     commit,
     diff,
     explain,
+    export,
     init,
     lint,
     load,
@@ -73,6 +74,7 @@ app.command("explain", rich_help_panel="More")(explain.explain)
 app.command("profile", rich_help_panel="More")(explain.profile)
 app.command("alias", rich_help_panel="More")(alias.alias)
 app.command("snapshot", rich_help_panel="More")(snapshot.snapshot)
+app.command("export", rich_help_panel="More")(export.export)
 app.command("optimize", rich_help_panel="More")(optimize.optimize)
 app.command("read", hidden=True)(query.query)
 for old in ("check", "query lint", "query check"):

@@ -1,0 +1,215 @@
+"""Export: one commit as files or as a stream, in the form that a load takes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.engine.export.door import Report, export_files, export_lines
+from omnigraph.engine.export.plan import plan_export
+from omnigraph.engine.export.report import ExportReport
+from omnigraph.engine.graph import Graph
+from omnigraph.surfaces.cli.frame import Call, GraphUri, call_of
+from omnigraph.surfaces.cli.query_source import Snapshot, moment
+
+SPARK_ROWS = 5_000_000  # from here on the time that Spark needs to start is made up for
+ONE_FILE = ".jsonl"
+
+
+class Format(StrEnum):
+    """How the data is written."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+class Engine(StrEnum):
+    """Who writes."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ADDR] [DEST]", help="The graph, and where to: as --out."),
+]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="DEST",
+        help=f"A new or empty folder; with the ending {ONE_FILE} one file; standard output if not given.",
+    ),
+]
+FormatFlag = Annotated[
+    Format | None, typer.Option("--format", help="How to write a folder; parquet if not given.")
+]
+Types = Annotated[
+    list[str] | None, typer.Option("--type", metavar="T", help="Only this type. Repeat for more.")
+]
+EngineFlag = Annotated[
+    Engine,
+    typer.Option(
+        "--engine", help=f"Who writes a folder. auto: Spark from {SPARK_ROWS:,} rows on, if it is there."
+    ),
+]
+Framed = Annotated[
+    bool,
+    typer.Option(
+        "--framed", help="With a first and a last line, by which a load knows that the file is whole."
+    ),
+]
+OldJsonl = Annotated[bool, typer.Option("--jsonl", hidden=True, help="Old spelling: it is the default.")]
+Arguments = dict[str, Any]
+
+
+def export(
+    ctx: typer.Context,
+    words: Words = None,
+    graph_uri: GraphUri = None,
+    out: Out = None,
+    form: FormatFlag = None,
+    types: Types = None,
+    snapshot: Snapshot = None,
+    engine: EngineFlag = Engine.AUTO,
+    framed: Framed = False,
+    old_jsonl: OldJsonl = False,
+) -> None:
+    """Write the entities of one commit as JSON lines or Parquet, to be loaded again or read elsewhere."""
+    call = call_of(ctx)
+    if old_jsonl:
+        call.output.note("'export --jsonl' is now 'export'")
+    if call.settings.dry_run:
+        raise InvalidRequest("export has no dry run", remedy="See what there is with snapshot")
+    address, destination = _words(words or [], out)
+    chosen = {
+        "types": types or None,
+        "branch": call.settings.branch,
+        "at": moment(call.settings, snapshot),
+    }
+    with call.connect(address, graph_uri) as graph:
+        if destination is None or destination.endswith(ONE_FILE):
+            _check_stream(form, engine, destination, call)
+            _to_stream(call, graph, destination, framed, chosen)
+        elif framed:
+            raise InvalidRequest(
+                "--framed is for one stream", remedy=f"Give --out FILE{ONE_FILE}, or nothing"
+            )
+        else:
+            _to_folder(call, graph, destination, form or Format.PARQUET, engine, chosen)
+
+
+def _words(words: list[str], out: str | None) -> tuple[str | None, str | None]:
+    """Return the graph and the destination, each if it was given."""
+    places = [*words[1:], *([] if out is None else [out])]
+    if len(places) > 1:
+        raise InvalidRequest(f"two destinations given: {places[0]!r} and {places[1]!r}", remedy="Give one")
+    return (words[0] if words else None), (places[0] if places else None)
+
+
+# -- one stream --------------------------------------------------------------------------------------
+
+
+def _check_stream(form: Format | None, engine: Engine, destination: str | None, call: Call) -> None:
+    if form is Format.PARQUET:
+        raise InvalidRequest("Parquet is written into a folder", remedy="Give --out FOLDER")
+    if engine is Engine.SPARK:
+        raise InvalidRequest("Spark writes into a folder", remedy="Give --out FOLDER")
+    if destination is None and call.settings.json:
+        raise InvalidRequest("standard output has the data", remedy="Leave out --json, or give --out")
+
+
+def _to_stream(call: Call, graph: Graph, destination: str | None, framed: bool, chosen: Arguments) -> None:
+    pieces = export_lines(graph.store, framed=framed, **chosen)
+    written = 0
+
+    def write(sink: BinaryIO) -> None:
+        nonlocal written
+        for piece in pieces:
+            sink.write(piece)
+            written += len(piece)
+
+    call.output.stream(write, None if destination is None else Path(destination))
+    if destination is not None:
+        call.output.result(
+            {"uri": graph.uri, "file": destination, "bytes": written},
+            f"exported {graph.uri} to {destination}: {decimal(written)}",
+        )
+
+
+# -- a folder ----------------------------------------------------------------------------------------
+
+
+def _to_folder(
+    call: Call, graph: Graph, destination: str, form: Format, engine: Engine, chosen: Arguments
+) -> None:
+    with _bar(call.output.watched) as progress:
+        write = _by(call, graph, engine, chosen)
+        report = write(destination, format=form.value, progress=progress, **chosen)
+    document = {"uri": graph.uri, "destination": report.destination, **report.to_json()}
+    call.output.result(document, *_lines(report))
+
+
+def _by(call: Call, graph: Graph, engine: Engine, chosen: Arguments) -> Callable[..., ExportReport]:
+    """Return who writes: Spark where it was asked for, or where it pays and can be had."""
+    local = partial(export_files, graph.store)
+    if engine is Engine.LOCAL:
+        return local
+    if engine is Engine.AUTO and plan_export(graph.store, **chosen).rows < SPARK_ROWS:
+        return local
+    try:
+        return _on_spark(graph)
+    except InvalidRequest as error:
+        if engine is Engine.SPARK:
+            raise
+        call.output.note(f"without Spark: {error.message}")
+        return local
+
+
+def _on_spark(graph: Graph) -> Callable[..., ExportReport]:
+    try:
+        from omnigraph.pipeline.export import export as export_on_spark
+        from omnigraph.pipeline.session import spark_session
+    except ImportError as error:
+        raise InvalidRequest("PySpark is not installed", remedy="pip install 'omnigraph[spark]'") from error
+    spark = spark_session()
+    spark.sparkContext.setLogLevel("ERROR")
+    return partial(export_on_spark, spark, graph)
+
+
+def _lines(report: ExportReport) -> Iterator[str]:
+    counts = f"{report.of_kind('node')} nodes, {report.of_kind('edge')} edges, {decimal(report.bytes)}"
+    yield f"exported {report.branch} to {report.destination} ({report.format}): {counts}"
+    yield f"  commit {report.commit_id}"
+    width = max((len(one.name) for one in report.types), default=0)
+    for one in report.types:
+        yield f"  {one.kind} {one.name:<{width}}  {one.rows} in {len(one.files)} files"
+
+
+@contextmanager
+def _bar(console: Console | None) -> Iterator[Report | None]:
+    """Show how much is written, on a terminal only."""
+    if console is None:
+        yield None
+        return
+    columns = (
+        TextColumn("exporting"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("exporting", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
