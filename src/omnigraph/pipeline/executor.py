@@ -10,7 +10,7 @@ Rule    gives the same answers as engine.validate.frames: the truth table runs a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import partial, reduce
 from typing import Any, assert_never
@@ -41,10 +41,15 @@ from omnigraph.engine.validate.relation import (
 )
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.pipeline.bulk.change import BulkChange
+from omnigraph.pipeline.hashes import Seeds, hash_texts
 from omnigraph.pipeline.scan import Column, Scan
+from omnigraph.pipeline.suspicion import SECOND, Suspicion, decidable
 from omnigraph.pipeline.types import spark_schema, to_spark, travelling_schema
 from omnigraph.storage.location import Location
 from omnigraph.storage.transaction import WriteTxn
+
+Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
+SchemaOf = Callable[[pa.Schema], pa.Schema]
 
 
 def spark_executor(spark: SparkSession, location: Location) -> ExecutorFor:
@@ -60,11 +65,15 @@ class SparkExecutor:
         self._base = base
         self._spark = spark
         self._location = location
+        self._seeds = Seeds.fresh()
+        self._suspicion = Suspicion(self._hashed, self._rows_of)
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Return the first rows by the columns of `order`, and the total; most answers are empty."""
-        found = self._of(relation)
         try:
+            if decidable(relation) and self._suspicion.surely_nothing(relation):
+                return Answer([], 0)
+            found = self._of(relation)
             total = found.count()
             first = found.orderBy(*order).limit(limit).collect() if total else []
         except PySparkException as error:
@@ -108,25 +117,45 @@ class SparkExecutor:
     # -- sources -----------------------------------------------------------------------------------
 
     def _read(self, read: Read) -> DataFrame:
-        frame = self._frame(read)
+        frame = self._frame(read, _comparable, _compared)
         if read.complete:
             frame = frame.dropna(subset=[name for name, _ in read.columns])
         for name, value in read.label:
             frame = frame.withColumn(name, f.lit(value))
         return frame
 
-    def _frame(self, read: Read) -> DataFrame:
+    def _hashed(self, read: Read) -> DataFrame:
+        """Return a source with two hashes in the place of each text."""
+        seeds = self._seeds
+        frame = self._frame(read, lambda batch: _as_hashes(_comparable(batch), seeds), _hashed_schema)
+        return frame.dropna() if read.complete else frame
+
+    def _rows_of(self, read: Read) -> int:
+        """Return how many rows a source has."""
+        change = self._change.types.get(read.table)
+        if self._is_stored(read):
+            return self._base.rows(read.table)
+        if read.side is Side.REMOVED:
+            return 0 if change is None else len(change.removed)
+        return 0 if change is None else change.count
+
+    def _frame(self, read: Read, convert: Convert, schema_of: SchemaOf) -> DataFrame:
         change = self._change.types.get(read.table)
         if isinstance(change, BulkChange) and read.side in (Side.GIVEN, Side.CHANGED) and change.count:
-            return self._stored(read, change.given_version if read.side is Side.GIVEN else change.version)
-        return self._stored(read) if self._is_stored(read) else self._held(read)
+            version = change.given_version if read.side is Side.GIVEN else change.version
+            return self._stored(read, convert, schema_of, version)
+        if self._is_stored(read):
+            return self._stored(read, convert, schema_of)
+        return self._held(read, convert, schema_of)
 
     def _is_stored(self, read: Read) -> bool:
         change = self._change.types.get(read.table)
         replaced = change is not None and change.replaces
         return read.side is Side.BEFORE or (read.side is Side.COMMITTED and not replaced)
 
-    def _stored(self, read: Read, version: int | None = None) -> DataFrame:
+    def _stored(
+        self, read: Read, convert: Convert, schema_of: SchemaOf, version: int | None = None
+    ) -> DataFrame:
         """Scan in executors, one task for each group of fragments."""
         types = self._change.catalog.table(read.table).stored_schema
         columns = tuple(Column(name, stored, types.field(stored).type) for name, stored in read.columns)
@@ -138,16 +167,16 @@ class SparkExecutor:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for found in scan.stored(groups[number]):
-                        yield _comparable(found)
+                        yield convert(found)
 
         numbers = self._spark.range(0, len(groups), 1, max(len(groups), 1))
-        return numbers.mapInArrow(rows, spark_schema(_compared(scan.schema)))
+        return numbers.mapInArrow(rows, spark_schema(schema_of(scan.schema)))
 
-    def _held(self, read: Read) -> DataFrame:
+    def _held(self, read: Read, convert: Convert, schema_of: SchemaOf) -> DataFrame:
         table = self._rows(read).select([stored for _, stored in read.columns])
         named = table.rename_columns([name for name, _ in read.columns])
-        batches = [_comparable(batch) for batch in named.combine_chunks().to_batches()]
-        schema = _compared(named.schema)
+        batches = [convert(batch) for batch in named.combine_chunks().to_batches()]
+        schema = schema_of(named.schema)
         if not batches:
             return self._spark.createDataFrame([], spark_schema(schema))
         return self._spark.createDataFrame(pa.Table.from_batches(batches, travelling_schema(schema)))
@@ -187,6 +216,28 @@ def _comparable(batch: pa.RecordBatch) -> pa.RecordBatch:
             found = pc.add(found, 0.0)  # both zeros are one value
         arrays.append(to_spark(found, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=travelling_schema(schema))
+
+
+def _hashed_schema(stored: pa.Schema) -> pa.Schema:
+    """Return the types of columns whose texts are hashes."""
+    fields = []
+    for field in _compared(stored):
+        if pa.types.is_string(field.type):
+            fields += [pa.field(field.name, pa.int64()), pa.field(f"{field.name}{SECOND}", pa.int64())]
+        else:
+            fields.append(field)
+    return pa.schema(fields)
+
+
+def _as_hashes(batch: pa.RecordBatch, seeds: Seeds) -> pa.RecordBatch:
+    """Return rows with two hashes in the place of each text."""
+    columns: dict[str, pa.Array] = {}
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_string(values.type):
+            columns[name], columns[f"{name}{SECOND}"] = hash_texts(values, seeds)
+        else:
+            columns[name] = values
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
