@@ -40,7 +40,7 @@ COMPRESSIONS = {"": None, ".gz": "gzip", ".lz4": "lz4", ".zst": "zstd", ".xz": "
 _OLD_OPERATORS = {"<": "<=", ">": ">="}  # how the two were spelt before there was a strict form
 _ALTERNATIVE = re.compile(
     r"""\s* (?P<name>[A-Za-z0-9][A-Za-z0-9+.-]*) (?: :[a-z0-9-]+ )?   # apt, python3:any
-        \s* (?: \( \s* (?P<op><<|<=|=|>=|>>|<|>) \s* (?P<version>[^\s()]+) \s* \) )?   # (>= 2.34)
+        \s* (?: \( \s* (?P<op><<|<=|=|>=|>>|<|>) \s* (?P<version>[0-9A-Za-z][^\s()]*) \s* \) )?   # (>= 2.34)
         \s*""",
     re.VERBOSE,
 )

@@ -52,7 +52,7 @@ ARROW = {"string": pa.string(), "boolean": pa.bool_(), "int": pa.int32(), "bigin
 
 def tables(spark: SparkSession, files: Sequence[Path]) -> dict[str, DataFrame]:
     """Return what the lists say, for each type of the schema."""
-    every = stanzas(spark, files).persist()
+    every = stanzas(spark, files).repartition("package").persist()
     packages = newest(every).persist()
     offered = versions(every)
     return {
@@ -63,9 +63,10 @@ def tables(spark: SparkSession, files: Sequence[Path]) -> dict[str, DataFrame]:
         "Version": offered.select("spec", "package", "version", "architecture"),
         "Section": packages.select(F.col("section").alias("name")).distinct(),
         "Maintainer": packages.select(F.col("maintainer").alias("name")).distinct(),
-        "VersionOf": offered.select(F.col("spec").alias("from"), F.col("package").alias("to")),
-        "InSection": packages.select(F.col("package").alias("from"), F.col("section").alias("to")),
-        "MaintainedBy": packages.select(F.col("package").alias("from"), F.col("maintainer").alias("to")),
+        # One edge leaves each source: named after it, so that the same lists make the same edges again.
+        "VersionOf": _leading(offered, "spec", "package"),
+        "InSection": _leading(packages, "package", "section"),
+        "MaintainedBy": _leading(packages, "package", "maintainer"),
         **edges(packages, relations(packages)),
     }
 
@@ -106,6 +107,10 @@ def relations(packages: DataFrame) -> DataFrame:
             yield from _batches((row for one in batch.to_pylist() for row in _relations(one)), schema)
 
     return packages.select("package", *(field for field, _, _ in KINDS)).mapInArrow(parse, RELATIONS)
+
+
+def _leading(rows: DataFrame, source: str, target: str) -> DataFrame:
+    return rows.select(F.col(source).alias("id"), F.col(source).alias("from"), F.col(target).alias("to"))
 
 
 def _stanza(stanza: dict[str, str]) -> tuple[Any, ...]:
@@ -156,4 +161,4 @@ def _arrow(ddl: str) -> pa.Schema:
 
 def _travel() -> None:
     for module in (index, sys.modules[__name__]):
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

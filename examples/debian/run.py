@@ -40,7 +40,7 @@ SHOWN = 8
 console = Console(width=110, highlight=False)
 
 
-def job(spark: SparkSession, graph: Graph, files: Sequence[Path], rejects: Path, old: str = OLD) -> None:
+def job(spark: SparkSession, graph: Graph, files: Sequence[Path], rejects: Path, old: str) -> None:
     """Do everything: load, ask, and take a library out."""
     fill(spark, graph, files, rejects)
     ask(graph, old)
@@ -155,12 +155,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.debian.run", description=__doc__.split("\n")[0])
     parser.add_argument("--graph", type=Path, help="where to keep the graph; a temporary folder if not given")
     parser.add_argument("--lists", type=Path, default=SNAPSHOT, help="lists of apt instead of the snapshot")
+    parser.add_argument(
+        "--without", default=OLD, metavar="PACKAGE", help="the package to take out on a branch"
+    )
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         root = given.graph or Path(folder) / "debian.og"
         files = lists(given.lists)
         with connect(root) if root.exists() else init(root, SCHEMA) as graph:
-            job(spark_session(config=SETTINGS), graph, files, root.with_suffix(".rejects"))
+            spark = spark_session(config=SETTINGS)
+            spark.sparkContext.setLogLevel("ERROR")
+            job(spark, graph, files, root.with_suffix(".rejects.parquet"), given.without)
 
 
 if __name__ == "__main__":
