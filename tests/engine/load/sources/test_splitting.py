@@ -1,0 +1,111 @@
+"""Pieces of an input give the rows of the whole, in its order and with its places."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph as og
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.engine.load.block import Source
+from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.sources.opening import open_source
+from omnigraph.engine.load.sources.splitting import PIECE_RECORDS, split
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }"
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    with og.init(tmp_path_factory.mktemp("split") / "g.og", SCHEMA, durability="os") as graph:
+        return graph.schema.catalog()
+
+
+def opened(data: Any, catalog: Catalog, **options: Any) -> Source:
+    """Recognise an input."""
+    return open_source(data, catalog=catalog, now_ms=0, **options)
+
+
+def rows(sources: list[Source], catalog: Catalog) -> list[tuple[str, str, str]]:
+    """Return type, id and place of every row, read after a journey to another process and back."""
+    found = []
+    for source in sources:
+        problems = Problems()
+        travelled: Source = pickle.loads(pickle.dumps(source))
+        for block in travelled.blocks(catalog, problems, lambda _: None):
+            ids = block.rows.column("id").to_pylist()
+            found += [(block.declared.name, row_id, block.place(n)) for n, row_id in enumerate(ids)]
+        assert not problems
+    return sorted(found, key=lambda row: int(row[2].rpartition(":")[2]))
+
+
+def test_parquet_is_cut_between_row_groups(tmp_path: Path, catalog: Catalog) -> None:
+    path = tmp_path / "Person.parquet"
+    pq.write_table(pa.table({"name": [f"p{n}" for n in range(1000)]}), path, row_group_size=100)
+    whole = opened(path, catalog)
+
+    pieces = list(split(whole, 1_000))
+
+    assert 1 < len(pieces) <= 10
+    assert rows(pieces, catalog) == rows([whole], catalog)
+    assert rows([pieces[1]], catalog)[0][2] != "Person.parquet:1"
+
+
+def test_lines_are_cut_after_a_line_end(tmp_path: Path, catalog: Catalog) -> None:
+    path = tmp_path / "data.jsonl"
+    lines = []
+    for n in range(500):
+        kind = "City" if n % 3 else "Person"
+        lines.append(json.dumps({"type": kind, "data": {"name": f"ä{n}" * (n % 7 + 1)}}, ensure_ascii=False))
+        if n % 11 == 0:
+            lines.append("")  # counts as a line
+    path.write_text("\n".join(lines), encoding="utf-8")  # the last one without an end
+    whole = opened(path, catalog)
+
+    for size in (50, 777, 5_000):
+        pieces = list(split(whole, size))
+        assert len(pieces) > 1
+        assert rows(pieces, catalog) == rows([whole], catalog)
+    assert len(list(split(whole, 1 << 20))) == 1
+
+
+def test_what_cannot_be_cut_stays_whole(tmp_path: Path, catalog: Catalog) -> None:
+    record = json.dumps({"type": "City", "data": {"name": "x"}})
+    packed = tmp_path / "data.jsonl.gz"
+    packed.write_bytes(gzip.compress((record + "\n").encode(), mtime=0))
+    framed = tmp_path / "export.jsonl"
+    framed.write_text('{"og_export": {"format": 1}}\n' + (record + "\n") * 100)
+    text = tmp_path / "City.csv"
+    text.write_text("name\n" + '"a\nb"\n' * 50)
+
+    for path in (packed, framed, text):
+        assert len(list(split(opened(path, catalog), 10))) == 1
+
+
+def test_lists_are_cut_and_iterators_are_refused(catalog: Catalog) -> None:
+    records = [{"type": "City", "data": {"name": f"c{n}"}} for n in range(PIECE_RECORDS + 5)]
+
+    pieces = list(split(opened(records, catalog)))
+
+    assert len(pieces) == 2
+    assert rows(pieces[1:], catalog)[0][2] == f"<records>:{PIECE_RECORDS + 1}"
+    with pytest.raises(InvalidRequest, match="cannot be read by other processes"):
+        list(split(opened(iter(records), catalog)))
+
+
+def test_a_broken_file_is_reported_by_whoever_reads_it(tmp_path: Path, catalog: Catalog) -> None:
+    path = tmp_path / "Person.parquet"
+    path.write_bytes(b"PAR1 but nothing behind it")
+
+    (piece,) = split(opened(path, catalog))
+
+    with pytest.raises(InvalidRequest, match=r"Person\.parquet: broken"):
+        list(piece.blocks(catalog, Problems(), lambda _: None))
