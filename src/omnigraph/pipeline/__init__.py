@@ -7,6 +7,8 @@ except ImportError as error:
 
 from omnigraph.pipeline.bulk.door import load
 from omnigraph.pipeline.session import spark_session
+from omnigraph.pipeline.sink import written
 from omnigraph.pipeline.source import read, register
+from omnigraph.pipeline.stream import Stream, stream
 
-__all__ = ["load", "read", "register", "spark_session"]
+__all__ = ["Stream", "load", "read", "register", "spark_session", "stream", "written"]

@@ -1,13 +1,17 @@
-"""Source: `spark.read.format("omnigraph")`, one type of one pinned snapshot as a DataFrame.
+"""Source: the format `omnigraph`, for reading and writing, at once and as a stream.
 
-    options -> **pinned scan** -> groups of fragments -> record batches in executors
+    options -> **what is meant** -> scan, query, feed, sink
 
 Room    pipeline. Spark makes the source once for each DataFrame, in a process of its own (at once, or when a
         DataFrame with a schema of the caller's is first used), and sends it on from there: what is resolved
-        then holds for every action on that DataFrame, whoever writes meanwhile.
-Given   options, all texts: `uri` (or the path of `load`), `type`; `kind` (node or edge, where both have the
-        name), `branch`, `at`, `columns` (names with commas between), `partition_bytes`, and storage options
-        after `storage.`.
+        then holds for every action on that DataFrame, whoever writes meanwhile. Spark does not say what a
+        source is made for, so whatever the options describe is resolved, and each use checks them again.
+Given   options, all texts: `uri` (or the path of `load`), `branch`, storage options after `storage.`, and
+          a type      `type`; `kind` (node or edge, where both have the name), `at`, `columns` (names with
+                      commas between), `partition_bytes`
+          a query     query_source.py
+          a feed      feed.py
+          a write     sink.py
 Rule    Spark reads every column of the schema, whatever is selected: `columns` or `.schema(...)` narrow it.
         No filter is taken from Spark: it keeps what a source answers to the filters of one query, and uses it
         for other queries of the same DataFrame (tests/spark/test_source.py shows it), so rows would be lost.
@@ -17,31 +21,51 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
-from omnigraph.base.errors import GraphError, InvalidRequest
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.moment import At
-from omnigraph.catalog.catalog import Catalog, UnknownType
-from omnigraph.catalog.model import TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.moments import resolve
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.pipeline.feed import Feed, FeedReader, feed_of
+from omnigraph.pipeline.options import (
+    CHANGES,
+    NAME,
+    QUERY,
+    READ,
+    STORAGE,
+    Address,
+    Options,
+    check_columns,
+    check_names,
+    check_use,
+    coded,
+    find_type,
+    flag,
+    number,
+    type_name,
+)
+from omnigraph.pipeline.query_source import Query, QueryReader, query_of
 from omnigraph.pipeline.scan import PARTITION_BYTES, Fragments, Scan, scan_of
 from omnigraph.pipeline.session import active
+from omnigraph.pipeline.sink import batch_sink, stream_sink
 from omnigraph.pipeline.types import spark_schema
 from omnigraph.storage.location import Location
-from omnigraph.storage.store import GraphStore
 
-NAME = "omnigraph"
-STORAGE = "storage."
-KNOWN = ("uri", "path", "type", "kind", "branch", "at", "columns", "partition_bytes")
+BYTES = ("partition_bytes", PARTITION_BYTES)
 
 
 def read(
@@ -82,14 +106,13 @@ class Group(InputPartition):
 
 
 class OmnigraphSource(DataSource):
-    """One type of one pinned snapshot."""
+    """A type, a query or the changes of a graph to read; or a type to write."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        with _coded():
-            _check(options)
-            self._scan = _pinned(options)
-            self._bytes = _bytes(options)
+        with coded():
+            check_names(options)
+            self._meant = _meant(options)
 
     @classmethod
     def name(cls) -> str:
@@ -97,14 +120,50 @@ class OmnigraphSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns: id, ends, then properties by name."""
-        return spark_schema(self._scan.schema)
+        """Return the columns that are read: for a type id, ends, then properties by name."""
+        with coded():
+            self._check_reading()
+        return spark_schema(self._meant.schema) if isinstance(self._meant, Scan) else self._meant.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns that the schema names."""
-        with _coded():
-            scan = _chosen(self._scan, schema)
-        return Reader(scan, self._bytes)
+        with coded():
+            self._check_reading()
+            if isinstance(self._meant, Query):
+                return QueryReader(self._meant, schema)
+            if isinstance(self._meant, Feed):
+                raise InvalidRequest("changes are a stream", remedy="Use spark.readStream")
+            return Reader(_chosen(self._meant, schema), number(self.options, *BYTES))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what writes rows of these columns as one commit."""
+        with coded():
+            return batch_sink(self.options, schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of changes."""
+        with coded():
+            self._check_reading()
+            if not isinstance(self._meant, Feed):
+                raise InvalidRequest(
+                    "a stream reads the changes of a graph", remedy="Set option 'changes' to 'true'"
+                )
+            return FeedReader(self._meant, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return what writes each batch of these columns as one commit."""
+        with coded():
+            return stream_sink(self.options, schema, overwrite)
+
+    def _check_reading(self) -> None:
+        match self._meant:
+            case Query():
+                check_use(self.options, QUERY, "reading a query")
+            case Feed():
+                check_use(self.options, CHANGES, "reading changes")
+            case Scan():
+                check_use(self.options, READ, "reading a type")
+                number(self.options, *BYTES)
 
 
 class Reader(DataSourceReader):
@@ -116,91 +175,45 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the groups."""
-        with _coded():
+        with coded():
             return [Group(fragments) for fragments in self._scan.groups(self._bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group, in an executor."""
         if isinstance(partition, Group):  # for no partitions at all, Spark makes up one without a value
-            with _coded():
+            with coded():
                 yield from self._scan.read(partition.fragments)
 
 
-# -- options -----------------------------------------------------------------------------------------
+# -- what options mean -------------------------------------------------------------------------------
 
 
-def _check(options: Mapping[str, str]) -> None:
-    for name in options:
-        if name.lower() not in KNOWN and not name.lower().startswith(STORAGE):
-            hint = did_you_mean(name.lower(), KNOWN)
-            raise InvalidRequest(
-                f"unknown option {name!r}" + (f"; {hint}" if hint else ""),
-                remedy=f"The options are {', '.join(KNOWN)}, and storage options after {STORAGE!r}",
-            )
-
-
-def _pinned(options: Mapping[str, str]) -> Scan:
+def _meant(options: Options) -> Scan | Query | Feed:
     """Say what is read: the only place that asks where a branch stands."""
-    uri, type_name = options.get("uri") or options.get("path"), options.get("type")
-    if not uri or not type_name:
-        raise InvalidRequest(
-            f"option {'type' if uri else 'uri'!r} is missing", remedy="Give the graph's address and a type"
-        )
-    storage = {
-        name[len(STORAGE) :]: value for name, value in options.items() if name.lower().startswith(STORAGE)
-    }
+    if flag(options, "changes"):
+        return feed_of(options)
+    if "query" not in options:
+        return _pinned(options)
+    if "type" in options:
+        raise InvalidRequest("options 'type' and 'query' exclude each other", remedy="Give one of them")
+    return query_of(options)
+
+
+def _pinned(options: Options) -> Scan:
+    address, named = Address.of(options), type_name(options)
     branch, at = options.get("branch", "main"), options.get("at")
-    with GraphStore.open(uri, storage_options=storage) as store:
+    with address.open() as store:
         catalogs = Catalogs(store.schemas)
         head = store.snapshot(branch)
         snapshot = head if at is None else resolve(store, branch, at)
-        current = _type(catalogs.get(head.schema), type_name, options.get("kind"))
+        current = find_type(catalogs.get(head.schema), named)
         scan = scan_of(store.location, snapshot, current, catalogs.get(snapshot.schema))
     columns = options.get("columns")
     return scan if columns is None else scan.narrowed([name.strip() for name in columns.split(",")])
 
 
-def _type(catalog: Catalog, name: str, kind: str | None) -> TableType:
-    if kind not in (None, "node", "edge"):
-        raise InvalidRequest(f"option 'kind' is {kind!r}", remedy="Use 'node' or 'edge'")
-    node = None if kind == "edge" else catalog.find_node(name)
-    edge = None if kind == "node" else catalog.find_edge(name)
-    if node is not None and edge is not None:
-        raise InvalidRequest(
-            f"{name!r} is a node type and an edge type", remedy="Set option 'kind' to 'node' or 'edge'"
-        )
-    found = node or edge
-    if found is None:
-        hint = did_you_mean(name, [one.name for one in catalog.tables])
-        raise UnknownType(f"the schema has no type {name!r}" + (f"; {hint}" if hint else ""), name=name)
-    return found
-
-
-def _bytes(options: Mapping[str, str]) -> int:
-    text = options.get("partition_bytes", str(PARTITION_BYTES))
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise InvalidRequest(f"option 'partition_bytes' is {text!r}", remedy="Give a whole number above 0")
-    return int(text)
-
-
 def _chosen(scan: Scan, schema: StructType) -> Scan:
-    """Return the scan of the columns that Spark's schema names; another type is refused, not guessed."""
+    """Return the scan of the columns that Spark's schema names."""
     chosen = scan.narrowed(schema.names)
-    for asked, declared in zip(schema, spark_schema(chosen.schema), strict=True):
-        if asked.dataType != declared.dataType:
-            raise InvalidRequest(
-                f"column {asked.name!r} is {declared.dataType.simpleString()}, "
-                f"not {asked.dataType.simpleString()}",
-                remedy="Name the column with its own type, and cast it afterwards",
-            )
+    check_columns(schema, spark_schema(chosen.schema))
     return chosen
-
-
-@contextmanager
-def _coded() -> Iterator[None]:
-    """Only the text of an error leaves a process of Spark's: let it hold the code."""
-    try:
-        yield
-    except GraphError as error:
-        error.add_note(f"omnigraph error code: {error.code}")
-        raise

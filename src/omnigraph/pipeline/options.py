@@ -1,0 +1,152 @@
+"""Options: what callers say to the format `omnigraph`, whichever way they use it.
+
+Room    pipeline. Spark makes a source from options alone and does not say what for, so each use checks that
+        every option it was given is one of its own: nothing is ignored.
+Given   texts by name; names come in lower case.
+Gives   addresses, types and numbers, or errors whose text holds their code: only the text leaves a process
+        of Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql.types import StructType
+
+from omnigraph.base.errors import GraphError, InvalidRequest
+from omnigraph.catalog.catalog import Catalog, UnknownType
+from omnigraph.catalog.model import TableType
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.storage.location import Location
+from omnigraph.storage.store import GraphStore
+
+NAME = "omnigraph"
+STORAGE = "storage."
+PLACE = ("uri", "path", "branch")
+READ = (*PLACE, "type", "kind", "at", "columns", "partition_bytes")
+QUERY = (*PLACE, "query", "query_name", "params", "at")
+CHANGES = (*PLACE, "changes", "type", "types", "kind", "starting", "max_commits")
+WRITE = (*PLACE, "type", "kind", "load_mode", "message", "actor", "driver_rows")
+BATCH = (*WRITE, "if_commit", "idempotency_key")
+STREAM = (*WRITE, "sink_id")
+KNOWN = tuple(dict.fromkeys((*READ, *QUERY, *CHANGES, *BATCH, *STREAM)))
+SPARKS = ("checkpointlocation", "queryname")  # what Spark itself adds to the options of a stream
+Options = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a graph is, as processes hand it on."""
+
+    uri: str
+    options: Mapping[str, str] = field(repr=False)  # may hold secrets
+
+    @classmethod
+    def of(cls, options: Options) -> Address:
+        """Read the address from options."""
+        uri = options.get("uri") or options.get("path")
+        if not uri:
+            raise InvalidRequest("option 'uri' is missing", remedy="Give the graph's address")
+        storage = {
+            name[len(STORAGE) :]: value for name, value in options.items() if name.lower().startswith(STORAGE)
+        }
+        return cls(Location.parse(uri).uri, storage)
+
+    def open(self) -> GraphStore:
+        """Open the graph; reads the head of main."""
+        return GraphStore.open(self.uri, storage_options=self.options)
+
+    def pinned(self) -> GraphStore:
+        """Open the graph without a look at it, for a reader who knows the versions."""
+        return GraphStore(Location(self.uri, self.options))
+
+
+def check_names(options: Options) -> None:
+    """Refuse options that no use has."""
+    for name in options:
+        if name.lower() not in (*KNOWN, *SPARKS) and not name.lower().startswith(STORAGE):
+            hint = did_you_mean(name.lower(), KNOWN)
+            raise InvalidRequest(
+                f"unknown option {name!r}" + (f"; {hint}" if hint else ""),
+                remedy=f"The options are {', '.join(KNOWN)}, and storage options after {STORAGE!r}",
+            )
+
+
+def check_use(options: Options, known: Sequence[str], doing: str) -> None:
+    """Refuse options that are for another use."""
+    for name in options:
+        if name.lower() not in (*known, *SPARKS) and not name.lower().startswith(STORAGE):
+            raise InvalidRequest(
+                f"option {name!r} does not go with {doing}",
+                remedy=f"The options are {', '.join(known)}, and storage options after {STORAGE!r}",
+            )
+
+
+def type_name(options: Options) -> str:
+    """Return the name of the type that is meant, its kind before it if that was given."""
+    name, kind = options.get("type"), options.get("kind")
+    if not name:
+        raise InvalidRequest("option 'type' is missing", remedy="Give the graph's address and a type")
+    if kind not in (None, "node", "edge"):
+        raise InvalidRequest(f"option 'kind' is {kind!r}", remedy="Use 'node' or 'edge'")
+    return name if kind is None else f"{kind}:{name}"
+
+
+def find_type(catalog: Catalog, name: str) -> TableType:
+    """Return the type of a name; `node:Name` or `edge:Name` where both exist."""
+    kind, _, bare = name.rpartition(":")
+    node = None if kind == "edge" else catalog.find_node(bare)
+    edge = None if kind == "node" else catalog.find_edge(bare)
+    if node is not None and edge is not None:
+        raise InvalidRequest(
+            f"{bare!r} is a node type and an edge type", remedy="Set option 'kind' to 'node' or 'edge'"
+        )
+    found = node or edge
+    if found is None:
+        hint = did_you_mean(bare, [one.name for one in catalog.tables])
+        raise UnknownType(f"the schema has no type {bare!r}" + (f"; {hint}" if hint else ""), name=bare)
+    return found
+
+
+def number(options: Options, name: str, default: int) -> int:
+    """Return an option that is a whole number above 0."""
+    text = options.get(name, str(default))
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise InvalidRequest(f"option {name!r} is {text!r}", remedy="Give a whole number above 0")
+    return int(text)
+
+
+def flag(options: Options, name: str) -> bool:
+    """Return an option that is true or false."""
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise InvalidRequest(f"option {name!r} is {text!r}", remedy="Give 'true' or 'false'")
+    return text == "true"
+
+
+def check_columns(asked: StructType, declared: StructType) -> None:
+    """Refuse columns that there are not, and other types: these are not guessed."""
+    known = {column.name: column.dataType for column in declared}
+    for column in asked:
+        if column.name not in known:
+            raise InvalidRequest(
+                f"there is no column {column.name!r}", remedy=f"The columns are {', '.join(known)}"
+            )
+        if column.dataType != known[column.name]:
+            raise InvalidRequest(
+                f"column {column.name!r} is {known[column.name].simpleString()}, "
+                f"not {column.dataType.simpleString()}",
+                remedy="Name the column with its own type, and cast it afterwards",
+            )
+
+
+@contextmanager
+def coded() -> Iterator[None]:
+    """Only the text of an error leaves a process of Spark's: let it hold the code."""
+    try:
+        yield
+    except GraphError as error:
+        error.add_note(f"omnigraph error code: {error.code}")
+        raise

@@ -1,0 +1,195 @@
+"""Query source: the rows of a read query at one pinned snapshot, as a DataFrame.
+
+    options -> **pinned query** -> one task runs it -> record batches
+
+Room    pipeline. Snapshot, schema and clock are settled when the source is made; the columns are those of the
+        checked query, so nothing runs before rows are wanted. Each action on the DataFrame runs the query
+        again, with the same rows as its answer.
+Given   options: `query` (`.gq` text, or the path of a file), `query_name`, `params` (a JSON object).
+Rule    one partition: the engine answers a query in one process, whatever the number of executors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType
+
+from omnigraph.base.errors import InvalidRequest, TableNotFound
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ID, TableType
+from omnigraph.catalog.query import CheckedMutation, CheckedRead, bind_params, compile_query
+from omnigraph.catalog.query.expressions import Entity, OutputRef, type_of
+from omnigraph.catalog.query.read import Output
+from omnigraph.catalog.types import Scalar
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.history.moments import resolve
+from omnigraph.engine.query_text import read_query
+from omnigraph.execution.answer import Answerer
+from omnigraph.execution.budget import Budget
+from omnigraph.execution.context import Caches, Context
+from omnigraph.execution.plan.build import plan
+from omnigraph.execution.search.embedding import Embeddings, embedder_of
+from omnigraph.pipeline.options import Address, Options, check_columns, coded
+from omnigraph.pipeline.scan import BATCH_ROWS
+from omnigraph.pipeline.types import spark_type, travels_as
+from omnigraph.storage.snapshot import PinnedSnapshot
+
+
+@dataclass(frozen=True)
+class Query:
+    """A read that is ready to run, in any process."""
+
+    address: Address
+    snapshot: PinnedSnapshot
+    names: str  # hash of the schema whose names the text uses
+    text: str
+    file: str
+    query_name: str | None
+    params: Mapping[str, Any] = field(repr=False)
+    now_ms: int
+    schema: StructType
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Run the query, and yield its rows in the types that travel."""
+        with self.address.pinned() as store:
+            catalog = Catalogs(store.schemas).get(self.names)
+            read = _compiled(self.text, self.file, self.query_name, catalog)
+            caches = Caches.within()
+            context = Context(
+                snapshot=self.snapshot,
+                catalog=catalog,
+                reads=store.reads,
+                caches=caches,
+                values=bind_params(read.parameters, self.params),
+                now_ms=self.now_ms,
+                embeddings=Embeddings(embedder_of("mock" if _mocked() else None)),
+                budget=Budget(caches.limit, caches.make_room),
+            )
+            counts = {table_id: pin.rows for table_id, pin in self.snapshot.state.pins.items()}
+            columns = Answerer(context, read).run(plan(read, counts))
+        fields = [pa.field(one.name, travelling(one, read.outputs)) for one in read.outputs]
+        arrays = [column.cast(one.type) for column, one in zip(columns, fields, strict=True)]
+        yield from pa.table(arrays, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
+
+
+def query_of(options: Options) -> Query:
+    """Check a query against the state that it will read."""
+    address, branch, at = Address.of(options), options.get("branch", "main"), options.get("at")
+    params = _params(options.get("params"))
+    text, file = read_query(options["query"])
+    with address.open() as store:
+        snapshot = resolve(store, branch, at)
+        # The past is asked in the names of today, as `graph.query` does.
+        named = snapshot if at is None else store.snapshot(snapshot.branch)
+        read = _compiled(text, file, options.get("query_name"), Catalogs(store.schemas).get(named.schema))
+        _check_there(read.operation.reads, snapshot)
+        bind_params(read.parameters, params)  # what is wrong with them is said now
+        now_ms = store.clock.now_us() // 1000
+    return Query(
+        address,
+        snapshot,
+        named.schema,
+        text,
+        file,
+        options.get("query_name"),
+        params,
+        now_ms,
+        StructType([StructField(one.name, _spark(one, read.outputs)) for one in read.outputs]),
+    )
+
+
+class QueryReader(DataSourceReader):
+    """Reads the result of a query."""
+
+    def __init__(self, query: Query, schema: StructType) -> None:
+        check_columns(schema, query.schema)
+        self._query = query
+        self._names = schema.names
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the one partition."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Run the query, in an executor."""
+        with coded():
+            for batch in self._query.rows():
+                yield batch.select(self._names)
+
+
+# -- types of results --------------------------------------------------------------------------------
+
+
+def travelling(one: Output, outputs: Sequence[Output]) -> pa.DataType:
+    """Return the Arrow type in which a column of a result goes to Spark; a node is a struct."""
+    declared, kind = _meant(one, outputs)
+    if kind is not None:
+        return travels_as(kind)
+    members = [pa.field(name, travels_as(member)) for name, member in _members(declared)]
+    return pa.struct([pa.field(ID, pa.string()), *members])
+
+
+def _spark(one: Output, outputs: Sequence[Output]) -> Any:
+    declared, kind = _meant(one, outputs)
+    if kind is not None:
+        return spark_type(kind)
+    members = [StructField(name, spark_type(member)) for name, member in _members(declared)]
+    return StructType([StructField(ID, StringType()), *members])
+
+
+def _meant(one: Output, outputs: Sequence[Output]) -> tuple[TableType | None, pa.DataType | None]:
+    """Return the stored type of a column, or the type whose nodes it holds."""
+    value = one.value
+    while isinstance(value, OutputRef):
+        value = outputs[value.position].value
+    if isinstance(value, Entity):
+        return value.variable.type, None
+    found = type_of(value)
+    return None, None if found is None else found.arrow
+
+
+def _members(declared: TableType | None) -> list[tuple[str, pa.DataType]]:
+    """Return what a whole node shows besides its id: every property but blobs."""
+    properties = () if declared is None else declared.properties
+    return [(p.name, p.type.arrow) for p in properties if p.type.scalar is not Scalar.BLOB]
+
+
+# -- parts -------------------------------------------------------------------------------------------
+
+
+def _compiled(text: str, file: str, name: str | None, catalog: Catalog) -> CheckedRead:
+    checked = compile_query(text, catalog, name, file=file)
+    if isinstance(checked, CheckedMutation):
+        raise InvalidRequest(f"query {checked.name!r} changes the graph", remedy="Run it with graph.mutate")
+    return checked
+
+
+def _check_there(reads: Sequence[TableType], snapshot: PinnedSnapshot) -> None:
+    for declared in reads:
+        if declared.table_id not in snapshot.state.pins:
+            raise TableNotFound(
+                f"type {declared.name!r} did not exist at commit {snapshot.commit_id}", name=declared.name
+            )
+
+
+def _params(text: str | None) -> Mapping[str, Any]:
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidRequest(f"option 'params' is not JSON: {error}", remedy="Give a JSON object") from error
+    if not isinstance(found, dict):
+        raise InvalidRequest("option 'params' is not a JSON object", remedy='Write it as {"name": value}')
+    return found
+
+
+def _mocked() -> bool:
+    return os.environ.get("EMBEDDINGS_MOCK") == "1"

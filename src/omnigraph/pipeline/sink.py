@@ -1,0 +1,219 @@
+"""Sink: `df.write.format("omnigraph")` and `df.writeStream.format("omnigraph")`, one commit for each write.
+
+    rows -> **files written by tasks -> messages -> one publish** in a process of Spark's
+
+Room    pipeline. Tasks write as those of a bulk load do. Spark commits in a process of its own, without a
+        session and without a way to return anything: there the files are checked and published locally.
+Given   options: `type`, `branch`, `load_mode` (insert, merge or overwrite), `message`, `actor`,
+        `driver_rows`; at once also `idempotency_key` and `if_commit`, for a stream `sink_id`.
+Rule    Spark calls `abort` after a commit that raised, and that commit may have landed: so nothing is ever
+        undone or deleted here, and files that nothing names are left to a cleanup.
+        A batch of a stream is known by the id of its query, which belongs to the checkpoint, and its number:
+        under one such key there is one commit, whatever happens and whatever rows a replay brings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from omnigraph.base.errors import InvalidRequest, NotFound
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.receipt import Receipt
+from omnigraph.pipeline.bulk.door import DRIVER_ROWS
+from omnigraph.pipeline.bulk.piece import Outcome, digest_of
+from omnigraph.pipeline.options import BATCH, STREAM, Address, Options, check_use, coded, number, type_name
+from omnigraph.pipeline.publishing import (
+    Batch,
+    Plan,
+    Target,
+    claimed,
+    landed,
+    plan_write,
+    publish,
+    publish_batch,
+)
+from omnigraph.storage.claims import Claim, Claims, KeyReused
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.store import GraphStore
+
+LOAD_MODES = {"insert": Mode.APPEND, "merge": Mode.MERGE, "overwrite": Mode.OVERWRITE}
+QUERY_ID = "sql.streaming.queryId"  # how Spark's tasks know the query that they work for
+
+
+def batch_sink(options: Options, schema: StructType, overwrite: bool) -> BatchSink:
+    """Plan one write; what is wrong with options or columns is said now."""
+    check_use(options, BATCH, "writing")
+    target = _target(options, overwrite)
+    with target.address.open() as store:
+        plan = plan_write(store, target, schema, digest="idempotency_key" in options)
+    intent = Intent(options.get("actor"), options.get("message"), options.get("if_commit"))
+    return BatchSink(plan, intent, options.get("idempotency_key"))
+
+
+def stream_sink(options: Options, schema: StructType, overwrite: bool) -> StreamSink:
+    """Plan the writes of a stream; Spark asks for a plan before each batch, and again to commit it."""
+    check_use(options, STREAM, "writing a stream")
+    target = _target(options, overwrite)
+    with target.address.open() as store:
+        plan = plan_write(store, target, schema)
+    return StreamSink(plan, Intent(options.get("actor"), options.get("message")), options.get("sink_id"))
+
+
+def written(graph: Graph, idempotency_key: str, *, branch: str = "main", actor: str | None = None) -> Receipt:
+    """Return what a write under a key did: Spark's own writers return nothing."""
+    claim = Claim(idempotency_key, branch, actor, b"")
+    try:
+        commit_id = Claims(graph.store.location, graph.store.syncer).find(claim)
+    except KeyReused as known:  # for a request, which is not asked about here
+        commit_id = known.fields["first_commit_id"]
+    found = landed(graph.store, branch, commit_id)
+    if found is None:
+        raise NotFound(
+            f"no write under idempotency key {idempotency_key!r} has landed on branch {branch!r}",
+            remedy="Give the branch and the actor of the write; or repeat it under its key",
+        )
+    return found
+
+
+# -- in tasks ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Told(WriterCommitMessage):
+    """What a task tells whoever commits."""
+
+    partition: int
+    outcome: Outcome | InvalidRequest
+    base: tuple[str, int]  # the chain and version that the write was planned on
+    query_id: str | None
+
+
+def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Told:
+    context = TaskContext.get()
+    assert context is not None
+    try:
+        outcome: Outcome | InvalidRequest = plan.run(batches)
+    except InvalidRequest as error:  # would be the same in every attempt
+        outcome = error
+    state = plan.snapshot.state
+    query_id = context.getLocalProperty(QUERY_ID)
+    return Told(context.partitionId(), outcome, (state.line.incarnation, state.version), query_id)
+
+
+def _outcomes(messages: Sequence[Told]) -> list[Outcome]:
+    """Return what tasks made, in the order of their partitions; raise what one of them raised."""
+    found = []
+    for one in sorted(messages, key=lambda told: told.partition):
+        if isinstance(one.outcome, InvalidRequest):
+            raise one.outcome
+        found.append(one.outcome)
+    return found
+
+
+# -- in the process that commits ---------------------------------------------------------------------
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Writes one DataFrame as one commit."""
+
+    def __init__(self, plan: Plan, intent: Intent, key: str | None) -> None:
+        self._plan = plan
+        self._intent = intent
+        self._key = key
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one partition as files that nothing names yet."""
+        with coded():
+            return _write(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Check and publish what the tasks wrote."""
+        told = [one for one in messages if isinstance(one, Told)]
+        target = self._plan.target
+        with coded(), target.address.open() as store:
+            outcomes = _outcomes(told)
+            intent = self._intent
+            if self._key is not None:
+                what: list[Any] = ["load", target.mode.value, [], digest_of(outcomes)]
+                claim = Claim(self._key, target.branch, intent.actor, json.dumps(what).encode())
+                intent = claimed(store, claim, intent)
+            publish(store, target, self._plan.snapshot, outcomes, intent)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: what raised may have published these very files."""
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Writes each batch of a stream as one commit."""
+
+    def __init__(self, plan: Plan, intent: Intent, sink_id: str | None) -> None:
+        self._plan = plan
+        self._intent = intent
+        self._sink_id = sink_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one partition as files that nothing names yet."""
+        with coded():
+            return _write(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Publish a batch, unless it was published before; this process did not plan it."""
+        told = [one for one in messages if isinstance(one, Told)]
+        with coded():
+            sink = next((one.query_id for one in told if one.query_id), self._sink_id)
+            if sink is None:
+                raise InvalidRequest(
+                    "Spark does not say which query this batch is of", remedy="Set option 'sink_id'"
+                )
+            target, batch = self._plan.target, Batch(sink, batchId)
+            with target.address.open() as store:
+                base = _base(store, told, target.branch)
+                publish_batch(store, target, base, _outcomes(told), batch, self._intent)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Do nothing: what raised may have published these very files."""
+
+
+# -- parts -------------------------------------------------------------------------------------------
+
+
+def _target(options: Options, overwrite: bool) -> Target:
+    """Read where rows go; that rows are to be replaced must be said twice, to Spark and to us."""
+    text = options.get("load_mode", "insert")
+    if text not in LOAD_MODES:
+        raise InvalidRequest(
+            f"option 'load_mode' is {text!r}", remedy=f"The modes are {', '.join(LOAD_MODES)}"
+        )
+    mode = LOAD_MODES[text]
+    if overwrite != (mode is Mode.OVERWRITE):
+        asked = "replaces rows" if overwrite else "adds rows"
+        raise InvalidRequest(
+            f"Spark's mode {asked}, and load_mode is {text!r}",
+            remedy="Use mode('append') with insert or merge; "
+            "to replace all rows of the type, mode('overwrite') with load_mode='overwrite'",
+        )
+    return Target(
+        Address.of(options),
+        type_name(options),
+        options.get("branch", "main"),
+        mode,
+        number(options, "driver_rows", DRIVER_ROWS),
+    )
+
+
+def _base(store: GraphStore, told: Sequence[Told], branch: str) -> PinnedSnapshot:
+    """Return the state that the tasks wrote for; without tasks, that of now."""
+    if not told:
+        return store.snapshot(branch)
+    chain, version = told[0].base
+    return PinnedSnapshot(branch, store.branches.chain(chain).at(version))
