@@ -30,6 +30,7 @@ from omnigraph.surfaces.cli import (
     merge,
     mutate,
     optimize,
+    pipeline,
     query,
     schema,
     snapshot,
@@ -75,6 +76,7 @@ app.command("profile", rich_help_panel="More")(explain.profile)
 app.command("alias", rich_help_panel="More")(alias.alias)
 app.command("snapshot", rich_help_panel="More")(snapshot.snapshot)
 app.command("export", rich_help_panel="More")(export.export)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel="More")
 app.command("optimize", rich_help_panel="More")(optimize.optimize)
 app.command("read", hidden=True)(query.query)
 for old in ("check", "query lint", "query check"):
