@@ -1,4 +1,4 @@
-"""`pipeline check` and `pipeline run` before Spark is asked; the rest is in tests/spark/test_declared_cli.py."""
+"""`pipeline check` and `pipeline run` before Spark is asked; the rest: tests/spark/test_declared_cli.py."""
 
 from __future__ import annotations
 
