@@ -88,7 +88,7 @@ def open_inputs(
 
 
 def read_inputs(
-    spark: SparkSession, job: Job, inputs: Sequence[Input]
+    spark: SparkSession | None, job: Job, inputs: Sequence[Input]
 ) -> list[tuple[Source | None, Outcome]]:
     """Read everything, and return what came of each piece; with the source, where it can be read again."""
     found: list[tuple[Source | None, Outcome]] = []

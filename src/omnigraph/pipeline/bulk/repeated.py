@@ -63,8 +63,7 @@ def thinned(
     location = store.location
     work = _Rewrite(location.uri, dict(location.options), table_id, given.version)
     touched = sorted(gone)
-    items = [(number, gone[number].tolist()) for number in touched]
-    told = list(map(work, items)) if spark is None else for_each(spark, items, work)
+    told = for_each(spark, [(number, gone[number].tolist()) for number in touched], work)
     anew = dict(zip(touched, told, strict=True))
     fragments: list[FragmentMetadata] = []
     # A version made of these fragments alone numbers them in their order.

@@ -22,10 +22,12 @@ MESSAGE = "number long, message binary"
 _SCHEMA = pa.schema([pa.field("number", pa.int64()), pa.field("message", pa.binary())])
 
 
-def for_each(spark: SparkSession, items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
-    """Do something for each item, one task for each, and return the results in order."""
-    if not items:
-        return []
+def for_each(
+    spark: SparkSession | None, items: Sequence[Item], work: Callable[[Item], Result]
+) -> list[Result]:
+    """Do something for each item, a task for each or all in this process; return the results in order."""
+    if spark is None or not items:
+        return list(map(work, items))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
