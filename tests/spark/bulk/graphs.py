@@ -23,7 +23,7 @@ class BulkGraph(Graph):
         self._spark = spark
         self._driver_rows = driver_rows
 
-    def load(self, data: Any, **options: Any) -> Receipt:  # type: ignore[override]
+    def load(self, data: Any, **options: Any) -> Receipt:
         """Load by Spark."""
         columns = options.pop("columns", None)
         if columns:

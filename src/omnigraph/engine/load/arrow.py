@@ -139,7 +139,8 @@ def _blobs(array: pa.Array, target: Target) -> Column:
 def _integers(array: pa.Array, target: Target, whole_floats: bool) -> Column:
     if kinds.is_floating(array.type) and whole_floats:
         return _from_whole_floats(array, target)
-    if not kinds.is_integer(array.type):
+    whole = kinds.is_integer(array.type) or (kinds.is_decimal(array.type) and array.type.scale == 0)
+    if not whole:  # decimals without a fraction are how others write integers beyond 63 bits
         raise _misfit(array.type, target, "integers")
     return _in_range(array, target, target.type.arrow, target.type.scalar.value)
 

@@ -1,0 +1,98 @@
+"""A bulk load, an upsert and a read on a cluster with S3, with an executor killed in the middle.
+
+Room    tests. A program: `python -m tests.spark.bulk.cluster_job ADDRESS OPTIONS`; tells what it saw as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+import omnigraph as og
+from omnigraph.pipeline import load, read, spark_session
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+PEOPLE = 4_000
+
+
+def executors(app: str) -> list[int]:
+    """Return the processes of this application's executors."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if app in words and "org.apache.spark.executor.CoarseGrainedExecutorBackend" in words:
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def slow(frame: DataFrame, seconds: float) -> DataFrame:
+    """Return the same rows, each partition of which takes a while."""
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(seconds)
+        yield from batches
+
+    return frame.mapInArrow(wait, frame.schema)
+
+
+def people(spark: SparkSession, first: int, count: int, age: int) -> DataFrame:
+    """Return people in six partitions."""
+    return spark.range(first, first + count, 1, 6).selectExpr("concat('p', id) as name", f"{age} as age")
+
+
+def main(address: str, options: dict[str, str]) -> dict[str, Any]:
+    """Do all of it."""
+    spark = spark_session(
+        "local-cluster[2,1,1024]", {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    seen: dict[str, Any] = {}
+    with og.init(address, SCHEMA, storage_options=options) as graph:
+        edges = spark.range(0, PEOPLE, 1, 4).selectExpr(
+            "concat('p', id) as `from`", f"concat('p', (id * 7) % {PEOPLE}) as `to`"
+        )
+        running = executors(spark.sparkContext.applicationId)
+        seen["executors"] = len(running)
+        threading.Timer(2.0, os.kill, (running[0], signal.SIGKILL)).start()
+        first = load(
+            spark,
+            graph,
+            {"Person": slow(people(spark, 0, PEOPLE, 1), 1.5), "Knows": edges},
+            mode="append",
+            driver_rows=0,
+        )
+        seen["killed"] = running[0] not in executors(spark.sparkContext.applicationId)
+        upsert = load(
+            spark,
+            graph,
+            {"Person": people(spark, PEOPLE // 2, PEOPLE, 2)},
+            mode="merge",
+            driver_rows=0,
+            upsert="deletions",
+        )
+        newest = [one.id for one in graph.commits.list().commits[:2]]
+        seen["commits"] = newest == [upsert.commit_id, first.commit_id]
+        seen["counts"] = [[c.name, c.inserted, c.updated] for one in (first, upsert) for c in one.types]
+        rows = read(spark, graph, "Person")
+        seen["people"] = [rows.count(), rows.select("id").distinct().count(), rows.where("age = 2").count()]
+        seen["edges"] = read(spark, graph, "Knows").select("src", "dst").distinct().count()
+    spark.stop()
+    return seen
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], json.loads(sys.argv[2]))))

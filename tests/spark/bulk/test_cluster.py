@@ -1,0 +1,53 @@
+"""Executors in processes of their own, S3 between them, and one of them killed while it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.bulk.cluster_job import PEOPLE
+from tests.support.s3 import S3Server
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.s3
+@pytest.mark.timeout(600)
+def test_load_upsert_and_read_with_a_killed_executor(s3_server: S3Server) -> None:
+    s3_server.make_bucket("bulk-cluster")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.spark.bulk.cluster_job",
+            "s3://bulk-cluster/graph.og",
+            json.dumps(s3_server.storage_options()),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))},
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "executors": 2,
+        "killed": True,
+        "commits": True,
+        "counts": [
+            ["Person", PEOPLE, 0],
+            ["Knows", PEOPLE, 0],
+            ["Person", PEOPLE // 2, PEOPLE // 2],
+        ],
+        "people": [PEOPLE * 3 // 2, PEOPLE * 3 // 2, PEOPLE],
+        "edges": PEOPLE,
+    }

@@ -1,0 +1,101 @@
+"""SIGKILL of the driver at the steps of a bulk load: whole or not at all, and it can be repeated."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import omnigraph as og
+from tests.crash.death import points_of
+from tests.engine.people import INSERT
+from tests.engine.support import check_whole, state
+from tests.spark.bulk import killed
+from tests.spark.bulk.killed import Rows, bulk, make_base
+from tests.support.processes import run_processes
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+KILLED = -signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The base, what a whole load passes, and how the graph is before and after it."""
+
+    base: Path
+    passed: list[str]
+    before: Rows
+    after: Rows
+
+
+def copied(base: Path, folder: Path) -> str:
+    """Return a copy of the base with its input."""
+    folder.mkdir()
+    shutil.copytree(base, folder / base.name)
+    shutil.copy(base.parent / "input.jsonl", folder)
+    return str(folder / base.name)
+
+
+@pytest.fixture(scope="module")
+def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("killed")
+    base = Path(make_base(folder))
+    with og.connect(base) as graph:
+        before = state(graph).rows
+    whole = copied(base, folder / "whole")
+    passed = points_of(bulk, whole, {})
+    with og.connect(whole) as graph:
+        yield Scene(base, passed, before, state(graph).rows)
+
+
+def check(scene: Scene, tmp_path: Path, cases: list[tuple[int, str, int]]) -> None:
+    """Kill drivers, one for each case, and hold what is left against what must be left."""
+    places = [copied(scene.base, tmp_path / str(n)) for n in range(len(cases))]
+    jobs = [(place, point, number) for place, (_, point, number) in zip(places, cases, strict=True)]
+    outcomes = run_processes(killed.perform, jobs)
+    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(cases)
+    for place, (at, point, _) in zip(places, cases, strict=True):
+        landed = at >= scene.passed.index("publish.after")
+        with og.connect(place) as graph:
+            check_whole(graph)
+            assert _people(state(graph).rows) == _people(scene.after if landed else scene.before), point
+            assert bulk(graph).replayed == landed
+            assert _people(state(graph).rows) == _people(scene.after)
+            assert graph.mutate(INSERT, name="next").attempts == 1
+            check_whole(graph)
+
+
+def _people(rows: Rows) -> Rows:
+    """Leave out the ids of edges, which each load makes anew."""
+    return {
+        name: [{k: v for k, v in row.items() if k != "id"} for row in some] for name, some in rows.items()
+    }
+
+
+def cases_of(scene: Scene) -> list[tuple[int, str, int]]:
+    """Return each passage of each point, as (place in the order, point, number of the passage)."""
+    numbers = [scene.passed[: at + 1].count(point) for at, point in enumerate(scene.passed)]
+    return [(at, point, number) for at, (point, number) in enumerate(zip(scene.passed, numbers, strict=True))]
+
+
+@pytest.mark.slow
+def test_a_driver_killed_around_the_publish(scene: Scene, tmp_path: Path) -> None:
+    check(scene, tmp_path, [case for case in cases_of(scene) if case[1].startswith("publish.")])
+
+
+@pytest.mark.full
+def test_a_driver_killed_at_every_step(scene: Scene, tmp_path: Path) -> None:
+    check(scene, tmp_path, cases_of(scene))
+
+
+def test_what_a_bulk_load_passes(scene: Scene) -> None:
+    """Versions for checking are made before the publish, and what is published is made durable before it."""
+    for step in ("claim", "table_commit", "table_deletions", "staged_sync", "publish", "head_sync"):
+        assert f"{step}.after" in scene.passed
+    assert scene.passed.count("publish.after") == 1
+    assert scene.passed.index("staged_sync.after") < scene.passed.index("publish.before")
