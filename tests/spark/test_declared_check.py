@@ -123,7 +123,7 @@ def test_a_type_of_a_graph_is_a_source_too(spark: SparkSession, library: Library
 @pytest.mark.parametrize(
     ("column", "said"),
     [
-        ("updatd", "has no column 'updatd'"),
+        ("updated_", "has no column 'updated_'"),
         ("score", "column 'score' of source 'raw' is double"),
     ],
 )
@@ -299,8 +299,8 @@ def to(target: str, sql: str, more: str = "") -> str:
     ("target", "sql", "code", "at", "said"),
     [
         pytest.param(
-            "type: Boook, from: made, mode: merge", "select isbn, title from raw", "PL202", "Boook",
-            "the schema has no type 'Boook'", id="unknown-type",
+            "type: Bookk, from: made, mode: merge", "select isbn, title from raw", "PL202", "Bookk",
+            "the schema has no type 'Bookk'", id="unknown-type",
         ),
         pytest.param(
             "type: Book, from: made, mode: merge, columns: {number: isbn}", "select isbn, title from raw",

@@ -143,7 +143,7 @@ def test_what_is_not_yaml_is_one_finding(text: str, at: tuple[str, int | None, i
 @pytest.mark.parametrize(
     ("text", "code", "place", "words"),
     [
-        pytest.param(GOOD + "brunch: x\n", "PL002", (3, 1), "no key 'brunch'", id="unknown-key"),
+        pytest.param(GOOD + "branchh: x\n", "PL002", (3, 1), "no key 'branchh'", id="unknown-key"),
         pytest.param(
             "sources: {raw: {format: csv, opts: {}}}\n" + GOOD[30:],
             "PL002",
@@ -181,7 +181,11 @@ def test_what_is_not_yaml_is_one_finding(text: str, at: tuple[str, int | None, i
         pytest.param("name: x\n", "PL004", (1, 1), "needs 'targets'", id="targets"),
         pytest.param("targets: []\n", "PL004", (1, 1), "needs 'targets'", id="no-targets"),
         pytest.param(
-            GOOD[:30] + "targets: [{from: raw, mode: merge}]\n", "PL004", (2, 11), "a target needs 'type'", id="type"
+            GOOD[:30] + "targets: [{from: raw, mode: merge}]\n",
+            "PL004",
+            (2, 11),
+            "a target needs 'type'",
+            id="type",
         ),
         pytest.param(
             GOOD.replace("merge", "upsert"),
@@ -280,13 +284,13 @@ def test_what_is_wrong_is_told_at_its_place(text: str, code: str, place: tuple[i
 
 
 def test_misspelt_words_get_a_suggestion() -> None:
-    wrong = GOOD.replace("format", "fromat").replace("from: raw", "from: raww") + "mesage: x\n"
+    wrong = GOOD.replace("format", "formatt").replace("from: raw", "from: raww") + "messagee: x\n"
     hints = {one.suggestion for one in refused(wrong)}
     assert hints >= {"did you mean 'format'?", "did you mean 'raw'?", "did you mean 'message'?"}
 
 
 def test_everything_wrong_is_told_at_once_in_the_order_of_the_file() -> None:
-    text = "brunch: x\nsources:\n  my-raw: {path: a}\ntargets:\n  - {type: Book, from: raw, mode: upsert}\n"
+    text = "branchh: x\nsources:\n  my-raw: {path: a}\ntargets:\n  - {type: Book, from: raw, mode: upsert}\n"
     assert placed(refused(text)) == [
         ("PL002", 1, 1),
         ("PL006", 3, 3),
@@ -297,12 +301,12 @@ def test_everything_wrong_is_told_at_once_in_the_order_of_the_file() -> None:
 
 def test_the_file_and_the_line_are_shown() -> None:
     with pytest.raises(PipelineError) as caught:
-        parse_pipeline(GOOD + "brunch: x\n", file="p.yaml")
+        parse_pipeline(GOOD + "branchh: x\n", file="p.yaml")
     assert "p.yaml:3:1" in str(caught.value)
     assert caught.value.render() == (
-        "p.yaml:3:1: error[PL002]: the pipeline has no key 'brunch'; the keys are name, graph, branch, from, "
+        "p.yaml:3:1: error[PL002]: the pipeline has no key 'branchh'; the keys are name, graph, branch, from, "
         "message, sources, transforms, targets, expectations, on_violation, rejects, then\n"
-        "  |\n3 | brunch: x\n  | ^^^^^^\n  = help: did you mean 'branch'?"
+        "  |\n3 | branchh: x\n  | ^^^^^^^\n  = help: did you mean 'branch'?"
     )
 
 

@@ -41,10 +41,10 @@ def job(desk: Desk) -> Path:
 
 
 def test_a_file_that_is_wrong_is_underlined_and_exits_1_or_2(desk: Desk, job: Path) -> None:
-    (job / "import.yaml").write_text(PIPELINE.replace("targets", "tragets"))
+    (job / "import.yaml").write_text(PIPELINE.replace("targets", "targetss"))
     ran = desk.run("pipeline", "check", "jobs/import.yaml")
     assert ran.code == 1
-    assert "jobs/import.yaml:7:1: error[PL002]: the pipeline has no key 'tragets'" in ran.out
+    assert "jobs/import.yaml:7:1: error[PL002]: the pipeline has no key 'targetss'" in ran.out
     assert "did you mean 'targets'?" in ran.out
     assert ran.out.endswith("ERROR jobs/import.yaml: 2 errors, 0 warnings\n")
 
