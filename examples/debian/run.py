@@ -34,7 +34,11 @@ HERE = Path(__file__).parent
 SNAPSHOT = HERE / "snapshot"
 SCHEMA = HERE / "schema.pg"
 QUERIES = HERE / "queries.gq"
-SETTINGS = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
+SETTINGS = {
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # over before a second compiler has paid off
+}
 OLD = "libgtk2.0-0"  # the second GTK, which has had no release since 2020
 SHOWN = 8
 console = Console(width=110, highlight=False)

@@ -6,6 +6,8 @@ import doctest
 import gzip
 import lzma
 import re
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from examples.debian import index, parse, run, snapshot
@@ -23,6 +26,7 @@ from omnigraph import Graph, GraphError, connect, init
 from tests.spark import conftest
 
 spark = conftest.spark
+pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
 
 # A small archive. Everything that resolving must get right is in it once.
 ARCHIVE = """\
@@ -354,6 +358,25 @@ def on_the_page() -> dict[str, int]:
         name: int(rows.replace(",", ""))
         for name, rows in re.findall(r"^\| `(\w+)` \| ([\d,]+) \|", page, re.M)
     }
+
+
+def test_what_executors_run_travels_with_the_job(tmp_path: Path) -> None:
+    parse._travel()
+    work = (opened, stanzas_of, parse._stanza, parse._relations, parse._batches)
+    (tmp_path / "work").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+    (tmp_path / "a_Packages").write_text("Package: a\nVersion: 1\nDepends: b (>= 1)\n")
+    there = """
+import pathlib, pickle
+opened, stanzas_of, stanza, relations, batches = pickle.loads(pathlib.Path("work").read_bytes())
+with opened(pathlib.Path("a_Packages")) as lines:
+    row = stanza(next(stanzas_of(lines)))
+print(row[0], row[12])
+fields = dict.fromkeys(("pre_depends", "recommends", "conflicts", "provides"), "")
+print(next(relations({**fields, "package": "a", "depends": row[12]}))[6])
+"""
+    command = [sys.executable, "-I", "-c", there]  # nothing of this repository is on its path
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("a b (>= 1)\nb\n", "")
 
 
 # -- on Spark ------------------------------------------------------------------------------------
