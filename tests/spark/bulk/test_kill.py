@@ -57,7 +57,7 @@ def check(scene: Scene, tmp_path: Path, cases: list[tuple[int, str, int]]) -> No
     """Kill drivers, one for each case, and hold what is left against what must be left."""
     places = [copied(scene.base, tmp_path / str(n)) for n in range(len(cases))]
     jobs = [(place, point, number) for place, (_, point, number) in zip(places, cases, strict=True)]
-    outcomes = run_processes(killed.perform, jobs)
+    outcomes = run_processes(killed.perform, jobs, timeout_s=600)
     assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(cases)
     for place, (at, point, _) in zip(places, cases, strict=True):
         landed = at >= scene.passed.index("publish.after")
