@@ -199,6 +199,18 @@ def test_python_that_fails_on_rows_is_told_at_its_place(spark: SparkSession, lib
     assert "it raised AssertionError: too many" in str(caught.value)
 
 
+def test_a_type_is_not_overwritten_with_nothing(spark: SparkSession, library: Library) -> None:
+    pipeline = library.pipeline(BASIC.replace("mode: merge", "mode: overwrite"))
+    run(spark, library.graph, pipeline)
+    library.write("books.csv", BOOKS.partition("\n")[0] + "\n")
+    with pytest.raises(InvalidRequest, match="Book is to be overwritten, and there are no rows of it"):
+        run(spark, library.graph, pipeline)
+    assert library.titles() == {"1": "Odes", "2": "Emma"}
+    library.write("books.csv", BOOKS.replace("1,Odes", "9,Ode"))
+    run(spark, library.graph, pipeline)
+    assert library.titles() == {"9": "Ode", "2": "Emma"}
+
+
 def test_rejected_rows_are_left_out_and_told(spark: SparkSession, library: Library) -> None:
     library.write("books.csv", BOOKS + "3,,5,2026-01-03\n")
     text = BASIC + "on_violation: reject\nrejects: out/rejects.parquet\n"
