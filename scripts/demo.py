@@ -9,11 +9,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -21,10 +20,9 @@ from omnigraph import Graph, GraphError, __version__, connect, init
 from omnigraph.engine.receipt import Receipt
 from omnigraph.language.diagnostics import SourceError
 from omnigraph.storage.cost import measured
-from omnigraph.storage.snapshot import PinnedSnapshot
-from omnigraph.storage.store import GraphStore
 from omnigraph.surfaces.cli.violations import violation_lines
 
+ROOT = Path(__file__).parents[1]
 SCHEMA = """
 node Person {
     name: String @key
@@ -220,49 +218,16 @@ def write_a_ghost(root: Path) -> None:
         graph.mutate(ADD, name="Ghost", age=1, friend="Ada")
 
 
-def spark(root: Path) -> None:
-    """Read a pinned snapshot from Spark executors."""
-    part("9. Spark reads one pinned snapshot, whoever writes meanwhile")
+def spark() -> None:
+    """Build the graph of a package archive with Spark, and use it."""
+    part("9. The main job: the Debian archive as a graph, built by Spark")
     if os.environ.get("OMNIGRAPH_HAS_JAVA") == "0":
         console.print("left out: this needs Java 17 or newer (the set-up lines above say how to get it)")
         return
-    from pyspark.sql import SparkSession
+    sys.path.insert(0, str(ROOT))  # examples/ is beside the package, not in it
+    from examples.debian.run import main as debian
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # executors must find this package
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "4")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    with connect(root) as graph:
-        snapshot = graph.store.snapshot()
-        table_id = graph.schema.catalog().node("Person").table_id
-        fragments = [f.fragment_id for f in graph.store.table(snapshot, table_id).get_fragments()]
-        numbers = session.createDataFrame([(f,) for f in fragments], "fragment int").repartition(
-            len(fragments)
-        )
-        rows = numbers.mapInArrow(reader(str(root), snapshot, table_id), "name string, age int")
-        console.print(f"{len(fragments)} fragments read by executors at commit {snapshot.commit_id}")
-        rows.orderBy("name").show()
-    session.stop()
-
-
-def reader(
-    root: str, snapshot: PinnedSnapshot, table_id: str
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that executors run: it opens the table at the version it was given."""
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with GraphStore.open(root) as store:
-            table = store.table(snapshot, table_id)
-            for batch in batches:
-                for fragment in batch["fragment"].to_pylist():
-                    yield from table.get_fragment(fragment).to_table(columns=["name", "age"]).to_batches()
-
-    return read
+    debian([])
 
 
 OLD = """
@@ -314,7 +279,7 @@ def main() -> None:
             merge(graph)
             conflicts(graph)
         crash(root)
-        spark(root)
+    spark()
     console.print("\n[bold]Done.[/bold] The tour is in README.md, the tests run with scripts/test.")
 
 

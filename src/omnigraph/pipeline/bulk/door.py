@@ -43,7 +43,7 @@ from omnigraph.storage.publish import Intent
 from omnigraph.storage.snapshot import PinnedSnapshot
 
 OnViolation = Literal["fail", "reject"]
-DRIVER_ROWS = 100_000  # few enough to be looked up one by one, which beats any join with what is stored
+DRIVER_ROWS = 1_000_000  # few enough for one process, which is done before Spark has planned a join
 
 
 def load(

@@ -44,6 +44,9 @@ from omnigraph.storage.tables.written import Written, alone, fragments_of
 from omnigraph.storage.transaction import WriteTxn
 
 
+DRIVER_BYTES = 256 << 20  # of files; in memory rows take a few times as much
+
+
 @dataclass(frozen=True)
 class Modes:
     """The mode of each type, and the types that are emptied whether they are given or not."""
@@ -149,7 +152,8 @@ class BulkDraft:
         self._read = read
         self._modes = modes
         self._options = options
-        self._in_driver = read.rows <= options.driver_rows
+        size = sum(one.written.nbytes for one in read.types.values())
+        self._in_driver = read.rows <= options.driver_rows and size <= DRIVER_BYTES
         self._types = dict(read.types)
         self._given: dict[str, Given] = {}
         self.rejected: list[Violation] = list(read.problems_kept()) if options.sets_aside else []
