@@ -14,11 +14,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.catalog.catalog import UnknownType
 from omnigraph.engine.export.destination import DestinationTaken, destination_at
 from omnigraph.engine.export.door import export_files, export_lines
 from omnigraph.engine.export.files import Written, write_file
+from omnigraph.engine.export.lines import envelope_lines
 from omnigraph.engine.export.plan import plan_export
 from omnigraph.engine.export.rows import stored_rows
 from omnigraph.engine.load.block import UnreadableInput
@@ -276,3 +277,13 @@ def test_a_framed_stream_that_is_cut_off_is_not_loaded(graph: Graph, tmp_path: P
     assert json.loads(lines[-1])["og_export_end"]["last"]["type"] == "Inside"
     with pytest.raises(UnreadableInput, match="truncated"):
         reloaded(io.BytesIO(b"".join(lines[:-1])), tmp_path / "copy.og")
+
+
+@pytest.mark.parametrize(
+    "values", [{"f": [1.0, float("inf")]}, {"f": [float("nan"), None]}, {"ds": [[0.0], [float("nan")]]}]
+)
+def test_a_number_that_json_does_not_have_is_not_written(graph: Graph, values: dict[str, list[Any]]) -> None:
+    declared = graph.schema.catalog().node("All")
+    rows = pa.RecordBatch.from_pydict({"id": ["a", "b"], **values})
+    with pytest.raises(IntegrityError, match="not finite"):
+        list(envelope_lines(rows, declared))
