@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,21 @@ def test_a_preview_with_conflicts_exits_5(spark: SparkSession, desk: Desk, job: 
     assert ran.code == 5
     assert "  a merge would give import into main: conflicts" in ran.out
     assert ages(desk) == {"a": 1, "b": 99}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # it starts a Spark of its own
+def test_a_process_of_its_own_leaves_nothing_behind_but_the_commit(desk: Desk, job: Path) -> None:
+    before = {path.name for path in desk.folder.iterdir()}
+    line = [str(Path(sys.executable).with_name("omnigraph")), "pipeline", "run", "jobs/import.yaml", "--json"]
+    ran = subprocess.run(
+        [*line, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"],
+        cwd=desk.folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert json.loads(ran.stdout)["outcome"] == "published"
+    assert ages(desk) == {"a": 1, "b": 20, "c": 30}
+    assert {path.name for path in desk.folder.iterdir()} == before

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,7 +55,7 @@ def check(
         _refused(call, error.source, [one.to_json() for one in error.diagnostics], error.render())
         return 1
     with call.connect(_address(call, pipeline, graph_uri)) as graph:
-        found = declared.check(_spark(master, conf), graph, pipeline)
+        found = declared.check(_spark(ctx, master, conf), graph, pipeline)
         call.output.result({"uri": graph.uri, **found.to_json()}, *_check_lines(found))
     return 1 if found.errors else 0
 
@@ -86,7 +87,7 @@ def run(
     with call.connect(where) as graph:
         with _bar(call.output.watched) as shown:
             done = declared.run(
-                _spark(master, conf),
+                _spark(ctx, master, conf),
                 graph,
                 pipeline,
                 since=since,
@@ -113,10 +114,12 @@ def _declared() -> Any:
     return declared
 
 
-def _spark(master: str, conf: list[str] | None) -> Any:
+def _spark(ctx: typer.Context, master: str, conf: list[str] | None) -> Any:
     from omnigraph.pipeline import spark_session
 
-    settings = {"spark.log.level": "ERROR"}  # what fails is told by us
+    # When Spark is asked for a name it makes a folder for tables, in the working directory if not told.
+    tables = ctx.with_resource(TemporaryDirectory(prefix="omnigraph-", ignore_cleanup_errors=True))
+    settings = {"spark.log.level": "ERROR", "spark.sql.warehouse.dir": tables}  # what fails is told by us
     for one in conf or ():
         name, sign, value = one.partition("=")
         if not sign or not name:
