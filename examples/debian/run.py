@@ -25,8 +25,9 @@ from rich.table import Table as Grid
 
 from examples.debian.index import COMPRESSIONS, lists_in
 from examples.debian.parse import tables
-from omnigraph import Graph, connect, init
+from omnigraph import Graph, GraphError, connect, init
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.engine.receipt import Receipt
 from omnigraph.execution.result import Result
 from omnigraph.pipeline import load, spark_session
 
@@ -65,12 +66,19 @@ def fill(spark: SparkSession, graph: Graph, files: Sequence[Path], rejects: Path
             message="the archive, from its lists",
             actor="debian",
         )
+    told(receipt)
+
+
+def told(receipt: Receipt) -> None:
+    """Print what was loaded, and the first of what was not."""
     for count in receipt.types:
         console.print(f"  {count.kind} {count.name:<13} {count.inserted:>9,}")
     console.print(f"  commit {receipt.commit_id}")
-
+    if receipt.facts["rejects"] is None:
+        part("Nothing was rejected: every edge has both its ends")
+        return
     part(f"{receipt.facts['rejected']} edges lead nowhere: they are in the reject table, with the reason")
-    for row in pq.read_table(rejects).slice(0, SHOWN).to_pylist():
+    for row in pq.read_table(receipt.facts["rejects"]).slice(0, SHOWN).to_pylist():
         console.print(f"  {row['code']} {row['message']}", markup=False, soft_wrap=True)
 
 
@@ -87,6 +95,9 @@ def ask(graph: Graph, old: str) -> None:
 def change(graph: Graph, old: str) -> None:
     """Remove a library on a branch, look at what that means, and merge it."""
     part(f"A branch without {old}, and without all that cannot be installed then")
+    if not len(answer(graph, "versions", name=old)):
+        console.print("  these lists have no such package: --without names another")
+        return
     branch = f"remove-{old}"
     graph.branches.create(branch)
     names = [old, *(row["p.name"] for row in answer(graph, "goes_along", name=old))]
@@ -173,4 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except GraphError as error:
+        console.print(f"error [{error.code}]: {error}", markup=False, soft_wrap=True)
+        raise SystemExit(1) from None

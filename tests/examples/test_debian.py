@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from examples.debian import index, parse, run, snapshot
 from examples.debian.index import Wanted, lists_in, maintainer_name, opened, relation, sort_key, stanzas_of
 from omnigraph import Graph, GraphError, connect, init
+from omnigraph.engine.receipt import Receipt
 from tests.spark import conftest
 
 spark = conftest.spark
@@ -502,6 +503,22 @@ def test_the_whole_job_loads_the_same_again_and_merges_a_change(
     assert "3 edges lead nowhere" in printed
     assert "dst 'libmissing' not found in Package" in printed
     assert re.search(r"on main: 1 packages depend.*\n.*on remove-libfoo: 0 packages", printed)
+
+
+@pytest.mark.spark
+def test_a_package_that_is_not_there_is_said_and_changes_nothing(
+    archive: tuple[Graph, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = archive[0].store.snapshot().commit_id
+    run.change(archive[0], "vanished")
+    assert "no such package: --without" in capsys.readouterr().out
+    assert archive[0].store.snapshot().commit_id == head
+    assert [branch.name for branch in archive[0].branches.list()] == ["main"]
+
+
+def test_a_load_that_rejects_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    run.told(Receipt("main", None, facts={"rejected": 0, "rejects": None}))
+    assert "Nothing was rejected" in capsys.readouterr().out
 
 
 @pytest.mark.spark
