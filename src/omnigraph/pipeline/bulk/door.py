@@ -257,7 +257,7 @@ def _modes(request: _Request, catalog: Catalog) -> Modes:
                 f"there is no load mode {one!r}", remedy=f"The modes are {', '.join(m.value for m in Mode)}"
             )
     every = None if named else Mode(request.mode)
-    if request.replace_types and every is not Mode.OVERWRITE:
+    if request.replace_types and every not in (None, Mode.OVERWRITE):
         raise InvalidRequest(
             "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
         )

@@ -43,7 +43,6 @@ from omnigraph.storage.tables.layout import OFFSET_MASK
 from omnigraph.storage.tables.written import Written, alone, fragments_of
 from omnigraph.storage.transaction import WriteTxn
 
-
 DRIVER_BYTES = 256 << 20  # of files; in memory rows take a few times as much
 
 

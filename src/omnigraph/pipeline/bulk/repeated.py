@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lance.fragment import FragmentMetadata
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as f
 
@@ -23,7 +22,7 @@ from omnigraph.pipeline.bulk.stage import for_each
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.written import Written, fragments_of, without
+from omnigraph.storage.tables.written import Written, rewritten, without
 
 Offsets = Mapping[int, "np.ndarray[Any, np.dtype[np.int64]]"]  # fragment -> places in it
 
@@ -65,13 +64,7 @@ def thinned(
     touched = sorted(gone)
     told = for_each(spark, [(number, gone[number].tolist()) for number in touched], work)
     anew = dict(zip(touched, told, strict=True))
-    fragments: list[FragmentMetadata] = []
-    # A version made of these fragments alone numbers them in their order.
-    for number, fragment in zip(
-        sorted(one.fragment_id for one in given.get_fragments()), written.fragments, strict=True
-    ):
-        fragments += fragments_of(anew[number]) if number in anew else [fragment]
-    return Written(tuple(fragments), written.since)
+    return rewritten(given, written, anew)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ Rule    only what a writer reports counts: attempts that failed leave files behi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,15 @@ def without(handle: Handle, fragment_id: int, offsets: Sequence[int]) -> list[st
             yield left.drop_columns([ADDRESS])
 
     return write_rows(handle, kept())
+
+
+def rewritten(handle: Handle, written: Written, anew: Mapping[int, Iterable[str]]) -> Written:
+    """Return written rows with some fragments of the version that has them alone made anew."""
+    fragments: list[FragmentMetadata] = []
+    numbers = sorted(one.fragment_id for one in handle.get_fragments())  # in the order they were written
+    for number, fragment in zip(numbers, written.fragments, strict=True):
+        fragments += fragments_of(anew[number]) if number in anew else [fragment]
+    return Written(tuple(fragments), written.since)
 
 
 def drop_rows(handle: Handle, fragment_id: int, offsets: Offsets) -> str | None:
