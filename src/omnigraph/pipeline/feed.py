@@ -60,6 +60,7 @@ class Feed:
         """Yield what one commit changed."""
         with self.address.pinned() as store:
             chain = store.branches.chain(place[0])
+            chain.latest()  # knows what was reclaimed since
             try:
                 before, after = chain.at(place[1] - 1), chain.at(place[1])
                 found = Comparison(store, Catalogs(store.schemas), before, after, self.wanted)
