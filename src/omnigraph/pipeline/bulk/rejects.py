@@ -39,7 +39,8 @@ class Culprit:
 
 
 def culprits(asked: Iterable[Question], executor: Executor) -> list[Culprit]:
-    """Return the rows that the first question with an answer finds wrong: later ones depend on it."""
+    """Return the rows that break the first rule that is broken, of all types: other rules depend on it."""
+    wrong: list[Culprit] = []
     for question in asked:
         relation = question.relation
         if isinstance(relation, Shared):
@@ -48,9 +49,9 @@ def culprits(asked: Iterable[Question], executor: Executor) -> list[Culprit]:
             answer = executor.ask(relation, question.order, MOST)
             _check_total(answer.total)
             found = [_culprit(question.means(row)) for row in answer.rows]
-        if found:
-            return found
-    return []
+        if not wrong or (found and found[0].violation.code == wrong[0].violation.code):
+            wrong += found
+    return wrong
 
 
 def _sharers(question: Question, relation: Shared, executor: Executor) -> list[Culprit]:

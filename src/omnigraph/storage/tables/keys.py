@@ -27,6 +27,7 @@ from omnigraph.storage.tables.predicate import ADDRESS, IsIn, find
 
 INDEXED = (ID, "src", "dst")  # what rows are looked up by on every write: their id, and the ends of edges
 PROBE_LIMIT = 5_000  # beyond this many keys one scan beats index lookups (measured: lance-facts 5.3)
+BATCH_ROWS, LARGEST_BATCH = 8_192, 1 << 20
 MAX_SEGMENTS = 4
 INLINE_ROWS = 2_000_000  # a write indexes at most so many rows itself (a second or two); maintenance the rest
 Addresses = dict[int, "np.ndarray[Any, np.dtype[np.int64]]"]  # fragment id -> sorted row offsets
@@ -41,10 +42,10 @@ def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addres
         scan: Any = ScannerBuilder(handle).columns([]).with_fragments(wanted).with_row_address(True)
         scan._substrait_filter = _membership(handle.schema, ID, ids)
         return by_fragment(scan.to_scanner().to_table()[ADDRESS])
-    found = [
-        batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids))
-        for batch in handle.scanner(columns=[ID], fragments=wanted, with_row_address=True).to_batches()
-    ]
+    # Each batch hashes the ids anew: so batches are as large as the set of ids, within reason.
+    rows = min(max(len(ids), BATCH_ROWS), LARGEST_BATCH)
+    scan = handle.scanner(columns=[ID], fragments=wanted, with_row_address=True, batch_size=rows)
+    found = [batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids)) for batch in scan.to_batches()]
     return by_fragment(pa.chunked_array(found, pa.uint64()))
 
 
