@@ -76,7 +76,7 @@ def stream(
         on_batch,
     )
     writer = df.writeStream.foreachBatch(batches).outputMode(output_mode)
-    writer = writer.option("checkpointLocation", os.fspath(checkpoint)).trigger(**(trigger or CONTINUE))
+    writer = writer.option("checkpointLocation", _folder(checkpoint)).trigger(**(trigger or CONTINUE))
     query = (writer if name is None else writer.queryName(name)).start()
     batches.known(str(query.id))
     return Stream(query, batches)
@@ -157,6 +157,11 @@ class _Batches:
         return publish_batch(
             store, self._target, plan.snapshot, outcomes, which, self._intent, batch.sparkSession
         )
+
+
+def _folder(checkpoint: str | os.PathLike[str]) -> str:
+    """Return a path as Spark takes it; text is Spark's own spelling, from where its JVM was started."""
+    return checkpoint if isinstance(checkpoint, str) else os.path.abspath(checkpoint)
 
 
 def _mode(text: str) -> str:
