@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
