@@ -20,7 +20,6 @@ from omnigraph.base.errors import ChangeFeedGap, CursorRejected, InvalidRequest
 from omnigraph.pipeline.feed import FeedReader
 from omnigraph.pipeline.source import OmnigraphSource
 
-
 SCHEMA = """
 node Person { name: String @key age: I32? born: Date? at: DateTime? n: U64? v: Vector(2)? raw: Blob? }
 node Town { name: String @key }
