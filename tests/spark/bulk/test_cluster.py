@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.s3
 @pytest.mark.timeout(600)
 def test_load_upsert_and_read_with_a_killed_executor(s3_server: S3Server) -> None:

@@ -21,10 +21,10 @@ from tests.spark.bulk.graphs import BulkGraph
 # An iterator can only be read where it is: executors are given files, DataFrames or lists.
 del test_an_input_that_can_be_read_only_once_is_a_conflict_under_another_schema  # noqa: F821
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 
-@pytest.fixture(params=[100_000, pytest.param(0, marks=pytest.mark.full)], ids=["driver", "executors"])
+@pytest.fixture(params=[100_000, 0], ids=["driver", "executors"])
 def graph(request: pytest.FixtureRequest, local_place: Place, spark: SparkSession) -> Iterator[Graph]:
     """An empty graph, loaded by Spark: small loads finished by the driver, or by executors to the end."""
     og.init(local_place.address, SCHEMA, durability="os").close()

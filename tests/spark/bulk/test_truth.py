@@ -47,7 +47,7 @@ def surface(spark: SparkSession, mode: Mode, driver_rows: int) -> Surface:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "mode"), EVERY[::12])
+@pytest.mark.parametrize(("case", "mode"), EVERY[::20])
 def test_some_rows_finished_by_the_driver(
     case: Case, mode: Mode, spark: SparkSession, planted: Callable[[Case], Path], tmp_path: Path
 ) -> None:
@@ -55,7 +55,7 @@ def test_some_rows_finished_by_the_driver(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "mode"), EVERY[5::80])
+@pytest.mark.parametrize(("case", "mode"), EVERY[5::160])
 def test_some_rows_judged_and_written_by_executors(
     case: Case, mode: Mode, spark: SparkSession, planted: Callable[[Case], Path], tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -55,7 +56,7 @@ def collected(frame: DataFrame) -> list[Any]:
     """Run the tasks and return what each of them tells, by number; raise what one of them raised."""
     try:
         rows = frame.collect()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:  # the latter when the job was cancelled
         raise StorageError(
             f"a Spark job failed: {cause_of(error)}",
             remedy="Nothing was published; look at the first cause, then try again",
