@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
-from pyspark.sql.types import DecimalType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import omnigraph as og
 from omnigraph import Graph, GraphError
@@ -128,19 +127,6 @@ def test_files_of_a_batch_that_a_cleanup_may_have_taken_are_not_published(graph:
     with pytest.raises(StagedFilesGone):
         StreamSink(plan_write(graph.store, plan.target, PERSON), Intent(), None).commit(messages, 0)
     assert names(graph) == ""
-
-
-def test_what_a_task_could_not_take_is_raised_by_the_commit(graph: Graph) -> None:
-    """In every attempt it would be the same, so that Spark need not try the task again."""
-    columns = StructType([StructField("name", StringType()), StructField("age", DecimalType(20, 0))])
-    target = Target(Address(graph.uri, {}), "Person", "main", Mode.APPEND, 1)
-    plan = plan_write(graph.store, target, columns)
-    with pytest.raises(InvalidRequest, match="column 'age': a value does not fit int32") as caught:
-        told(plan, 0, {"name": ["a"], "age": [Decimal(2**40)]})
-    message = Told(0, caught.value, ("main", 1), "q")
-    with pytest.raises(InvalidRequest) as again:
-        StreamSink(plan, Intent(), None).commit([message], 0)
-    assert again.value is caught.value
 
 
 @pytest.mark.parametrize("option", ["idempotency_key", "if_commit"])

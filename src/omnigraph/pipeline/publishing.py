@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -21,7 +20,6 @@ from pyspark.sql.types import StructType
 
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
-from omnigraph.catalog.types import INTEGERS
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.load.door import REFUSED
 from omnigraph.engine.load.draft import Mode
@@ -33,7 +31,6 @@ from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Read
 from omnigraph.pipeline.bulk.draft import Options as DraftOptions
 from omnigraph.pipeline.bulk.piece import Job, Outcome, run_partition
 from omnigraph.pipeline.options import Address, find_type
-from omnigraph.pipeline.types import from_spark
 from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.manifest.records import CommitKind
@@ -68,12 +65,12 @@ class Plan:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Outcome:
         """Write the rows of one partition as files that nothing names yet."""
         names = tuple(self.columns.names)
-        return run_partition(self.job, self.target.type, names, self.renamed, map(self._stored, batches))
+        return run_partition(self.job, self.target.type, names, self.renamed, batches)
 
     def check(self) -> None:
         """Refuse columns that no row could mend; a row of nulls shows which types can be right."""
         nulls = [pa.nulls(1, column.type) for column in self.columns]
-        row = self._stored(pa.RecordBatch.from_arrays(nulls, schema=self.columns))
+        row = pa.RecordBatch.from_arrays(nulls, schema=self.columns)
         opened = Parts(self.columns.names, parts_of(iter([row])))
         source = Tabular(
             f"<{self.target.type}>",
@@ -88,22 +85,6 @@ class Plan:
             pass
         if problems.of_columns:
             problems.findings().refuse(REFUSED)
-
-    def _stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the integers that came as decimals: Spark has no unsigned ones."""
-        for place, (name, kind) in self._decimals.items():
-            batch = batch.set_column(place, name, from_spark(batch.column(place), kind, name))
-        return batch
-
-    @cached_property
-    def _decimals(self) -> dict[int, tuple[str, pa.DataType]]:
-        declared = find_type(self.job.catalog, self.target.type)
-        found = {}
-        for place, column in enumerate(self.columns):
-            member = declared.find(self.renamed.get(column.name, column.name))
-            if member is not None and member.type.scalar in INTEGERS and _whole_decimal(column.type):
-                found[place] = (column.name, member.type.arrow)
-        return found
 
 
 @dataclass(frozen=True)
@@ -232,8 +213,3 @@ def _in_order(outcomes: Sequence[Outcome]) -> Iterator[tuple[None, Outcome]]:
     for outcome in outcomes:
         yield None, outcome.shifted(rows)
         rows += outcome.read
-
-
-def _whole_decimal(kind: pa.DataType) -> bool:
-    inner = kind.value_type if pa.types.is_list(kind) else kind
-    return bool(pa.types.is_decimal(inner) and inner.scale == 0)

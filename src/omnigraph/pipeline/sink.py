@@ -93,7 +93,7 @@ class Told(WriterCommitMessage):
     """What a task tells whoever commits."""
 
     partition: int
-    outcome: Outcome | InvalidRequest
+    outcome: Outcome
     base: tuple[str, int]  # the chain and version that the write was planned on
     query_id: str | None
 
@@ -101,23 +101,14 @@ class Told(WriterCommitMessage):
 def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Told:
     context = TaskContext.get()
     assert context is not None
-    try:
-        outcome: Outcome | InvalidRequest = plan.run(batches)
-    except InvalidRequest as error:  # would be the same in every attempt
-        outcome = error
-    state = plan.snapshot.state
+    outcome, state = plan.run(batches), plan.snapshot.state
     query_id = context.getLocalProperty(QUERY_ID)
     return Told(context.partitionId(), outcome, (state.line.incarnation, state.version), query_id)
 
 
 def _outcomes(messages: Sequence[Told]) -> list[Outcome]:
-    """Return what tasks made, in the order of their partitions; raise what one of them raised."""
-    found = []
-    for one in sorted(messages, key=lambda told: told.partition):
-        if isinstance(one.outcome, InvalidRequest):
-            raise one.outcome
-        found.append(one.outcome)
-    return found
+    """Return what tasks made, in the order of their partitions."""
+    return [one.outcome for one in sorted(messages, key=lambda told: told.partition)]
 
 
 # -- in the process that commits ---------------------------------------------------------------------
