@@ -48,10 +48,10 @@ class Destination:
         for one in report.types:
             for file in one.files:
                 self._show(file)
-        objects = LocalObjects(str(self.root))
-        objects.create(SCHEMA, plan.catalog.source.encode())
+        folder = LocalObjects(str(self.root))  # of the export: no step of the graph
+        folder.create(SCHEMA, plan.catalog.source.encode())
         text = json.dumps(report.to_json(), ensure_ascii=False, indent=2)
-        if not objects.create(MANIFEST, text.encode()):
+        if not folder.create(MANIFEST, text.encode()):
             raise _taken(self.root)
         return report
 
