@@ -109,7 +109,7 @@ def test_a_preview_with_conflicts_exits_5(spark: SparkSession, desk: Desk, job: 
     assert ages(desk) == {"a": 1, "b": 99}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(300)  # it starts a Spark of its own
 def test_a_process_of_its_own_leaves_nothing_behind_but_the_commit(desk: Desk, job: Path) -> None:
     before = {path.name for path in desk.folder.iterdir()}

@@ -44,7 +44,11 @@ def names(graph: Graph, **where: Any) -> list[str]:
     return sorted(row["name"] for row in read(graph, "Person", **where))
 
 
-both = pytest.mark.parametrize("driver_rows", [0, 1000], ids=["executors", "driver"])
+# By executors to the end each takes many jobs: two of these tests do so in every run, all in the full one.
+both = pytest.mark.parametrize(
+    "driver_rows", [pytest.param(0, id="executors", marks=pytest.mark.full), pytest.param(1000, id="driver")]
+)
+each = pytest.mark.parametrize("driver_rows", [0, 1000], ids=["executors", "driver"])
 
 
 # -- inputs ----------------------------------------------------------------------------------------------
@@ -186,7 +190,7 @@ def test_rows_are_replaced_by_each_way(graph: Graph, spark: SparkSession, way: A
     check_whole(graph)
 
 
-@both
+@each
 def test_a_lost_race_publishes_the_same_files_on_the_new_base(
     graph: Graph, spark: SparkSession, driver_rows: int
 ) -> None:
@@ -216,7 +220,7 @@ def test_a_rival_that_breaks_the_load_is_found(graph: Graph, spark: SparkSession
 # -- bad input -------------------------------------------------------------------------------------------
 
 
-@both
+@each
 def test_duplicate_keys_in_different_partitions_are_found(
     graph: Graph, spark: SparkSession, driver_rows: int
 ) -> None:
