@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,3 +80,33 @@ def test_a_dropped_name_is_unknown_in_the_past_too(graph: Graph) -> None:
 
     with pytest.raises(QueryError, match="age"):
         graph.query("query q() { match { $p: Person } return { $p.age } }", at=past)
+
+
+# -- a property that was widened since ------------------------------------------------------------------
+
+NARROW = "node Person { name: String @key  age: I32?  size: F32? }"
+WIDE = "node Person { name: String @key  age: I64?  size: F64?  note: String? }"
+
+
+@pytest.mark.parametrize(
+    ("gq", "rows"),
+    [
+        ("match { $p: Person } return { $p.age } order { $p.age }", [{"p.age": 1}, {"p.age": 2}]),
+        ("match { $p: Person  $p.age > $least } return { $p.name }", [{"p.name": "b"}]),
+        ("match { $p: Person } return { sum($p.size) as s }", [{"s": 1.0}]),
+        ('match { $p: Person { name: "a" } } return { $p.age, $p.note }', [{"p.age": 1, "p.note": None}]),
+    ],
+    ids=["column", "filter", "sum", "look-up"],
+)
+def test_a_query_of_the_past_finds_the_values_of_a_property_that_was_widened_since(
+    tmp_path: Path, gq: str, rows: list[dict[str, Any]]
+) -> None:
+    with og.init(tmp_path / "graph.og", NARROW, durability="os") as graph:
+        people = [{"name": "a", "age": 1, "size": 0.5}, {"name": "b", "age": 2, "size": 0.5}]
+        graph.load([{"type": "Person", "data": one} for one in people], mode="append")
+        graph.schema.apply(WIDE)
+        graph.mutate('query q() { update Person set { age: 7000000000 } where name = "a" }')
+        params = {"least": 1} if "$least" in gq else {}
+        head = "query q($least: I64)" if params else "query q()"
+
+        assert graph.query(f"{head} {{ {gq} }}", params, at="main~2").rows == rows

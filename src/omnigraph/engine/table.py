@@ -40,23 +40,21 @@ class TableView:
 
     def to_arrow(self) -> pa.Table:
         """Return all rows, by id."""
-        then = self._then.by_id(self.current.id)
-        if not isinstance(then, NodeType | EdgeType):
+        if not isinstance(self._then.by_id(self.current.id), NodeType | EdgeType):
             raise TableNotFound(
                 f"type {self.current.name!r} did not exist at commit {self.commit_id}", name=self.current.name
             )
         handle = self._store.table(self.snapshot, self.current.table_id)
         fixed = (ID, *ENDPOINTS) if isinstance(self.current, EdgeType) else (ID,)
-        columns = {p.id: p.column for p in then.properties}
-        stored = [columns[p.id] for p in self.current.properties if p.id in columns]
+        columns = self._then.columns_of(self.current)
         try:
-            rows = handle.scanner(columns=[*fixed, *stored]).to_table().sort_by(ID)
+            rows = handle.scanner(columns=[*fixed, *columns.values()]).to_table().sort_by(ID)
         except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
             raise self._store.why_unreadable(self.snapshot, self.current.table_id, error) from error
         found = {name: rows[name] for name in fixed}
         for declared in self.current.properties:
-            if declared.id in columns:
-                found[declared.name] = rows[columns[declared.id]].cast(declared.type.arrow)
+            if declared.column in columns:
+                found[declared.name] = rows[columns[declared.column]].cast(declared.type.arrow)
             else:
                 found[declared.name] = pa.nulls(rows.num_rows, declared.type.arrow)
         return pa.table(found)

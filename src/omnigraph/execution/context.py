@@ -49,15 +49,16 @@ class Caches:
             if taken > allowed:
                 one.shrink(max(one.nbytes - (taken - allowed), 0))
 
-    def table(self, catalog: Catalog, pin: Pin, reads: TableReads) -> EntityTable:
-        """Return a table at a version."""
+    def table(self, catalog: Catalog, pin: Pin, reads: TableReads, then: Catalog) -> EntityTable:
+        """Return a table at a version, which was written under another schema, or under this one."""
         key = (catalog.digest, pin.table_id, pin.version)
         found = self.tables.get(key)
         if found is None:
             if len(self.tables) >= TABLES:
                 self.tables.clear()  # cheap to make again
             declared = catalog.table(pin.table_id)
-            found = EntityTable(declared, pin.table_id, pin.version, reads, self.columns)
+            moved = {} if then is catalog else then.columns_of(declared)
+            found = EntityTable(declared, pin.table_id, pin.version, reads, self.columns, moved)
             self.tables[key] = found
         return found
 
@@ -67,7 +68,7 @@ class Context:
     """One run."""
 
     snapshot: PinnedSnapshot
-    catalog: Catalog
+    catalog: Catalog  # whose names the query uses
     reads: TableReads
     caches: Caches
     values: Values
@@ -76,13 +77,16 @@ class Context:
     budget: Budget = field(default_factory=Budget)
     traversal: Traversal = "auto"
     note: Callable[[str], None] = lambda _: None  # what was chosen on the way, for explain and profile
+    then: Catalog | None = None  # that of the snapshot, where it is another one
     _tables: dict[str, EntityTable] = field(default_factory=dict)
 
     def table(self, type_id: str) -> EntityTable:
         """Return a type's rows in the snapshot."""
         found = self._tables.get(type_id)
         if found is None:
-            found = self.caches.table(self.catalog, self.snapshot.pin(type_id), self.reads).under(self.budget)
+            pin = self.snapshot.pin(type_id)
+            found = self.caches.table(self.catalog, pin, self.reads, self.then or self.catalog)
+            found = found.under(self.budget)
             self._tables[type_id] = found
         return found
 

@@ -85,7 +85,7 @@ class Matcher:
         if variable in rows.bound:  # an edge got there first
             return self._keep(rows, conditions)
         table = self._context.table(variable.type.id)
-        in_memory = bool(table.absent) or all(self._cached(table, condition) for condition in pushed)
+        in_memory = not table.as_declared or all(self._cached(table, condition) for condition in pushed)
         predicate = None if in_memory or not pushed else typed(pushed, self._evaluator)
         found = table.every() if predicate is None else table.where(predicate)
         rest = conditions if predicate is None else tuple(c for c in conditions if c not in pushed)

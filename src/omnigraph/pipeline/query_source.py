@@ -71,6 +71,7 @@ class Query:
                 now_ms=self.now_ms,
                 embeddings=Embeddings(embedder_of("mock" if _mocked() else None)),
                 budget=Budget(caches.limit, caches.make_room),
+                then=Catalogs(store.schemas).get(self.snapshot.schema),
             )
             counts = {table_id: pin.rows for table_id, pin in self.snapshot.state.pins.items()}
             columns = Answerer(context, read).run(plan(read, counts))

@@ -119,12 +119,12 @@ class Scan:
 
 def scan_of(location: Location, snapshot: PinnedSnapshot, current: TableType, then: Catalog) -> Scan:
     """Return the scan of a type: id, ends, then properties, under the names in force now."""
-    if not isinstance(was := then.by_id(current.id), NodeType | EdgeType):
+    if not isinstance(then.by_id(current.id), NodeType | EdgeType):
         raise TableNotFound(
             f"type {current.name!r} did not exist at commit {snapshot.commit_id}", name=current.name
         )
     fixed = (ID, *ENDPOINTS) if isinstance(current, EdgeType) else (ID,)
-    stored = {p.id: p.column for p in was.properties}
+    stored = then.columns_of(current)
     return Scan(
         location.uri,
         dict(location.options),
@@ -132,7 +132,7 @@ def scan_of(location: Location, snapshot: PinnedSnapshot, current: TableType, th
         current.table_id,
         (
             *(Column(name, name, pa.string()) for name in fixed),
-            *(Column(p.name, stored.get(p.id), p.type.arrow) for p in current.properties),
+            *(Column(p.name, stored.get(p.column), p.type.arrow) for p in current.properties),
         ),
     )
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import EdgeType, NodeType, TableType
+from omnigraph.catalog.model import TableType
 from omnigraph.engine.schema.lower import scalar
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.tables.differences import Side
@@ -37,11 +37,8 @@ def under_names(side: Side, then: Catalog, declared: TableType) -> Side:
 
 
 def columns_then(then: Catalog, declared: TableType) -> dict[str, str]:
-    """Return, for each stored column of a type, the one that had its values under an older schema."""
-    names = {field.name: field.name for field in declared.stored_schema}
-    old = then.by_id(declared.id)
-    columns = {p.id: p.column for p in old.properties} if isinstance(old, NodeType | EdgeType) else {}
-    return names | {p.column: columns[p.id] for p in declared.properties if p.id in columns}
+    """Return, for each stored column of a type, the one that had its values; itself where there was none."""
+    return {field.name: field.name for field in declared.stored_schema} | then.columns_of(declared)
 
 
 def fills_of(declared: TableType, state: ManifestState) -> dict[str, pa.Scalar]:

@@ -149,6 +149,7 @@ class QueryDoor:
             embeddings=self._embeddings,
             budget=Budget(options.memory_bytes or self._caches.limit, self._caches.make_room),
             traversal=options.traversal,
+            then=None if at is None else self._catalogs.get(snapshot.schema),
         )
         return _Prepared(context, self._plan(read, snapshot, options.rules))
 
