@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import omnigraph as og
 from omnigraph import Graph
+from omnigraph.pipeline import register
 
 SCHEMA = "node Person { name: String @key age: I32? }\nnode Thing { value: String }\n"
 
@@ -59,3 +63,17 @@ def batches(graph: Graph) -> list[tuple[str, int]]:
     """Return the query and the number of each batch that made a commit, oldest first."""
     labels = [commit.labels for commit in graph.commits.list() if "spark.batch_id" in commit.labels]
     return [(one["spark.query_id"], int(one["spark.batch_id"])) for one in reversed(labels)]
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    """An empty graph."""
+    with og.init(tmp_path / "graph.og", SCHEMA, durability="os") as made:
+        yield made
+
+
+@pytest.fixture
+def inbox(spark: SparkSession, tmp_path: Path) -> Inbox:
+    """An empty inbox; the format is known to its session."""
+    register(spark)
+    return Inbox(spark, tmp_path / "inbox")

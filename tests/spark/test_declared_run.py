@@ -199,13 +199,14 @@ def test_python_that_fails_on_rows_is_told_at_its_place(spark: SparkSession, lib
     assert "it raised AssertionError: too many" in str(caught.value)
 
 
-def test_a_type_is_not_overwritten_with_nothing(spark: SparkSession, library: Library) -> None:
+def test_a_type_that_is_overwritten_has_exactly_the_rows_of_the_run(
+    spark: SparkSession, library: Library
+) -> None:
     pipeline = library.pipeline(BASIC.replace("mode: merge", "mode: overwrite"))
     run(spark, library.graph, pipeline)
     library.write("books.csv", BOOKS.partition("\n")[0] + "\n")
-    with pytest.raises(InvalidRequest, match="Book is to be overwritten, and there are no rows of it"):
-        run(spark, library.graph, pipeline)
-    assert library.titles() == {"1": "Odes", "2": "Emma"}
+    run(spark, library.graph, pipeline)
+    assert library.titles() == {}
     library.write("books.csv", BOOKS.replace("1,Odes", "9,Ode"))
     run(spark, library.graph, pipeline)
     assert library.titles() == {"9": "Ode", "2": "Emma"}

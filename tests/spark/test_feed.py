@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,35 +13,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from pyspark.sql.types import StructType
 
-import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ChangeFeedGap, CursorRejected, InvalidRequest
 from omnigraph.pipeline.feed import FeedReader
-from omnigraph.pipeline.source import OmnigraphSource
+from tests.spark.changes import SCHEMA, add, graph, source
 
-SCHEMA = """
-node Person { name: String @key age: I32? born: Date? at: DateTime? n: U64? v: Vector(2)? raw: Blob? }
-node Town { name: String @key }
-edge Knows: Person -> Person { since: I32? }
-"""
+__all__ = ["graph"]  # a fixture
+
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture
-def graph(tmp_path: Path) -> Iterator[Graph]:
-    """An empty graph."""
-    with og.init(tmp_path / "graph.og", SCHEMA, durability="os") as made:
-        yield made
-
-
-def add(graph: Graph, *names: str, age: int | None = None, **options: Any) -> str:
-    """Load people, and return the commit."""
-    people = [{"type": "Person", "data": {"name": name, "age": age}} for name in names]
-    return str(graph.load(people, mode="merge", **options).commit_id)
-
-
-def source(graph: Graph, **options: str) -> OmnigraphSource:
-    return OmnigraphSource({"uri": graph.uri, "changes": "true", **options})
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +10,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest
 from omnigraph.engine.receipt import Receipt
-from omnigraph.pipeline import register, stream
-from tests.spark.inbox import SCHEMA, Inbox, batches, run, values
+from omnigraph.pipeline import stream
+from tests.spark.inbox import Inbox, batches, graph, inbox, run, values
 
+__all__ = ["graph", "inbox"]  # fixtures
 pytestmark = pytest.mark.spark
 AT_ONCE = {"availableNow": True}
-
-
-@pytest.fixture
-def graph(tmp_path: Path) -> Iterator[Graph]:
-    """An empty graph."""
-    with og.init(tmp_path / "graph.og", SCHEMA, durability="os") as made:
-        yield made
-
-
-@pytest.fixture
-def inbox(spark: SparkSession, tmp_path: Path) -> Inbox:
-    """An empty inbox; the format is known to its session."""
-    register(spark)
-    return Inbox(spark, tmp_path / "inbox")
 
 
 def test_the_helper_gives_receipts_and_goes_on_where_the_sink_was(

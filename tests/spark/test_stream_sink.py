@@ -13,28 +13,14 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-import omnigraph as og
 from omnigraph import Graph
-from omnigraph.pipeline import register, written
+from omnigraph.pipeline import written
 from omnigraph.pipeline.session import active
 from omnigraph.pipeline.source import OmnigraphSource
-from tests.spark.inbox import SCHEMA, Inbox, batches, run, values
+from tests.spark.inbox import SCHEMA, Inbox, batches, graph, inbox, run, values
 
+__all__ = ["graph", "inbox"]  # fixtures
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def graph(tmp_path: Path) -> Iterator[Graph]:
-    """An empty graph."""
-    with og.init(tmp_path / "graph.og", SCHEMA, durability="os") as made:
-        yield made
-
-
-@pytest.fixture
-def inbox(spark: SparkSession, tmp_path: Path) -> Inbox:
-    """An empty inbox; the format is known to its session."""
-    register(spark)
-    return Inbox(spark, tmp_path / "inbox")
 
 
 def test_each_batch_is_one_commit_under_its_key_and_a_restart_goes_on(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +11,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.pipeline import register
-from omnigraph.pipeline.source import OmnigraphSource
+from tests.spark.changes import add, graph, source
+
+__all__ = ["graph"]  # a fixture
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = """
-node Person { name: String @key age: I32? born: Date? at: DateTime? n: U64? v: Vector(2)? raw: Blob? }
-node Town { name: String @key }
-edge Knows: Person -> Person { since: I32? }
-"""
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture
-def graph(tmp_path: Path) -> Iterator[Graph]:
-    """An empty graph."""
-    with og.init(tmp_path / "graph.og", SCHEMA, durability="os") as made:
-        yield made
-
-
-def add(graph: Graph, *names: str, age: int | None = None, **options: Any) -> str:
-    """Load people, and return the commit."""
-    people = [{"type": "Person", "data": {"name": name, "age": age}} for name in names]
-    return str(graph.load(people, mode="merge", **options).commit_id)
-
-
-def source(graph: Graph, **options: str) -> OmnigraphSource:
-    return OmnigraphSource({"uri": graph.uri, "changes": "true", **options})
 
 
 class Reading:

@@ -141,11 +141,9 @@ class SparkExecutor:
 
     def _frame(self, read: Read, convert: Convert, schema_of: SchemaOf) -> DataFrame:
         change = self._change.types.get(read.table)
-        if isinstance(change, BulkChange) and read.side in (Side.GIVEN, Side.CHANGED) and change.count:
-            version = change.given_version if read.side is Side.GIVEN else change.version
+        version = change.version_of(read.side) if isinstance(change, BulkChange) else None
+        if version is not None or self._is_stored(read):
             return self._stored(read, convert, schema_of, version)
-        if self._is_stored(read):
-            return self._stored(read, convert, schema_of)
         return self._held(read, convert, schema_of)
 
     def _is_stored(self, read: Read) -> bool:

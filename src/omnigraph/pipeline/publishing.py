@@ -9,7 +9,7 @@ Gives   a receipt. A batch that was published before is left as it is, and its f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -21,15 +21,15 @@ from pyspark.sql.types import StructType
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.load.door import REFUSED
+from omnigraph.engine.load.door import REFUSED, claimed
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.tables import Parts, Tabular, parts_of
-from omnigraph.engine.receipt import KEY, Receipt, counts_of, replayed
+from omnigraph.engine.receipt import Receipt, counts_of, replayed
 from omnigraph.engine.write import ChangeWrite
 from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Read
 from omnigraph.pipeline.bulk.draft import Options as DraftOptions
-from omnigraph.pipeline.bulk.piece import Job, Outcome, run_partition
+from omnigraph.pipeline.bulk.piece import Job, Outcome, in_order, run_partition
 from omnigraph.pipeline.options import Address, find_type
 from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claim, Claims
@@ -141,7 +141,8 @@ def publish(
     """Check what tasks wrote, all of it together, and publish it."""
     catalogs = Catalogs(store.schemas)
     catalog = catalogs.get(snapshot.schema)
-    read = Read.of(catalog, snapshot, list(_in_order(outcomes)), None)
+    found = [(None, outcome) for outcome in in_order(outcomes)]
+    read = Read.of(catalog, snapshot, found, None)
     read.problems().refuse(REFUSED)
     replaced = (find_type(catalog, target.type).id,) if target.mode is Mode.OVERWRITE else ()
     modes = Modes(target.mode, replaced=replaced)  # no rows at all replace those there are, too
@@ -185,16 +186,11 @@ def publish_batch(
     """
     if not any(outcome.read for outcome in outcomes) and target.mode is not Mode.OVERWRITE:
         return None
-    intent = claimed(store, Claim(batch.key, target.branch, None, BATCH_REQUEST), intent)
+    claim = Claim(batch.key, target.branch, None, BATCH_REQUEST)
+    intent = claimed(Claims(store.location, store.syncer), claim, intent)
     intent = replace(intent, labels=FrozenMap({**intent.labels, **batch.labels}))
     known = landed(store, target.branch, intent.commit_id)
     return known or publish(store, target, snapshot, outcomes, intent, spark)
-
-
-def claimed(store: GraphStore, claim: Claim, intent: Intent) -> Intent:
-    """Return the intent under the commit id of a key."""
-    labels = FrozenMap({**intent.labels, KEY: claim.key})
-    return replace(intent, commit_id=Claims(store.location, store.syncer).take(claim), labels=labels)
 
 
 def landed(store: GraphStore, branch: str, commit_id: str | None) -> Receipt | None:
@@ -205,11 +201,3 @@ def landed(store: GraphStore, branch: str, commit_id: str | None) -> Receipt | N
         return None
     told = transaction.Receipt(branch, done.commit, done.commit.tables)
     return replayed(branch, told, Catalogs(store.schemas).get(done.schema))
-
-
-def _in_order(outcomes: Sequence[Outcome]) -> Iterator[tuple[None, Outcome]]:
-    """Yield outcomes of partitions; rows are counted over all of them."""
-    rows = 0
-    for outcome in outcomes:
-        yield None, outcome.shifted(rows)
-        rows += outcome.read

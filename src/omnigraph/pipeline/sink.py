@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.graph import Graph
+from omnigraph.engine.load.door import claimed
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.bulk.door import DRIVER_ROWS
@@ -35,7 +36,6 @@ from omnigraph.pipeline.publishing import (
     Batch,
     Plan,
     Target,
-    claimed,
     landed,
     plan_write,
     publish,
@@ -137,7 +137,7 @@ class BatchSink(DataSourceArrowWriter):
             if self._key is not None:
                 what: list[Any] = ["load", target.mode.value, [], digest_of(outcomes)]
                 claim = Claim(self._key, target.branch, intent.actor, json.dumps(what).encode())
-                intent = claimed(store, claim, intent)
+                intent = claimed(Claims(store.location, store.syncer), claim, intent)
             publish(store, target, self._plan.snapshot, outcomes, intent)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

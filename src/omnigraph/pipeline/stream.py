@@ -64,9 +64,7 @@ def stream(
     if not df.isStreaming:
         raise InvalidRequest("the DataFrame is not a stream", remedy="Use load, or spark.readStream")
     location = graph.store.location
-    target = Target(
-        Address(location.uri, dict(location.options)), type, branch, Mode(_mode(mode)), driver_rows
-    )
+    target = Target(Address(location.uri, dict(location.options)), type, branch, Mode.read(mode), driver_rows)
     plan_write(graph.store, target, df.schema, renamed=columns)  # what is wrong is said before it starts
     batches = _Batches(
         graph,
@@ -162,11 +160,3 @@ class _Batches:
 def _folder(checkpoint: str | os.PathLike[str]) -> str:
     """Return a path as Spark takes it; text is Spark's own spelling, from where its JVM was started."""
     return checkpoint if isinstance(checkpoint, str) else os.path.abspath(checkpoint)
-
-
-def _mode(text: str) -> str:
-    if text not in [mode.value for mode in Mode]:
-        raise InvalidRequest(
-            f"there is no load mode {text!r}", remedy=f"The modes are {', '.join(m.value for m in Mode)}"
-        )
-    return text

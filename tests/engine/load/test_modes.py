@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -385,3 +386,14 @@ def test_an_update_under_another_schema_is_a_conflict(graph: Graph, local_place:
         graph.mutate(q('update Person set { age: 5 } where name = "a"'))
 
     assert caught.value.fields["member"] == "schema"
+
+
+def test_a_type_that_is_named_and_has_no_rows_is_emptied_by_an_overwrite(graph: Graph) -> None:
+    none = pa.table({"from": pa.array([], pa.string()), "to": pa.array([], pa.string())})
+    graph.load({"Knows": none}, mode="merge")
+    assert pairs(graph) == [("a", "b")]
+
+    receipt = graph.load({"Knows": none}, mode="overwrite")
+
+    assert [(c.name, c.deleted) for c in receipt.types] == [("Knows", 1)]
+    assert pairs(graph) == []

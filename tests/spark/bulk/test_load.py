@@ -111,6 +111,19 @@ def test_modes_differ_by_type_and_columns_are_mapped(graph: Graph, spark: SparkS
     assert [(row["src"], row["dst"]) for row in read(graph, "Knows")] == [("b", "a")]
 
 
+@both
+def test_a_type_that_is_overwritten_with_nothing_is_empty(
+    graph: Graph, spark: SparkSession, driver_rows: int
+) -> None:
+    none = frame(spark, "`from` string, `to` string")
+
+    receipt = load(spark, graph, {"Knows": none}, mode="overwrite", driver_rows=driver_rows)
+
+    assert [(c.name, c.deleted) for c in receipt.types] == [("Knows", 1)]
+    assert read(graph, "Knows") == []
+    assert names(graph) == ["a", "b"]
+
+
 def test_files_by_engine_name(graph: Graph, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"name": ["c"], "age": [3]}), tmp_path / "in" / "Person.parquet")
@@ -310,9 +323,10 @@ def test_a_frame_that_fails_says_why(graph: Graph, spark: SparkSession) -> None:
         ({"mode": "upsert"}, "no load mode 'upsert'"),
         ({"mode": "append", "replace_types": ["Person"]}, "only mode overwrite"),
         ({"mode": "append", "on_violation": "reject"}, "nothing says where to"),
+        ({"mode": "append", "on_violation": "skip"}, "on_violation is 'skip'"),
         ({"mode": "append", "columns": {"Thing": {}}}, "'Thing', which is not loaded"),
     ],
-    ids=["mode", "replace", "rejects", "columns"],
+    ids=["mode", "replace", "rejects", "violation", "columns"],
 )
 def test_requests_that_make_no_sense_are_refused(
     graph: Graph, spark: SparkSession, options: Any, words: str

@@ -103,7 +103,9 @@ class LoadDoor:
     ) -> Receipt:
         """Load an input as one commit, whole or not at all."""
         key = None if dry_run else idempotency_key
-        request = LoadRequest(data, _mode(mode), type, format, tuple(replace_types), key, dict(columns or {}))
+        request = LoadRequest(
+            data, Mode.read(mode), type, format, tuple(replace_types), key, dict(columns or {})
+        )
         if request.replace_types and request.mode is not Mode.OVERWRITE:
             raise InvalidRequest(
                 "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
@@ -179,7 +181,9 @@ class LoadDoor:
         *,
         dry_run: bool,
     ) -> Receipt:
-        replaced = [_named(read.catalog, name).id for name in request.replace_types]
+        # A type that is named has exactly the rows given for it, also when there are none.
+        named = request.data if request.mode is Mode.OVERWRITE and isinstance(request.data, Mapping) else ()
+        replaced = [_named(read.catalog, name).id for name in (*request.replace_types, *named)]
         draft = LoadDraft(read, request.mode, replaced)
         write = _Announced(
             ChangeWrite(
@@ -221,7 +225,7 @@ class LoadDoor:
             return intent
         what = ["load", request.mode.value, sorted(request.replace_types), read.digest]
         claim = Claim(key, branch, intent.actor, json.dumps(what).encode())
-        return replace(intent, commit_id=self._claims.take(claim), labels=FrozenMap({KEY: key}))
+        return claimed(self._claims, claim, intent)
 
 
 class _Announced:
@@ -239,6 +243,12 @@ class _Announced:
         """Judge it."""
         self._write.validate(txn, plan)
         self._writing()
+
+
+def claimed(claims: Claims, claim: Claim, intent: Intent) -> Intent:
+    """Return the intent under the commit id of an idempotency key, which the commit remembers."""
+    labels = FrozenMap({**intent.labels, KEY: claim.key})
+    return replace(intent, commit_id=claims.take(claim), labels=labels)
 
 
 def branch_for(store: GraphStore, branch: str, from_branch: str | None, *, dry_run: bool) -> bool:
@@ -281,15 +291,6 @@ def _with_lines(counts: tuple[TypeCount, ...], read: Input) -> tuple[TypeCount, 
     """Add how many records of the input were of each type."""
     lines = {(s.declared.kind.value, s.declared.name): s.rows for s in read.spools.values()}
     return tuple(replace(count, given=lines.get((count.kind, count.name), 0)) for count in counts)
-
-
-def _mode(text: str) -> Mode:
-    try:
-        return Mode(text)
-    except ValueError:
-        raise InvalidRequest(
-            f"there is no load mode {text!r}", remedy="Use 'append', 'merge' or 'overwrite'"
-        ) from None
 
 
 def _named(catalog: Catalog, name: str) -> TableType:

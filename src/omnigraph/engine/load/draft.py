@@ -16,7 +16,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from omnigraph.base.errors import ReadSetConflict
+from omnigraph.base.errors import InvalidRequest, ReadSetConflict
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
@@ -32,6 +32,16 @@ class Mode(Enum):
     APPEND = "append"
     MERGE = "merge"
     OVERWRITE = "overwrite"
+
+    @classmethod
+    def read(cls, text: str) -> Mode:
+        """Return the mode of a name."""
+        try:
+            return cls(text)
+        except ValueError:
+            raise InvalidRequest(
+                f"there is no load mode {text!r}", remedy="Use 'append', 'merge' or 'overwrite'"
+            ) from None
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ Rule    the load is made for the very commit that the rows were read from: if so
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, DecimalType, StructField
 
 from omnigraph.base.errors import BranchNotFound, InvalidRequest
 from omnigraph.catalog.model import ID, NodeType
@@ -94,21 +93,8 @@ def _changed(rows: DataFrame, values: DataFrame, name: str) -> DataFrame:
     if rows.schema[name].dataType == values.schema[NEW].dataType:
         joined = joined.where(~f.col(NEW).eqNullSafe(f.col(name)))
     return joined.select(
-        *(f.col(NEW).alias(name) if field.name == name else _loadable(field) for field in rows.schema)
+        *(f.col(NEW).alias(name) if column == name else f.col(column) for column in rows.columns)
     )
-
-
-def _loadable(field: StructField) -> Column:
-    """Return a column as a load takes it. Unsigned integers travel as decimals, which it does not take: one
-    that a `bigint` does not hold ends the job, as Spark never cuts a number off.
-    """
-    match field.dataType:
-        case DecimalType():
-            return f.col(field.name).cast("bigint").alias(field.name)
-        case ArrayType(elementType=DecimalType()):
-            return f.col(field.name).cast("array<bigint>").alias(field.name)
-        case _:
-            return f.col(field.name)
 
 
 def _values(result: DataFrame, name: str, declared: NodeType) -> DataFrame:

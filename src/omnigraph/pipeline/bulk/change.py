@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.engine.change import TypeChange
+from omnigraph.engine.validate.relation import Side
 from omnigraph.pipeline.bulk.remove import BulkRemover
 from omnigraph.storage.tables.effects import Append, Effect, Overwrite, Replace
 from omnigraph.storage.tables.written import Written
@@ -32,6 +33,12 @@ class BulkChange(TypeChange):
     def as_given(self) -> bool:
         """A load knows its records as they were given."""
         return True
+
+    def version_of(self, side: Side) -> int | None:
+        """Return the version that holds the rows of a side; None for what is not this load's, or nothing."""
+        if not self.count or side not in (Side.GIVEN, Side.CHANGED):
+            return None
+        return self.given_version if side is Side.GIVEN else self.version
 
     @property
     def merges(self) -> bool:

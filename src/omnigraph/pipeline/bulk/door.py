@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pyspark.sql import SparkSession
 
@@ -24,10 +24,18 @@ from omnigraph.base.ids import new_id
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.door import REFUSED, LoadMode, LoadProgress, Report, branch_for, say_created
+from omnigraph.engine.load.door import (
+    REFUSED,
+    LoadMode,
+    LoadProgress,
+    Report,
+    branch_for,
+    claimed,
+    say_created,
+)
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.load.sources.named import named_type
-from omnigraph.engine.receipt import KEY, Receipt, TypeCount, counts_of
+from omnigraph.engine.receipt import Receipt, TypeCount, counts_of
 from omnigraph.engine.validate.findings import SHOWN
 from omnigraph.engine.write import ChangeWrite
 from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Options, Read
@@ -92,6 +100,8 @@ def load(
     )
     if request.sets_aside:
         reject_file(request.rejects)  # said before anything is read
+    if on_violation not in get_args(OnViolation):
+        raise InvalidRequest(f"on_violation is {on_violation!r}", remedy="Use 'fail' or 'reject'")
     intent = Intent(actor, message, if_commit, FrozenMap(dict(labels or {})))
     with measured() as meter:
         created = branch_for(graph.store, branch, from_branch, dry_run=dry_run)
@@ -243,29 +253,25 @@ class _Loading:
             return intent
         what = ["load", str(self._request.mode), sorted(self._request.replace_types), read.digest]
         claim = Claim(key, branch, intent.actor, json.dumps(what).encode())
-        labels = FrozenMap({**intent.labels, KEY: key})
-        claims = Claims(self._store.location, self._store.syncer)
-        return replace(intent, commit_id=claims.take(claim), labels=labels)
+        return claimed(Claims(self._store.location, self._store.syncer), claim, intent)
 
 
 def _modes(request: _Request, catalog: Catalog) -> Modes:
     """Return the mode of each type by its id, and the types to be emptied."""
     named = request.mode if isinstance(request.mode, Mapping) else {}
-    for one in named.values() if named else [request.mode]:
-        if one not in [mode.value for mode in Mode]:
-            raise InvalidRequest(
-                f"there is no load mode {one!r}", remedy=f"The modes are {', '.join(m.value for m in Mode)}"
-            )
-    every = None if named else Mode(request.mode)
+    by_type = {named_type(catalog, name).id: Mode.read(one) for name, one in named.items()}
+    every = None if isinstance(request.mode, Mapping) else Mode.read(request.mode)
     if request.replace_types and every not in (None, Mode.OVERWRITE):
         raise InvalidRequest(
             "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
         )
-    return Modes(
-        every,
-        {named_type(catalog, name).id: Mode(one) for name, one in named.items()},
-        tuple(named_type(catalog, name).id for name in request.replace_types),
-    )
+    modes = Modes(every, by_type)
+    given = request.data if isinstance(request.data, Mapping) else ()
+    # A type that is named has exactly the rows given for it, also when there are none.
+    ids = (named_type(catalog, name).id for name in given)
+    emptied = [type_id for type_id in ids if modes.of(type_id) is Mode.OVERWRITE]
+    replaced = [*(named_type(catalog, name).id for name in request.replace_types), *emptied]
+    return replace(modes, replaced=tuple(dict.fromkeys(replaced)))
 
 
 def _with_given(counts: tuple[TypeCount, ...], read: Read) -> tuple[TypeCount, ...]:

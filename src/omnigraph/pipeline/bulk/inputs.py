@@ -26,7 +26,7 @@ from omnigraph.engine.load.sources.header import read_header, renamed
 from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.sources.splitting import PIECE_BYTES, split
-from omnigraph.pipeline.bulk.piece import Job, Outcome, run_partition, run_source
+from omnigraph.pipeline.bulk.piece import Job, Outcome, in_order, run_partition, run_source
 from omnigraph.pipeline.bulk.stage import for_each, for_each_partition
 
 Columns = Mapping[str, Mapping[str, str]]  # type name -> column of the input -> property
@@ -103,14 +103,10 @@ def read_inputs(
 
 
 def _partitions(job: Job, given: Frame) -> list[Outcome]:
-    """Read a DataFrame; rows are counted over all of it."""
+    """Read a DataFrame."""
     names = tuple(given.frame.columns)
     work = partial(run_partition, job, given.type, names, given.columns)
-    found, rows = [], 0
-    for outcome in for_each_partition(given.frame, work):
-        found.append(outcome.shifted(rows))
-        rows += outcome.read
-    return found
+    return list(in_order(for_each_partition(given.frame, work)))
 
 
 def _check_columns(frame: DataFrame, declared: TableType, columns: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.frames import FrameExecutor
-from omnigraph.engine.validate.relation import Answer, Read, Relation, Side
+from omnigraph.engine.validate.relation import Answer, Read, Relation
 from omnigraph.pipeline.bulk.change import BulkChange
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
@@ -36,8 +36,8 @@ class WrittenExecutor(FrameExecutor):
 
     def _open(self, read: Read) -> Any:
         change = self._change.types.get(read.table)
-        if isinstance(change, BulkChange) and read.side in (Side.GIVEN, Side.CHANGED) and change.count:
-            version = change.given_version if read.side is Side.GIVEN else change.version
+        version = change.version_of(read.side) if isinstance(change, BulkChange) else None
+        if version is not None:
             return self._store.reads.frame(self._context, read.table, version)
         return super()._open(read)
 

@@ -216,6 +216,14 @@ def _moved(violation: Violation, rows: int) -> Violation:
     return replace(violation, place=place, message=message)
 
 
+def in_order(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """Yield outcomes of the partitions of one DataFrame; their places count over all of it."""
+    rows = 0
+    for outcome in outcomes:
+        yield outcome.shifted(rows)
+        rows += outcome.read
+
+
 def digest_of(outcomes: Iterable[Outcome]) -> str:
     """Return what tells an input from another, from its pieces in order."""
     return hashlib.sha256(repr([outcome.digest for outcome in outcomes]).encode()).hexdigest()

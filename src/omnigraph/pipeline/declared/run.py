@@ -168,18 +168,7 @@ class _Run:
                 except Unbuilt:
                     break
             refuse(self._pipeline, reporter)
-            self._refuse_emptying(frames)
         return frames
-
-    def _refuse_emptying(self, frames: Frames) -> None:
-        """A load replaces the types that its input has rows of: without any, the old ones would stay."""
-        for target in self._pipeline.targets:
-            if target.mode == "overwrite" and frames.frame(target.rows).isEmpty():
-                raise InvalidRequest(
-                    f"{target.type} is to be overwritten, and there are no rows of it",
-                    remedy="Nothing was published; mend the source, or delete the rows by a mutation",
-                    type=target.type,
-                )
 
     def _expect(self, frames: Frames) -> None:
         for spec in self._pipeline.expectations:
