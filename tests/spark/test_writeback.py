@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import BranchNotFound, InvalidRequest, PreconditionFailed, StorageError
+from omnigraph.base.errors import BranchNotFound, InvalidRequest, PreconditionFailed
 from omnigraph.catalog.catalog import UnknownType
 from omnigraph.pipeline.algorithms import write_back
 
@@ -88,16 +88,6 @@ def test_values_of_another_type_are_fitted_by_the_load(spark: SparkSession, grap
     write_back(spark, graph, counts, "times", type="A")
     rows = {row["k"]: row["times"] for row in graph.nodes("A").to_arrow().to_pylist()}
     assert rows == {"a": 3, "b": 0, "c": None}
-
-
-def test_a_number_that_does_not_travel_ends_the_call_and_is_not_cut_off(
-    spark: SparkSession, graph: Graph
-) -> None:
-    graph.load([{"type": "A", "data": {"k": "a", "wide": 2**64 - 1}}], mode="merge")
-    result = spark.createDataFrame([("a", 1.0)], "id string, rank double")
-    with pytest.raises(StorageError, match="CAST_OVERFLOW"):
-        write_back(spark, graph, result, "rank", type="A")
-    assert ranks(graph)["a"] is None
 
 
 def test_the_column_of_the_property_is_taken_where_there_are_several(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -99,6 +102,25 @@ def test_lists_are_cut_and_iterators_are_refused(catalog: Catalog) -> None:
     assert rows(pieces[1:], catalog)[0][2] == f"<records>:{PIECE_RECORDS + 1}"
     with pytest.raises(InvalidRequest, match="cannot be read by other processes"):
         list(split(opened(iter(records), catalog)))
+
+
+@pytest.mark.parametrize("library", ["arrow", "pandas", "polars"])
+def test_tables_in_memory_are_cut_and_travel_without_the_rest(catalog: Catalog, library: str) -> None:
+    names = [f"c{n}" for n in range(PIECE_RECORDS + 5)]
+    made: dict[str, Callable[[], Any]] = {
+        "arrow": lambda: pa.table({"name": names}),
+        "pandas": lambda: pd.DataFrame({"name": names}),
+        "polars": lambda: pl.DataFrame({"name": names}),
+    }
+    whole = open_source(made[library](), catalog=catalog, now_ms=0, type="City")
+
+    pieces = list(split(whole))
+
+    assert len(pieces) == 2
+    assert rows(pieces, catalog) == rows([whole], catalog)
+    assert len(pickle.dumps(pieces[1])) < 20_000
+    none = open_source(made[library]()[:0], catalog=catalog, now_ms=0, type="City")
+    assert len(list(split(none))) == 1
 
 
 def test_a_broken_file_is_reported_by_whoever_reads_it(tmp_path: Path, catalog: Catalog) -> None:

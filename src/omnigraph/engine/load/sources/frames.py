@@ -61,6 +61,12 @@ def open_batches(names: Iterable[str], batches: Callable[[], Iterable[pa.RecordB
 
 
 @contextmanager
+def open_table(table: pa.Table) -> Iterator[Parts]:
+    """Read an Arrow table."""
+    yield Parts(table.column_names, parts_of(iter(table.to_batches(max_chunksize=MAX_ROWS))))
+
+
+@contextmanager
 def open_stream(data: Any) -> Iterator[Parts]:
     """Read what hands out an Arrow stream."""
     with pa.RecordBatchReader.from_stream(data) as reader:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.load.block import MAX_ROWS, InputNotFound, Source
+from omnigraph.engine.load.block import InputNotFound, Source
 from omnigraph.engine.load.sources import frames, parquet, streams
 from omnigraph.engine.load.sources.csv import Csv
 from omnigraph.engine.load.sources.files import Several
@@ -92,10 +92,7 @@ def _recognise(data: Any, opener: _Opener) -> Source:
             return _mapping(data, opener)
         case pa.Table() | pa.RecordBatch():
             table = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
-            opened = partial(
-                frames.open_batches, table.column_names, partial(table.to_batches, max_chunksize=MAX_ROWS)
-            )
-            return _table("<table>", table.nbytes, opened, opener)
+            return _table("<table>", table.nbytes, partial(frames.open_table, table), opener)
         case pa.RecordBatchReader():
             return _table(
                 "<batches>", None, partial(frames.open_batches, data.schema.names, lambda: data), opener

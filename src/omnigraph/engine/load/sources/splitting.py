@@ -3,8 +3,9 @@
 Room    engine.load.sources. For bulk loads; a local load reads its inputs one after the other.
 Given   a source whose parts come from files.
 Gives   sources that give the same rows in the same order, each with the places that it has in its file.
-Rule    Parquet is cut between row groups, JSON lines after a line end. What cannot be cut stays whole:
-        compressed text, CSV (a field may hold line ends), Arrow, and exports that carry a checksum.
+Rule    Parquet is cut between row groups, JSON lines after a line end, what is in memory after so many
+        rows. What cannot be cut stays whole: compressed text, CSV (a field may hold line ends), Arrow
+        files, and exports that carry a checksum.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 from pyarrow import parquet as pq
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.engine.load.block import Source
-from omnigraph.engine.load.sources import parquet
+from omnigraph.engine.load.sources import frames, parquet
 from omnigraph.engine.load.sources.csv import Csv
 from omnigraph.engine.load.sources.files import Several
 from omnigraph.engine.load.sources.framing import HEADER
@@ -50,11 +52,30 @@ def split(source: Source, piece_bytes: int = PIECE_BYTES) -> Iterator[Source]:
         case Records(records=list() | tuple() as records):
             for first in range(0, len(records) or 1, PIECE_RECORDS):
                 yield replace(source, records=records[first : first + PIECE_RECORDS], skipped=first)
+        case Tabular(opened=partial(func=frames.open_table, args=(table,))):
+            yield from _table_rows(source, table)
+        case Tabular(opened=partial(func=frames.open_stream, args=(frame,))):
+            yield from _table_rows(source, pa.table(frame))
+        case Tabular(opened=partial(func=frames.open_pandas, args=(frame,))):
+            for first in range(0, len(frame) or 1, PIECE_RECORDS):
+                rows = frame.iloc[first : first + PIECE_RECORDS]
+                yield replace(source, opened=partial(frames.open_pandas, rows), skipped=first)
         case _:
             raise InvalidRequest(
                 f"{source.name} cannot be read by other processes",
-                remedy="Give paths of files or Spark DataFrames, or load it with engine='local'",
+                remedy="Give paths, tables, frames or lists, or load it with engine='local'",
             )
+
+
+def _table_rows(source: Tabular, table: pa.Table) -> Iterator[Source]:
+    """Cut a table into streams: a slice of a table travels with all that it was cut from."""
+    for first in range(0, len(table) or 1, PIECE_RECORDS):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.slice(first, PIECE_RECORDS))
+        content = sink.getvalue().to_pybytes()
+        opened = partial(parquet.open_arrow, content, source.name, len(content))
+        yield replace(source, opened=opened, size_bytes=len(content), skipped=first)
 
 
 def _row_groups(source: Tabular, file: ParquetFileAt, piece_bytes: int) -> Iterator[Source]:
