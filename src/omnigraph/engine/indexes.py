@@ -9,7 +9,7 @@ Gives   a report with a row for each type. An index that cannot be built yet is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,10 +86,15 @@ class IndexReport:
 
 
 def ensure_indexes(
-    store: GraphStore, catalogs: Catalogs, branch: str = "main", *, actor: str | None = None
+    store: GraphStore,
+    catalogs: Catalogs,
+    branch: str = "main",
+    *,
+    actor: str | None = None,
+    ready: Ready | None = None,
 ) -> IndexReport:
     """Build the indexes that are declared but missing, and extend the others to rows they do not cover."""
-    write = IndexWrite(catalogs)
+    write = IndexWrite(catalogs, ready)
     try:
         receipt = store.publish(branch, write, Intent(actor=actor))
     except PublishContention:
@@ -99,16 +104,24 @@ def ensure_indexes(
     return IndexReport(receipt.branch, receipt.commit_id, write.report(moved), receipt.cost)
 
 
+@dataclass(frozen=True)
+class Ready:
+    """Segments that were built already, by table, and the branch's version before the first of them."""
+
+    since: int
+    effects: Mapping[str, BuildIndexes]
+
+
 class IndexWrite:
     """The write: every table that has rows, with the indexes it should have."""
 
-    def __init__(self, catalogs: Catalogs) -> None:
+    def __init__(self, catalogs: Catalogs, ready: Ready | None = None) -> None:
         self._catalogs = catalogs
         self._catalog: Catalog | None = None
-        self._effects: dict[str, BuildIndexes] = {}
+        self._effects: dict[str, BuildIndexes] = {} if ready is None else dict(ready.effects)
         self._errors: dict[str, str] = {}
         self._empty: frozenset[str] = frozenset()
-        self._first = -1
+        self._first = -1 if ready is None else ready.since
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Say what to complete. Effects are kept between attempts: they remember what they built."""

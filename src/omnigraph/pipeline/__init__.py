@@ -6,9 +6,10 @@ except ImportError as error:
     raise ImportError("omnigraph.pipeline needs PySpark: pip install 'omnigraph[spark]'") from error
 
 from omnigraph.pipeline.bulk.door import load
+from omnigraph.pipeline.indexes import ensure_indexes
 from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.sink import written
 from omnigraph.pipeline.source import read, register
 from omnigraph.pipeline.stream import Stream, stream
 
-__all__ = ["Stream", "load", "read", "register", "spark_session", "stream", "written"]
+__all__ = ["Stream", "ensure_indexes", "load", "read", "register", "spark_session", "stream", "written"]

@@ -37,6 +37,15 @@ class IndexSpec:
         return f"{self.column}_idx"
 
 
+@dataclass(frozen=True)
+class Lack:
+    """What the next segment of an index must cover, the segments it replaces, and those that are stored."""
+
+    fragments: tuple[int, ...]
+    replaces: frozenset[str]
+    stored: Mapping[str, frozenset[int]]  # segment -> the fragments of it that are still there
+
+
 @dataclass(frozen=True, eq=False)
 class Built:
     """A segment, the data files of the fragments it covers, and the segments it replaces."""

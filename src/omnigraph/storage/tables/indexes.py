@@ -3,6 +3,7 @@
 Room    storage.tables. Maintenance only: writes keep just the key indexes up (keys.py). An index is a few
         segments, each over some fragments; it never decides a result, so it may lag, and one that cannot be
         built is noted and left for later without disturbing the others.
+        The parts of a large segment may be built in other processes and merged: pipeline.indexes does so.
 Races   segments stay good as long as their fragments are there. A writer that publishes first costs another
         detached commit, not another build: what was built is remembered and only what is new is added.
 """
@@ -10,7 +11,7 @@ Races   segments stay good as long as their fragments are there. A writer that p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,7 @@ from lance import Index, LanceOperation
 
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.index_specs import NO_VECTORS, Built, IndexKind, IndexSpec, IndexWork
+from omnigraph.storage.tables.index_specs import NO_VECTORS, Built, IndexKind, IndexSpec, IndexWork, Lack
 from omnigraph.storage.tables.keys import MAX_SEGMENTS, stub
 from omnigraph.storage.tables.layout import Layout, data_files
 
@@ -64,42 +65,62 @@ def coverage(handle: Handle, layout: Layout) -> dict[str, Coverage]:
     }
 
 
+def lacks(handle: Handle, layout: Layout, specs: Iterable[IndexSpec]) -> dict[IndexSpec, Lack]:
+    """Return what indexes lack; those that cover every row are left out."""
+    stored = coverage(handle, layout)
+    found = {spec: stored.get(spec.name, Coverage({})) for spec in specs}
+    return {
+        spec: Lack(*_chosen(layout, now), now.segments)
+        for spec, now in found.items()
+        if layout.parts.keys() - now.fragments
+    }
+
+
 def complete(
     handle: Handle, layout: Layout, specs: Iterable[IndexSpec], work: IndexWork
 ) -> LanceOperation.CreateIndex | None:
     """Build what the indexes lack; None when there is nothing to add. `work` says what came of it."""
-    stored = coverage(handle, layout)
-    found = {spec: stored.get(spec.name, Coverage({})) for spec in specs}
-    lacking = {spec: now for spec, now in found.items() if layout.parts.keys() - now.fragments}
+    lacking = lacks(handle, layout, specs)
     work.created, work.extended, work.pending = set(), set(), {}
     if not lacking:
         return None
     own = handle.checkout_version(handle.version)  # a handle is locked for all others while it builds
     new: list[Index] = []
     gone: list[Index] = []
-    for spec, now in lacking.items():
+    for spec, lack in lacking.items():
         try:
-            built = _build(own, layout, spec, now, work)
+            built = _build(own, layout, spec, lack, work)
         except (OSError, RuntimeError, ValueError, pa.ArrowInvalid) as error:  # what Lance raises in a build
             work.pending[spec] = str(error).splitlines()[0] if str(error) else type(error).__name__
             continue
         if built is None:
-            if not now.fragments:
+            if not any(lack.stored.values()):
                 work.pending[spec] = NO_VECTORS
             continue
         work.built[spec] = built
-        (work.extended if now.segments else work.created).add(spec)
+        (work.extended if lack.stored else work.created).add(spec)
         new.append(built.segment)
         gone += [stub(uuid, spec.column) for uuid in sorted(built.replaces)]
     return LanceOperation.CreateIndex(new, gone) if new else None
 
 
-def _build(handle: Handle, layout: Layout, spec: IndexSpec, now: Coverage, work: IndexWork) -> Built | None:
+def _build(handle: Handle, layout: Layout, spec: IndexSpec, lack: Lack, work: IndexWork) -> Built | None:
     """Return a segment that covers what an index lacks; None when there is nothing to train it with."""
     before = work.built.get(spec)
-    if before is not None and before.fits(layout, now.segments):
+    if before is not None and before.fits(layout, lack.stored):
         return before
-    fragments, replaces = _chosen(layout, now)
+    segment = build_segment(handle, layout, spec, lack.fragments)
+    return None if segment is None else built_for(layout, lack, segment)
+
+
+def built_for(layout: Layout, lack: Lack, segment: Index) -> Built:
+    """Return a segment as one that can be published, now or on another version."""
+    files = {number: data_files(layout.parts[number].metadata) for number in lack.fragments}
+    return Built(segment, files, lack.replaces)
+
+
+def build_segment(handle: Handle, layout: Layout, spec: IndexSpec, fragments: Sequence[int]) -> Index | None:
+    """Index some fragments; None when there is nothing to train the index with."""
     options: dict[str, Any] = {}
     match spec.kind:
         case IndexKind.BTREE:
@@ -110,24 +131,29 @@ def _build(handle: Handle, layout: Layout, spec: IndexSpec, now: Coverage, work:
             if not _any(handle, spec.column, fragments):
                 return None
             options = {"metric": "l2", "num_partitions": partitions_for(_rows(layout, fragments))}
-    segment = _segment(handle, spec, fragments, options)
-    return Built(segment, {n: data_files(layout.parts[n].metadata) for n in fragments}, replaces)
-
-
-def _segment(handle: Handle, spec: IndexSpec, fragments: list[int], options: Mapping[str, Any]) -> Index:
     name = f"tmp_{uuid4().hex}"  # a stored name would be refused
     with durable(Step.TABLE_INDEX):
         segment = handle.create_index_uncommitted(
-            spec.column, spec.kind.value, name=name, fragment_ids=fragments, **options
+            spec.column, spec.kind.value, name=name, fragment_ids=list(fragments), **options
         )
         if spec.kind is IndexKind.INVERTED:  # cannot be read otherwise
             segment = handle.merge_existing_index_segments([segment])
+    return _named(spec, segment)
+
+
+def merge_segments(handle: Handle, spec: IndexSpec, segments: Sequence[Index]) -> Index:
+    """Make one segment of several that are not stored yet."""
+    with durable(Step.TABLE_INDEX):
+        return _named(spec, handle.merge_existing_index_segments(list(segments)))
+
+
+def _named(spec: IndexSpec, segment: Index) -> Index:
     # Lance compares this number with detached versions, which are random: 1 keeps segments mergeable.
     named: Index = dataclasses.replace(segment, name=spec.name, dataset_version=1)
     return named
 
 
-def _chosen(layout: Layout, now: Coverage) -> tuple[list[int], frozenset[str]]:
+def _chosen(layout: Layout, now: Coverage) -> tuple[tuple[int, ...], frozenset[str]]:
     """Return the fragments of the next segment, and the segments that it replaces."""
     uncovered = set(layout.parts.keys() - now.fragments)
     gone = {uuid for uuid, fragments in now.segments.items() if not fragments}
@@ -137,7 +163,7 @@ def _chosen(layout: Layout, now: Coverage) -> tuple[list[int], frozenset[str]]:
         for uuid in live[:-1]:
             uncovered |= now.segments[uuid]
             gone.add(uuid)
-    return sorted(uncovered), frozenset(gone)
+    return tuple(sorted(uncovered)), frozenset(gone)
 
 
 def partitions_for(rows: int) -> int:

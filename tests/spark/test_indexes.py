@@ -1,0 +1,100 @@
+"""Indexes built by executors: one segment each, as good as those of one process, in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import omnigraph as og
+from omnigraph import Graph
+from omnigraph.engine.indexes import TypeIndexes
+from omnigraph.pipeline import ensure_indexes, load
+from omnigraph.storage.manifest.records import CommitKind
+from tests.conftest import Place
+from tests.engine.test_indexes import DECLARED, SCHEMA, covers_all, put, row, segments
+
+PARTS = 4
+QUESTIONS = [
+    "query q() { match { $d: Doc { size: 57 } } return { $d.title } }",
+    'query q() { match { $d: Doc  search($d.text, "subject3") } return { $d.title } order { $d.title } }',
+    "query q() { match { $d: Doc  $d.size > 90 } return { $d.title, $d.kind } order { $d.title } }",
+    "query q($v: Vector(4)) { match { $d: Doc } return { $d.title } "
+    "order { nearest($d.embedding, $v) } limit 5 }",
+]
+
+
+@pytest.fixture
+def graph(spark: SparkSession, local_place: Place) -> Iterator[Graph]:
+    """A hundred documents in several fragments, loaded by executors."""
+    with og.init(local_place.address, SCHEMA, durability="os") as made:
+        rows = [(f"doc {n}", f"words of subject{n % 7}", n, [n / 7, 1.0, -n / 3, 0.5]) for n in range(100)]
+        frame = spark.createDataFrame(rows, "title string, text string, size long, embedding array<float>")
+        load(spark, made, {"Doc": frame.repartition(PARTS)}, mode="append", driver_rows=0)
+        yield made
+
+
+def answers(graph: Graph) -> list[pa.Table]:
+    found = [graph.query(text).to_arrow() for text in QUESTIONS[:-1]]
+    return [*found, graph.query(QUESTIONS[-1], {"v": [3.0, 1.0, -7.0, 0.5]}).to_arrow()]
+
+
+def test_many_tasks_build_one_segment_of_each_index(spark: SparkSession, graph: Graph) -> None:
+    before = answers(graph)
+    told: list[tuple[int, int]] = []
+
+    report = ensure_indexes(
+        spark, graph, part_rows=30, actor="keeper", progress=lambda *pair: told.append(pair)
+    )
+
+    table = graph.store.table(graph.store.snapshot(), graph.schema.catalog().node("Doc").id)
+    assert len(table.get_fragments()) == PARTS
+    assert row(report).created == tuple(sorted(["id", *DECLARED]))
+    assert covers_all(graph)
+    assert set(segments(graph).values()) == {1}
+    head = graph.store.snapshot().state.commit
+    assert (head.id, head.kind, head.actor) == (report.commit_id, CommitKind.MAINTENANCE, "keeper")
+    assert answers(graph) == before
+    assert told[-1][0] == told[-1][1] > PARTS
+
+
+def test_a_second_run_builds_nothing(spark: SparkSession, graph: Graph) -> None:
+    ensure_indexes(spark, graph)
+    report = ensure_indexes(spark, graph)
+
+    assert report.commit_id is None
+    assert row(report) == TypeIndexes("Doc", "node")
+
+
+def test_rows_that_came_meanwhile_are_indexed_by_the_driver(
+    spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from omnigraph.pipeline import indexes
+
+    build = indexes._built
+
+    def late(*arguments: object) -> Iterator[object]:
+        yield from build(*arguments)  # type: ignore[arg-type]
+        put(graph, range(100, 130))
+
+    monkeypatch.setattr(indexes, "_built", late)
+    report = ensure_indexes(spark, graph)
+
+    assert row(report).committed
+    assert len(graph.nodes("Doc").to_arrow()) == 130
+    graph.ensure_indexes()
+    assert covers_all(graph)
+
+
+def test_an_index_without_values_is_pending_and_the_others_are_built(
+    spark: SparkSession, local_place: Place
+) -> None:
+    with og.init(local_place.address, SCHEMA, durability="os") as graph:
+        put(graph, range(20), vectors=False)
+
+        report = ensure_indexes(spark, graph)
+
+        assert [pending.property for pending in row(report).pending] == ["embedding"]
+        assert "size" in row(report).created
