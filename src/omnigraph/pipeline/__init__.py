@@ -6,10 +6,23 @@ except ImportError as error:
     raise ImportError("omnigraph.pipeline needs PySpark: pip install 'omnigraph[spark]'") from error
 
 from omnigraph.pipeline.bulk.door import load
+from omnigraph.pipeline.diff import diff
 from omnigraph.pipeline.indexes import ensure_indexes
+from omnigraph.pipeline.merge import merge
 from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.sink import written
 from omnigraph.pipeline.source import read, register
 from omnigraph.pipeline.stream import Stream, stream
 
-__all__ = ["Stream", "ensure_indexes", "load", "read", "register", "spark_session", "stream", "written"]
+__all__ = [
+    "Stream",
+    "diff",
+    "ensure_indexes",
+    "load",
+    "merge",
+    "read",
+    "register",
+    "spark_session",
+    "stream",
+    "written",
+]

@@ -1,4 +1,4 @@
-"""Feed rows: what one commit changed, as record batches for Spark.
+"""Feed rows: what one commit changed, or what two states do not share, as record batches for Spark.
 
     two states -> deltas by type (engine.history) -> **columns** -> batches
 
@@ -63,7 +63,12 @@ class Images:
 
     @property
     def schema(self) -> StructType:
-        """The columns as Spark sees them."""
+        """The columns of a feed as Spark sees them: the change, and its commit."""
+        return StructType([*self.of_changes, *(StructField(name, kind) for name, _, kind in COMMIT)])
+
+    @property
+    def of_changes(self) -> StructType:
+        """The columns of a change."""
         image: DataType = StringType()
         if self.declared is not None:
             ends = [StructField(name, StringType()) for name in self._ends]
@@ -71,18 +76,20 @@ class Images:
             image = StructType([*ends, *members])
         names = [StructField(name, StringType()) for name in ("op", "kind", "type", ID)]
         images = [StructField("fields", ArrayType(StringType())), StructField("before", image)]
-        commit = [StructField(name, kind) for name, _, kind in COMMIT]
-        return StructType([*names, *images, StructField("after", image), *commit])
+        return StructType([*names, *images, StructField("after", image)])
 
     def rows(self, found: Comparison) -> Iterator[pa.RecordBatch]:
         """Yield the changes between the states before and after a commit."""
         for declared in found.types:
             for delta in found.deltas(declared):
-                shown = (
-                    self._json(delta, declared) if self.declared is None else self._structs(delta, declared)
-                )
-                for part in shown:
-                    yield _batch(part, declared, found.after.commit)
+                for changes in self.changes(delta, declared):
+                    yield _with_commit(changes, found.after.commit)
+
+    def changes(self, delta: Delta, declared: TableType) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of one type."""
+        shown = self._json(delta, declared) if self.declared is None else self._structs(delta, declared)
+        for part in shown:
+            yield _batch(part, declared)
 
     # -- one type ----------------------------------------------------------------------------------
 
@@ -153,17 +160,8 @@ class _Part:
     after: pa.Array
 
 
-def _batch(part: _Part, declared: TableType, commit: CommitRecord) -> pa.RecordBatch:
+def _batch(part: _Part, declared: TableType) -> pa.RecordBatch:
     count = len(part.ids)
-    told: dict[str, Any] = {
-        "commit_id": commit.id,
-        "version": commit.manifest_version,
-        "committed_at": commit.authored_at_us,
-        "commit_kind": commit.kind.value,
-        "branch": commit.branch,
-        "actor": commit.actor,
-        "message": commit.message,
-    }
     return pa.RecordBatch.from_pydict(
         {
             "op": part.ops,
@@ -173,9 +171,23 @@ def _batch(part: _Part, declared: TableType, commit: CommitRecord) -> pa.RecordB
             "fields": part.fields,
             "before": part.before,
             "after": part.after,
-            **{name: pa.repeat(pa.scalar(told[name], kind), count) for name, kind, _ in COMMIT},
         }
     )
+
+
+def _with_commit(changes: pa.RecordBatch, commit: CommitRecord) -> pa.RecordBatch:
+    told: dict[str, Any] = {
+        "commit_id": commit.id,
+        "version": commit.manifest_version,
+        "committed_at": commit.authored_at_us,
+        "commit_kind": commit.kind.value,
+        "branch": commit.branch,
+        "actor": commit.actor,
+        "message": commit.message,
+    }
+    columns = dict(zip(changes.schema.names, changes.columns, strict=True))
+    added = {name: pa.repeat(pa.scalar(told[name], kind), changes.num_rows) for name, kind, _ in COMMIT}
+    return pa.RecordBatch.from_pydict(columns | added)
 
 
 def _values(rows: pa.Table, asked: Property, here: Property | None) -> pa.Array:

@@ -167,14 +167,19 @@ def _rows(
     kept = [batch for batch in batches if batch.num_rows]
     if not kept:
         return schema.empty_table()
-    table = pa.Table.from_batches(kept)
+    return conformed(pa.Table.from_batches(kept), schema, fills).sort_by(ID)
+
+
+def conformed(rows: pa.Table, schema: pa.Schema, fills: Fills = NO_FILLS) -> pa.Table:
+    """Return rows under a schema; a column that they lack is null, or what `fills` says."""
+    there = set(rows.column_names)
     columns = [
-        table[field.name].cast(field.type)
+        rows[field.name].cast(field.type)
         if field.name in there
-        else pa.repeat(fills.get(field.name, pa.scalar(None, field.type)), table.num_rows)
+        else pa.repeat(fills.get(field.name, pa.scalar(None, field.type)), rows.num_rows)
         for field in schema
     ]
-    return pa.table(columns, schema=schema).sort_by(ID)
+    return pa.table(columns, schema=schema)
 
 
 def _between(batch: pa.RecordBatch, low: str | None, high: str | None) -> pa.RecordBatch:

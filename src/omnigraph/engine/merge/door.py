@@ -16,7 +16,8 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.entity import last_touched
 from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
-from omnigraph.engine.merge.write import Counts, MergeWrite
+from omnigraph.engine.merge.merged import Counts, LargeTypes
+from omnigraph.engine.merge.write import MergeWrite
 from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.cost import Cost
@@ -87,10 +88,17 @@ class MergeOutcome:
 class MergeDoor:
     """Merges the branches of one graph."""
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs, executor: ExecutorFor) -> None:
+    def __init__(
+        self,
+        store: GraphStore,
+        catalogs: Catalogs,
+        executor: ExecutorFor,
+        large: LargeTypes | None = None,
+    ) -> None:
         self._store = store
         self._catalogs = catalogs
         self._executor = executor
+        self._large = large  # types beyond what this process should hold
 
     def merge(
         self,
@@ -121,6 +129,7 @@ class MergeDoor:
             resolutions=resolutions,
             strategy=strategy,
             granularity=granularity,
+            large=self._large,
         )
         intent = Intent(actor=actor, message=message, expected_head=if_commit)
         done = self._run(source, into, write, theirs, intent, preview=preview)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,7 @@ from omnigraph.engine.history.delta import Delta, delta, nothing, touched
 from omnigraph.engine.history.paired import fills_of, moved, under_names
 from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take, read_choices
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
+from omnigraph.engine.merge.merged import Conflicts, Counts, LargeTypes, MergedType, States
 from omnigraph.engine.merge.schemas import merge_schemas
 from omnigraph.engine.merge.threeway import TypeMerge, merge_type
 from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values
@@ -42,16 +43,6 @@ from omnigraph.storage.transaction import Adopted, PublishPlan, WriteTxn
 
 SHOWN = 1_000  # conflicts that are reported in full
 Bases = Callable[[ManifestState], tuple[ManifestState, ...]]  # common ancestors with a target, best first
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a merge brings to one type."""
-
-    declared: TableType
-    inserted: int
-    updated: int
-    deleted: int
 
 
 class MergeWrite:
@@ -71,6 +62,7 @@ class MergeWrite:
         resolutions: Resolutions | None = None,
         strategy: Take | None = None,
         granularity: Granularity = "property",
+        large: LargeTypes | None = None,
     ) -> None:
         self._source = source
         self._bases = bases
@@ -83,10 +75,12 @@ class MergeWrite:
         self._resolutions = list(resolutions or ())
         self._strategy = strategy
         self._granularity: Granularity = granularity
+        self._large = large
         self._new_schema = False
         self._asked: tuple[Question, ...] = ()
         self._judged: ChangeSet | None = None
         self._image: FrozenMap[str, Pin] = FrozenMap()
+        self._values = Findings()
         self.base: ManifestState | None = None
         self.target: ManifestState | None = None
         self.counts: tuple[Counts, ...] = ()
@@ -107,9 +101,11 @@ class MergeWrite:
         choices = read_choices(self._resolutions, self._strategy, schemas.catalog, self._granularity)
         self._new_schema = schemas.catalog.digest != catalogs[1].digest
         merges = self._merge_types(bases, schemas.catalog, choices)
-        self._refuse([one for merge in merges for one in merge.outcome.conflicts])
+        told = [merge.conflicts for merge in merges]
+        self._refuse([one for found in told for one in found.first], sum(found.total for found in told))
         _check_met(choices, merges)
-        judged = (one.judged for one in merges if one.judged.rows.num_rows or len(one.judged.removed))
+        self._values = sum((one.values for one in merges), Findings())
+        judged = (one.judged for one in merges if one.judged.count or len(one.judged.removed))
         self._judged = ChangeSet.of(schemas.catalog, judged)
         self._asked = tuple(questions(self._judged))
         adopt = {one.table_id: one.adopted for one in merges if one.adopted is not None}
@@ -138,19 +134,19 @@ class MergeWrite:
             return
         state = replace(txn.snapshot.state, pins=self._image)
         base = replace(txn, snapshot=PinnedSnapshot(txn.snapshot.branch, state))
-        found = judge_values(self._judged) + judge_sets(self._asked, self._executor(self._judged, base))
-        self._refuse([Conflict.of(one) for one in found.violations], found)
+        found = self._values + judge_values(self._judged)
+        found += judge_sets(self._asked, self._executor(self._judged, base))
+        self._refuse([Conflict.of(one) for one in found.violations], found.total)
 
-    def _refuse(self, conflicts: list[Conflict], found: Findings | None = None) -> None:
+    def _refuse(self, conflicts: list[Conflict], total: int) -> None:
         if conflicts:
-            total = len(conflicts) if found is None else found.total
             raise MergeConflict(self._doing, in_order(conflicts)[:SHOWN], total)
 
     # -- types -------------------------------------------------------------------------------------
 
     def _merge_types(
         self, bases: tuple[ManifestState, ...], catalog: Catalog, choices: Choices
-    ) -> list[_Merged]:
+    ) -> list[MergedType]:
         assert self.target is not None
         decided = {table for table, _ in choices.names()}
         concerned = [
@@ -160,38 +156,48 @@ class MergeWrite:
             or declared.table_id in decided
             or (self._new_schema and moved(bases[0], self.target, declared.table_id))
         ]
+        if self._large is not None:  # its jobs belong to the thread that asked for the merge
+            return [self._merge_one(declared, bases, choices) for declared in concerned]
         with ThreadPoolExecutor(max_workers=8) as pool:  # each waits for storage
             return list(pool.map(lambda declared: self._merge_one(declared, bases, choices), concerned))
 
-    def _merge_one(self, declared: TableType, bases: tuple[ManifestState, ...], choices: Choices) -> _Merged:
+    def _merge_one(
+        self, declared: TableType, bases: tuple[ManifestState, ...], choices: Choices
+    ) -> MergedType:
         assert self.target is not None
         table, target = declared.table_id, self.target
         base, *others = bases
+        decided = table in {chosen for chosen, _ in choices.names()}
+        if self._large is not None and not (others or decided or self._new_schema):
+            found = self._large(declared, States(base, target, self._source), choices)
+            if found is not None:
+                return found
         theirs = self._delta(declared, base, self._source)
         ambiguous: set[str] = set()
         for other in others:  # an entity that equally good bases disagree on cannot be decided by one of them
             ambiguous |= set(self._delta(declared, base, other).ids.to_pylist())
         wanted = theirs.ids
-        if self._new_schema or ambiguous or table in {decided for decided, _ in choices.names()}:
+        if self._new_schema or ambiguous or decided:
             wanted = None
         ours = self._delta(declared, base, target, wanted)
         outcome = merge_type(declared, ours, theirs, choices, frozenset(ambiguous))
         judged = _judged(outcome)
         if self._new_schema:  # what we wrote was never judged by the constraints that the source brings
             judged = _judged(outcome, ours.inserted, ours.after)
-        counts = _counts(outcome, ours, theirs)
+        counts = Counts(declared, *count(outcome, ours, theirs))
+        merged = MergedType(counts, judged, Conflicts(outcome.conflicts, len(outcome.conflicts)), outcome.met)
         pin = self._source.pins.get(table)
         if pin is None or not moved(base, self._source, table):
-            return _Merged(declared, outcome, judged, counts)
+            return replace(merged, effect=_effect(outcome))
         as_here = self._has_columns(target, declared)
-        image = None if as_here else pin
+        adopted = replace(merged, adopted=Adopted(pin, *counts.numbers), image=None if as_here else pin)
         if not moved(base, target, table) and not outcome.met:
-            return _Merged(declared, outcome, judged, counts, Adopted(pin, *counts), image)
+            return adopted
         if as_here:
-            return _Merged(declared, outcome, judged, counts)
+            return replace(merged, effect=_effect(outcome))
         # The source has columns that the target lacks: its version is kept, and our share written on top.
         mine = merge_type(declared, theirs, ours, choices.turned, frozenset(ambiguous))
-        return _Merged(declared, outcome, judged, counts, Adopted(pin, *counts), image, mine)
+        return replace(adopted, effect=_effect(mine))
 
     def _has_columns(self, state: ManifestState, declared: TableType) -> bool:
         """Say whether a type has the columns in one state that it has in the merged schema."""
@@ -224,37 +230,11 @@ class MergeWrite:
         return delta((gone, come), declared.stored_schema, fills_of(declared, self._source))
 
 
-@dataclass(frozen=True, eq=False)
-class _Merged:
-    """The outcome for one type and how it gets there."""
-
-    declared: TableType
-    outcome: TypeMerge
-    judged: TypeChange  # what the evaluator looks at: everything that is new to what counts as stored
-    numbers: tuple[int, int, int]
-    adopted: Adopted | None = None
-    image: Pin | None = None  # what the evaluator takes as stored, where that is not the target's version
-    on_top: TypeMerge | None = None  # our share, where the source's version is what is written to
-
-    @property
-    def table_id(self) -> str:
-        return self.declared.table_id
-
-    @property
-    def changes(self) -> bool:
-        return any(self.numbers)
-
-    @property
-    def effect(self) -> Effect | None:
-        """What is written on top of the target's version, or of the adopted one."""
-        share = self.outcome if self.adopted is None else self.on_top
-        if share is None or not (share.rows.num_rows or len(share.removed)):
-            return None
-        return Upsert(share.rows, share.removed) if share.rows.num_rows else DeleteIds(share.removed)
-
-    @property
-    def counts(self) -> Counts:
-        return Counts(self.declared, *self.numbers)
+def _effect(share: TypeMerge) -> Effect | None:
+    """Return what a side's share means for the version that it is written to."""
+    if not (share.rows.num_rows or len(share.removed)):
+        return None
+    return Upsert(share.rows, share.removed) if share.rows.num_rows else DeleteIds(share.removed)
 
 
 def _judged(outcome: TypeMerge, *also: pa.Table) -> TypeChange:
@@ -267,7 +247,7 @@ def _judged(outcome: TypeMerge, *also: pa.Table) -> TypeChange:
     return TypeChange(outcome.declared, rows, removed=outcome.removed)
 
 
-def _counts(outcome: TypeMerge, ours: Delta, theirs: Delta) -> tuple[int, int, int]:
+def count(outcome: TypeMerge, ours: Delta, theirs: Delta) -> tuple[int, int, int]:
     """Count what the merge does to the target's entities: one is new if the target does not have it."""
     new = set(theirs.inserted[ID].to_pylist()) - set(ours.inserted[ID].to_pylist())
     new |= set(ours.deleted[ID].to_pylist())
@@ -276,9 +256,9 @@ def _counts(outcome: TypeMerge, ours: Delta, theirs: Delta) -> tuple[int, int, i
     return inserted, len(written) - inserted, len(outcome.removed)
 
 
-def _check_met(choices: Choices, merges: Iterable[_Merged]) -> None:
+def _check_met(choices: Choices, merges: Iterable[MergedType]) -> None:
     """Refuse choices for entities that neither side changed: they were meant for something else."""
-    met = {(merge.table_id, entity) for merge in merges for entity in merge.outcome.met}
+    met = {(merge.table_id, entity) for merge in merges for entity in merge.met}
     lost = sorted(choices.names() - met)
     if lost:
         raise InvalidRequest(

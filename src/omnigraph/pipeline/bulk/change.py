@@ -1,4 +1,4 @@
-"""Change: what a bulk load does to one type; its rows lie in files of the table already.
+"""Change: what a bulk load, or a merge, does to one type; its rows lie in files of the table already.
 
 Room    pipeline.bulk. A `TypeChange` whose rows are not in this process: the one evaluator asks the same
         questions of it, and the Spark executor reads the answers from the files.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.validate.relation import Side
 from omnigraph.pipeline.bulk.remove import BulkRemover
-from omnigraph.storage.tables.effects import Append, Effect, Overwrite, Replace
+from omnigraph.storage.tables.effects import Append, DeleteIds, Effect, Overwrite, Replace, Several
 from omnigraph.storage.tables.written import Written
 
 
@@ -50,5 +50,8 @@ class BulkChange(TypeChange):
         if self.replaces:
             return Overwrite(self.written)
         if not self.count:
-            return None
-        return Replace(self.written, self.remover) if self.merges else Append(self.written)
+            return super().effect()
+        if not self.merges:
+            return Append(self.written)
+        new = Replace(self.written, self.remover)
+        return Several((DeleteIds(self.removed), new)) if len(self.removed) else new

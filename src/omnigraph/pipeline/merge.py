@@ -1,0 +1,229 @@
+"""Merge: a three-way merge whose large types are compared, decided and written by executors.
+
+    base, ours, theirs -> sides -> **rows of one id in one task -> three-way -> files** -> plan, one publish
+
+Room    pipeline. What a merge means is in engine.merge, which runs here too: only a type with many rows to
+        compare takes the way over Spark, and tasks decide it with the same function.
+Given   a session, a graph and two branches.
+Gives   the outcome of `graph.merge`. Rows that the merge writes lie in files before anybody publishes them.
+Rule    the driver holds the ids that are removed and the first conflicts, never the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import TableType
+from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.change import ChangeSet
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.history.delta import compare
+from omnigraph.engine.history.paired import fills_of, moved
+from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take
+from omnigraph.engine.merge.conflicts import Conflict
+from omnigraph.engine.merge.door import MergeDoor, MergeOutcome
+from omnigraph.engine.merge.merged import Conflicts, Counts, MergedType, States
+from omnigraph.engine.merge.threeway import merge_type
+from omnigraph.engine.merge.write import SHOWN, count
+from omnigraph.engine.validate.findings import Findings
+from omnigraph.engine.validate.local import LocalExecutor
+from omnigraph.engine.validate.relation import Executor
+from omnigraph.engine.validate.values import value_findings
+from omnigraph.pipeline.bulk.change import BulkChange
+from omnigraph.pipeline.bulk.remove import BulkRemover, choose
+from omnigraph.pipeline.bulk.stage import for_each_partition
+from omnigraph.pipeline.executor import spark_executor
+from omnigraph.pipeline.options import Address
+from omnigraph.pipeline.progress import Report, watched
+from omnigraph.pipeline.sides import Reading, by_id, gathered, readings
+from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.written import Written, alone, fragments_of, write_rows
+from omnigraph.storage.transaction import Adopted, WriteTxn
+
+LARGE_ROWS = 2_000_000  # rows of one type to compare; below, one process is done sooner
+
+
+def merge(
+    spark: SparkSession,
+    graph: Graph,
+    source: str,
+    into: str = "main",
+    *,
+    preview: bool = False,
+    resolutions: Resolutions | None = None,
+    strategy: Take | None = None,
+    granularity: Granularity = "property",
+    delete_branch: bool = False,
+    if_commit: str | None = None,
+    message: str | None = None,
+    actor: str | None = None,
+    large_rows: int = LARGE_ROWS,
+    progress: Report | None = None,
+) -> MergeOutcome:
+    """Fold one branch into another; types with more than `large_rows` rows to compare are merged on Spark.
+
+    The rest is as `graph.merge` has it. `progress` is told tasks done and known.
+    """
+    store, catalogs = graph.store, Catalogs(graph.store.schemas)
+    large = LargeMerges(spark, store, catalogs, large_rows)
+    door = MergeDoor(store, catalogs, partial(_executor, spark, store), large)
+    with watched(spark, f"merge of {source} into {into}", progress):
+        return door.merge(
+            source,
+            into,
+            preview=preview,
+            resolutions=resolutions,
+            strategy=strategy,
+            granularity=granularity,
+            delete_branch=delete_branch,
+            if_commit=if_commit,
+            message=message,
+            actor=actor,
+        )
+
+
+def _executor(spark: SparkSession, store: GraphStore, change: ChangeSet, base: WriteTxn) -> Executor:
+    """Return who judges the merged image: Spark, if rows of it are not in this process."""
+    if any(isinstance(one, BulkChange) for one in change.types.values()):
+        return spark_executor(spark, store.location)(change, base)
+    return LocalExecutor(change, base)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every task of one type's merge knows."""
+
+    address: Address
+    declared: TableType
+    version: int  # of the target's table, beside whose files rows are written
+    choices: Choices
+
+
+@dataclass(frozen=True)
+class Share:
+    """What came of the ids of one task."""
+
+    fragments: tuple[str, ...]
+    removed: tuple[str, ...]
+    conflicts: tuple[Conflict, ...]
+    total_conflicts: int
+    counts: tuple[int, int, int]
+    values: Findings
+
+
+class LargeMerges:
+    """Merges types that are too large for one process."""
+
+    def __init__(self, spark: SparkSession, store: GraphStore, catalogs: Catalogs, large_rows: int) -> None:
+        self._spark = spark
+        self._store = store
+        self._catalogs = catalogs
+        self._large_rows = large_rows
+
+    def __call__(self, declared: TableType, states: States, choices: Choices) -> MergedType | None:
+        """Merge what both sides did to a type; None if there is little of it."""
+        table = declared.table_id
+        pin, here = states.source.pins.get(table), states.target.pins.get(table)
+        if pin is None or here is None or not moved(states.base, states.source, table):
+            return None
+        read, rows = self._readings(declared, states)
+        if rows <= self._large_rows:
+            return None
+        shares = self._decided(declared, here.version, choices, read, rows, states.source)
+        counts = Counts(declared, *map(sum, zip(*(share.counts for share in shares), strict=True)))
+        change = self._change(declared, states.target, here.version, shares)
+        adopted = Adopted(pin, *counts.numbers) if not moved(states.base, states.target, table) else None
+        return MergedType(
+            counts,
+            change,
+            Conflicts(
+                tuple(one for share in shares for one in share.conflicts)[:SHOWN],
+                sum(share.total_conflicts for share in shares),
+            ),
+            adopted=adopted,
+            effect=change.effect() if adopted is None else None,
+            values=sum((share.values for share in shares), Findings()),
+        )
+
+    def _readings(self, declared: TableType, states: States) -> tuple[list[Reading], int]:
+        """Return what to read of the four sides: theirs and ours, before and after; and how many rows."""
+        found: list[Reading] = []
+        rows = 0
+        for at, state in ((0, states.source), (2, states.target)):
+            if not moved(states.base, state, declared.table_id):
+                continue
+            versions = (_version(states.base, declared), _version(state, declared))
+            sides = self._store.reads.differences(declared.table_id, *versions)
+            for number, (one, then) in enumerate(zip(sides, (states.base, state), strict=True), at):
+                found += readings(number, self._store, declared.table_id, one, self._catalog(then), declared)
+                rows += one.rows
+        return found, rows
+
+    def _decided(
+        self,
+        declared: TableType,
+        version: int,
+        choices: Choices,
+        read: list[Reading],
+        rows: int,
+        source: ManifestState,
+    ) -> list[Share]:
+        schema = declared.stored_schema
+        frame = by_id(self._spark, read, schema, fills_of(declared, source), rows)
+        location = self._store.location
+        job = Job(Address(location.uri, dict(location.options)), declared, version, choices)
+        return for_each_partition(frame, partial(_share, job))
+
+    def _change(
+        self, declared: TableType, target: ManifestState, version: int, shares: list[Share]
+    ) -> BulkChange:
+        table = declared.table_id
+        written = Written(fragments_of(t for share in shares for t in share.fragments), target.version)
+        only = alone(self._store.reads.handle(table, version), written)
+        self._store.opener.adopt(table, only)
+        way = choose(written.num_rows)
+        return BulkChange(
+            declared,
+            declared.stored_schema.empty_table(),
+            removed=pa.array(sorted(one for share in shares for one in share.removed), pa.string()),
+            written=written,
+            version=only.version,
+            given_version=only.version,
+            remover=BulkRemover(self._spark, self._store.location, self._store, table, only.version, way),
+        )
+
+    def _catalog(self, state: ManifestState) -> Catalog:
+        return self._catalogs.get(state.schema)
+
+
+def _share(job: Job, batches: Iterator[pa.RecordBatch]) -> Share:
+    """Decide the ids of one task and write what becomes of them, in an executor."""
+    gone, come, lost, won = gathered(batches, job.declared.stored_schema, 4)
+    theirs, ours = compare(gone, come), compare(lost, won)
+    outcome = merge_type(job.declared, ours, theirs, job.choices, frozenset())
+    fragments: list[str] = []
+    if outcome.rows.num_rows:
+        with job.address.pinned() as store:
+            handle = store.reads.handle(job.declared.table_id, job.version)
+            fragments = write_rows(handle, outcome.rows.to_batches())
+    judged = (value_findings(batch, job.declared) for batch in outcome.rows.to_batches())
+    return Share(
+        tuple(fragments),
+        tuple(outcome.removed.to_pylist()),
+        outcome.conflicts[:SHOWN],
+        len(outcome.conflicts),
+        count(outcome, ours, theirs),
+        sum(judged, Findings()),
+    )
+
+
+def _version(state: ManifestState, declared: TableType) -> int | None:
+    pin = state.pins.get(declared.table_id)
+    return None if pin is None else pin.version

@@ -1,0 +1,131 @@
+"""Sides: the rows that two versions of a table do not share, brought together by id.
+
+    versions -> what only one has (storage) -> read by executors -> **rows of one id in one task** -> work
+
+Room    pipeline. Under diffs and merges on Spark. The driver finds out which fragments and which places of
+        them differ, which takes no reading; executors read just those.
+Given   sides, numbered by whoever asks; a type, under whose columns all of them are read.
+Gives   a DataFrame for `gathered` to read in a task: for each side the rows that it has of the task's ids.
+Rule    a task gets about `TASK_ROWS` rows, so memory does not follow the size of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ID, TableType
+from omnigraph.engine.history.delta import Fills, conformed
+from omnigraph.engine.history.paired import columns_then
+from omnigraph.pipeline.options import Address
+from omnigraph.pipeline.types import from_spark, spark_type, to_spark, travels_as
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.differences import Piece, Side
+
+TASK_ROWS = 500_000
+NUMBER = "number"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Some rows of one side, as an executor reads them."""
+
+    number: int  # of the side
+    address: Address
+    table_id: str
+    version: int
+    pieces: tuple[Piece, ...]
+    names: Mapping[str, str]  # column of the type -> the one that has its values in this version
+
+    def rows(self, schema: pa.Schema, fills: Fills) -> Iterator[pa.Table]:
+        """Yield the rows under a schema."""
+        with self.address.pinned() as store:
+            side = Side(store.reads.handle(self.table_id, self.version), self.pieces)
+            here = set(side.schema.names)
+            names = {new: old for new, old in self.names.items() if old in here}
+            for batch in side.batches(list(names.values())):
+                found = pa.Table.from_batches([batch]).rename_columns(list(names))
+                yield conformed(found, schema, fills)
+
+
+def readings(
+    number: int, store: GraphStore, table_id: str, side: Side, then: Catalog, declared: TableType
+) -> list[Reading]:
+    """Return what executors read of one side, in parts; `then` is the schema that its version has."""
+    if side.handle is None:
+        return []
+    address = Address(store.location.uri, dict(store.location.options))
+    names = columns_then(then, declared)
+    whole = Reading(number, address, table_id, side.handle.version, (), names)
+    # What the driver holds of small fragments stays here: executors read them as they read the others.
+    pieces = [replace(piece, held=None) for piece in side.pieces]
+    return [replace(whole, pieces=tuple(part)) for part in _parts(pieces)]
+
+
+def _parts(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    held: list[Piece] = []
+    for piece in pieces:
+        if held and sum(one.rows for one in held) + piece.rows > TASK_ROWS:
+            yield held
+            held = []
+        held.append(piece)
+    if held:
+        yield held
+
+
+def by_id(
+    spark: SparkSession, found: Sequence[Reading], schema: pa.Schema, fills: Fills, rows: int
+) -> DataFrame:
+    """Return the rows of all sides with those of one id in one partition."""
+    sent = {name: pa.repeat(value, 1) for name, value in fills.items()}  # a scalar loses the time of a day
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filled = {name: value[0] for name, value in sent.items()}
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for table in found[number].rows(schema, filled):
+                    yield from _sent(table, found[number].number)
+
+    tasks = spark.range(0, len(found), 1, max(len(found), 1))
+    columns = [StructField(_name(at), spark_type(field.type)) for at, field in enumerate(schema)]
+    frame = tasks.mapInArrow(read, StructType([StructField(NUMBER, IntegerType()), *columns]))
+    return frame.repartition(max(-(-rows // TASK_ROWS), 1), _name(schema.get_field_index(ID)))
+
+
+def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sides: int) -> list[pa.Table]:
+    """Return the rows of each side in a task, by id."""
+    found: list[list[pa.RecordBatch]] = [[] for _ in range(sides)]
+    for batch in batches:
+        arrays = [
+            from_spark(values, field.type, field.name)
+            for values, field in zip(batch.columns[1:], schema, strict=True)
+        ]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        for number in range(sides):
+            mine = rows.filter(pc.equal(batch.column(0), number))
+            if mine.num_rows:
+                found[number].append(mine)
+    return [pa.Table.from_batches(parts, schema).sort_by(ID) for parts in found]
+
+
+def _sent(table: pa.Table, number: int) -> Iterator[pa.RecordBatch]:
+    """Turn rows into what travels; columns go by their place, since any name may be a property's."""
+    for batch in table.combine_chunks().to_batches():
+        arrays = [to_spark(values, values.type) for values in batch.columns]
+        names = [_name(at) for at in range(len(arrays))]
+        numbers = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
+        fields = [
+            pa.field(name, travels_as(values.type)) for name, values in zip(names, batch.columns, strict=True)
+        ]
+        schema = pa.schema([pa.field(NUMBER, pa.int32()), *fields])
+        yield pa.RecordBatch.from_arrays([numbers, *arrays], schema=schema)
+
+
+def _name(at: int) -> str:
+    return f"c{at}"
