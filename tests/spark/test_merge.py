@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
 import omnigraph as og
 from omnigraph import Graph
@@ -16,6 +17,7 @@ from omnigraph.engine.merge.door import MergeOutcome
 from omnigraph.pipeline import diff, load, merge
 from omnigraph.pipeline.merge import LargeMerges
 from omnigraph.storage.tables.effects import Replace, written_in
+from omnigraph.surfaces.cli.app import app
 from tests.engine.merge.test_truth import BORN, PAIRS, VALUES, expected
 from tests.engine.merge.world import change, fork, image, knows, person, put, world
 from tests.spark.samples import ALL, EVERY_TYPE
@@ -225,3 +227,19 @@ def test_a_large_load_on_a_branch_comes_home(spark: SparkSession, tmp_path: Path
         assert (count.inserted, count.updated, count.deleted) == (2999, 0, 0)
         assert graph.nodes("Person").to_arrow().num_rows == 4 + 3000
         assert told[-1][0] == told[-1][1] > 0
+
+
+def test_the_commands_on_spark_say_what_those_of_one_process_say(spark: SparkSession, tmp_path: Path) -> None:
+    with world(tmp_path) as graph:
+        fork(graph)
+        put(graph, "side", person("Eve"))
+        put(graph, "main", person("Fay"))
+        uri = graph.uri
+
+    merged = CliRunner().invoke(app, ["merge", uri, "side", "--engine", "spark", "--quiet"])
+    built = CliRunner().invoke(app, ["optimize", uri, "--engine", "spark", "--quiet"])
+
+    assert merged.exit_code == 0, merged.output
+    assert merged.output.startswith("merged side into main: merged\n  node Person  +1 ~0 -0\n")
+    assert built.exit_code == 0, built.output
+    assert "node Person: " in built.output

@@ -5,7 +5,7 @@ Room    surfaces.cli. On a terminal only: what reads from a pipe gets nothing bu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -47,3 +47,20 @@ def load_bar(console: Console | None) -> Iterator[Report | None]:
 def _read(now: LoadProgress) -> str:
     read = decimal(now.bytes_read)
     return read if now.bytes_total is None else f"{read} of {decimal(now.bytes_total)}"
+
+
+@contextmanager
+def task_bar(console: Console | None, doing: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show how many tasks are done, on a terminal only."""
+    if console is None:
+        yield None
+        return
+    columns = (
+        TextColumn(doing),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.export.door import Report, export_files, export_lines
+from omnigraph.engine.export.door import export_files, export_lines
 from omnigraph.engine.export.plan import plan_export
 from omnigraph.engine.export.report import ExportReport
 from omnigraph.engine.graph import Graph
+from omnigraph.surfaces.cli.bar import task_bar
 from omnigraph.surfaces.cli.frame import Call, GraphUri, call_of
 from omnigraph.surfaces.cli.query_source import Snapshot, moment
+from omnigraph.surfaces.cli.spark import spark_here
 
 SPARK_ROWS = 5_000_000  # from here on the time that Spark needs to start is made up for
 ONE_FILE = ".jsonl"
@@ -155,7 +154,7 @@ def _to_stream(call: Call, graph: Graph, destination: str | None, framed: bool, 
 def _to_folder(
     call: Call, graph: Graph, destination: str, form: Format, engine: Engine, chosen: Arguments
 ) -> None:
-    with _bar(call.output.watched) as progress:
+    with task_bar(call.output.watched, "exporting") as progress:
         write = _by(call, graph, engine, chosen)
         report = write(destination, format=form.value, progress=progress, **chosen)
     document = {"uri": graph.uri, "destination": report.destination, **report.to_json()}
@@ -179,13 +178,9 @@ def _by(call: Call, graph: Graph, engine: Engine, chosen: Arguments) -> Callable
 
 
 def _on_spark(graph: Graph) -> Callable[..., ExportReport]:
-    try:
-        from omnigraph.pipeline.export import export as export_on_spark
-        from omnigraph.pipeline.session import spark_session
-    except ImportError as error:
-        raise InvalidRequest("PySpark is not installed", remedy="pip install 'omnigraph[spark]'") from error
-    spark = spark_session()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = spark_here()
+    from omnigraph.pipeline.export import export as export_on_spark
+
     return partial(export_on_spark, spark, graph)
 
 
@@ -196,20 +191,3 @@ def _lines(report: ExportReport) -> Iterator[str]:
     width = max((len(one.name) for one in report.types), default=0)
     for one in report.types:
         yield f"  {one.kind} {one.name:<{width}}  {one.rows} in {len(one.files)} files"
-
-
-@contextmanager
-def _bar(console: Console | None) -> Iterator[Report | None]:
-    """Show how much is written, on a terminal only."""
-    if console is None:
-        yield None
-        return
-    columns = (
-        TextColumn("exporting"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("exporting", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.engine.graph import Graph
 from omnigraph.engine.merge.choices import TAKES, Resolve, Take
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
 from omnigraph.engine.merge.door import MergeOutcome, Outcome
+from omnigraph.surfaces.cli.bar import task_bar
 from omnigraph.surfaces.cli.commit import shown_time
 from omnigraph.surfaces.cli.frame import Call, GraphUri, IfCommit, Message, call_of
+from omnigraph.surfaces.cli.spark import Worker, WorkerFlag, spark_here
 from omnigraph.surfaces.cli.words import graph_and_words
 
 Source = Annotated[list[str], typer.Argument(metavar="[ADDR] SOURCE", help="The graph, and the branch.")]
@@ -60,6 +64,7 @@ def merge(
     ] = False,
     if_commit: IfCommit = None,
     message: Message = None,
+    engine: WorkerFlag = Worker.LOCAL,
 ) -> None:
     """Fold one branch into another, three ways, as one commit. "Ours" is the branch merged into."""
     call = call_of(ctx)
@@ -68,10 +73,14 @@ def merge(
     only_look = preview or call.settings.dry_run
     if not only_look:
         call.output.target("merge", where)
-    with call.connect(where) as graph:
+    with (
+        call.connect(where) as graph,
+        task_bar(call.output.watched if engine is Worker.SPARK else None, "merging") as progress,
+    ):
+        run = _on_spark(graph, progress) if engine is Worker.SPARK else graph.merge
         done = _told(
             call,
-            lambda: graph.merge(
+            lambda: run(
                 source,
                 target,
                 preview=only_look,
@@ -88,6 +97,13 @@ def merge(
         call.output.result({"uri": graph.uri, **done.to_json()}, *_lines(done))
     if done.outcome is Outcome.CONFLICTS:
         raise typer.Exit(5)
+
+
+def _on_spark(graph: Graph, progress: Callable[[int, int], None] | None) -> Callable[..., MergeOutcome]:
+    spark = spark_here()
+    from omnigraph.pipeline import merge as merge_on_spark
+
+    return partial(merge_on_spark, spark, graph, progress=progress)
 
 
 def revert(
