@@ -21,6 +21,7 @@ from omnigraph.base.ids import new_id
 
 POLL_SECONDS = 0.5
 GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+PREFIX = "omnigraph-"
 Report = Callable[[int, int], None]  # tasks done, tasks known so far
 
 
@@ -67,8 +68,11 @@ def watched(
     if context is None:
         yield
         return
-    group = f"omnigraph-{new_id()}"
     before = {name: context.getLocalProperty(name) for name in GROUP}
+    if report is None and (before[GROUP[0]] or "").startswith(PREFIX):
+        yield  # part of some work that is watched already
+        return
+    group = f"{PREFIX}{new_id()}"
     context.setJobGroup(group, label, interruptOnCancel=True)
     poller = None if report is None else _Poller(context, group, report, every)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -169,11 +170,34 @@ def test_the_same_key_again_is_the_first_receipt(graph: Graph, spark: SparkSessi
         load(spark, graph, path, mode="append", idempotency_key="k")
 
 
+def test_tasks_are_told_and_a_caller_who_has_enough_stops_them(graph: Graph, spark: SparkSession) -> None:
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(3)
+            yield batch
+
+    every = spark.range(40).selectExpr("concat('n', id) as name").repartition(20)
+    slow = every.mapInArrow(slowly, "name string")
+    told: list[LoadProgress] = []
+
+    def enough(now: LoadProgress) -> None:
+        told.append(now)
+        if now.tasks_done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load(spark, graph, {"Person": slow}, mode="append", progress=enough)
+
+    assert 0 < told[-1].tasks_done < told[-1].tasks
+    assert told[-1].stage == "reading"
+    assert names(graph) == ["a", "b"]
+
+
 def test_progress_is_told(graph: Graph, spark: SparkSession) -> None:
     told: list[LoadProgress] = []
     load(spark, graph, {"Person": frame(spark, "name string", ("c",))}, mode="append", progress=told.append)
 
-    assert [one.stage for one in told if one.stage != "reading"] == ["checking", "writing", "done"]
+    assert list(dict.fromkeys(one.stage for one in told)) == ["reading", "checking", "writing", "done"]
     assert told[-1].rows == 1
 
 

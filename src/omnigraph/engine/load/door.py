@@ -44,12 +44,14 @@ REFUSED = "the load was refused"
 
 @dataclass(frozen=True)
 class LoadProgress:
-    """How far a load is."""
+    """How far a load is; on Spark, by tasks that are done and known so far, which grow as it plans."""
 
     stage: Literal["reading", "checking", "writing", "done"]
     rows: int
     bytes_read: int = 0
     bytes_total: int | None = None
+    tasks_done: int = 0
+    tasks: int = 0
 
 
 Report = Callable[[LoadProgress], None]

@@ -43,6 +43,7 @@ from omnigraph.pipeline.bulk.inputs import Columns, open_inputs, read_inputs
 from omnigraph.pipeline.bulk.piece import Job, digest_of
 from omnigraph.pipeline.bulk.rejects import MOST, reject_file, write_rejects
 from omnigraph.pipeline.bulk.remove import Way
+from omnigraph.pipeline.progress import watched
 from omnigraph.pipeline.session import spark_session
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.cost import measured
@@ -108,7 +109,8 @@ def load(
         base = from_branch if created and dry_run and from_branch is not None else branch
         try:
             loading = _Loading(spark, graph, request, progress or (lambda _: None))
-            receipt = loading.run(base, intent, dry_run=dry_run)
+            with watched(spark, f"load into {branch}", None if progress is None else loading.tell_tasks):
+                receipt = loading.run(base, intent, dry_run=dry_run)
         except GraphError as error:
             if created and not dry_run:
                 say_created(error, branch, from_branch)
@@ -157,7 +159,16 @@ class _Loading:
         self._store = graph.store
         self._catalogs = Catalogs(graph.store.schemas)
         self._request = request
-        self._report = report
+        self._tell = report
+        self._last = LoadProgress("reading", 0)
+
+    def tell_tasks(self, done: int, known: int) -> None:
+        """Say how many tasks of Spark are done, whatever they are for; comes from a thread of its own."""
+        self._tell(replace(self._last, tasks_done=done, tasks=known))
+
+    def _report(self, now: LoadProgress) -> None:
+        self._last = now
+        self._tell(now)
 
     def run(self, branch: str, intent: Intent, *, dry_run: bool) -> Receipt:
         """Read, check, publish; all of it again when the schema changed meanwhile."""

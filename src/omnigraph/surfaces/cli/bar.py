@@ -33,18 +33,24 @@ def load_bar(console: Console | None) -> Iterator[Report | None]:
 
         def report(now: LoadProgress) -> None:
             reading = now.stage == "reading"
-            read = _read(now) if reading else ""
+            read = _read(now, reading=reading)
             if now.stage not in stages:
                 for earlier in stages.values():
                     bar.update(earlier, visible=False)
                 total = now.bytes_total if reading else None  # of the other stages nobody knows the end
                 stages[now.stage] = bar.add_task(now.stage, total=total, rows=now.rows, read=read)
             bar.update(stages[now.stage], completed=now.bytes_read, rows=now.rows, read=read)
+            if now.tasks:
+                bar.update(stages[now.stage], completed=now.tasks_done, total=now.tasks)
 
         yield report
 
 
-def _read(now: LoadProgress) -> str:
+def _read(now: LoadProgress, *, reading: bool) -> str:
+    if now.tasks:
+        return f"{now.tasks_done} of {now.tasks} tasks"
+    if not reading:
+        return ""
     read = decimal(now.bytes_read)
     return read if now.bytes_total is None else f"{read} of {decimal(now.bytes_total)}"
 
