@@ -12,7 +12,6 @@ import signal
 import pytest
 
 from omnigraph.base.errors import AlreadyInitialized, GraphNotFound, IntegrityError, InvalidRequest
-from omnigraph.storage.failpoints import ENVIRONMENT
 from omnigraph.storage.store import GraphStore
 from tests.conftest import Place
 from tests.crash import operations
@@ -33,20 +32,13 @@ def kill(ground: Ground, operation: Operation, point: str) -> list[tuple[Place, 
     """Let processes die, one at each passage of a point; return where, with the number of the passage."""
     passages = range(1, ground.trace(operation).count(point) + 1)
     places = [ground.fresh(operation) for _ in passages]
-    first, *others = places
     outcomes = run_processes(
-        operations.perform,
-        [(operation.name, first.address, first.options)],
-        env={ENVIRONMENT: f"{point}=kill"},
+        operations.perform_until,
+        [
+            (operation.name, place.address, place.options, point, passage)
+            for place, passage in zip(places, passages, strict=True)
+        ],
     )
-    if others:
-        outcomes += run_processes(
-            operations.perform_until,
-            [
-                (operation.name, place.address, place.options, point, passage)
-                for passage, place in enumerate(others, 2)
-            ],
-        )
     assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
     return list(zip(places, passages, strict=True))
 
