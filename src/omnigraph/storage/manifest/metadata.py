@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -35,6 +36,9 @@ class HeadMoved(Exception):
 
 class CommitInDoubt(Exception):
     """The commit failed in a way that leaves open whether it landed; the cause is attached."""
+
+
+_PAUSES = (0.01, 0.05, 0.2)  # of a second, while another process finishes what it began
 
 
 class AlreadyThere(Exception):
@@ -71,12 +75,20 @@ class MetadataDataset:
 
     def _landed_after_all(self, content: Mapping[str, str], error: OSError) -> Handle:
         """Find our own dataset behind a lost reply; else say whether somebody else's is there."""
-        if not any(self._location.objects.list(f"{self.path}/_versions")):
+        if not self._appears():
             raise storage_failure(f"creating {self.path}", error) from error
         handle = self._opener.latest(self.path)
         if _content(handle) != dict(content):
             raise AlreadyThere(self.path) from error
         return handle
+
+    def _appears(self) -> bool:
+        """Say whether there is a version. One that is being made refuses a second one before it is there."""
+        for pause in _PAUSES:
+            if any(self._location.objects.list(f"{self.path}/_versions")):
+                return True
+            time.sleep(pause)
+        return False
 
     def latest(self, known_version: int | None = None) -> tuple[int, dict[str, str] | None]:
         """Return the newest version and its map (the freshness probe); no map if the version is known."""
