@@ -115,6 +115,7 @@ def test_flat_in_depth(s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, .
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.full
 @pytest.mark.parametrize("tables", TABLES, ids=str)
 def test_flat_in_tables(s3_server: S3Server, proxy: S3Proxy, tables: tuple[int, ...]) -> None:
     found = []

@@ -72,6 +72,7 @@ def test_a_one_row_write_costs_the_same_with_any_number_of_tables(
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.full
 @pytest.mark.parametrize("depths", DEPTHS, ids=str)
 def test_the_bounds_hold_under_a_concurrency_cap(
     s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]

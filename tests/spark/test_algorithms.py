@@ -81,7 +81,7 @@ def random_world(path: Path, seed: int) -> World:
     return make(path, nodes, edges)
 
 
-@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.full)])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A random graph that nobody changes."""
     made = random_world(tmp_path_factory.mktemp("world") / "graph.og", request.param)
@@ -118,7 +118,7 @@ def plain_pagerank(nodes: list[Node], edges: Edges, damping: float, rounds: int)
     return ranks
 
 
-@pytest.mark.parametrize(("damping", "rounds"), [(0.85, 5), pytest.param(0.5, 12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("damping", "rounds"), [(0.85, 5), pytest.param(0.5, 12, marks=pytest.mark.full)])
 def test_ranks_are_those_of_the_model_after_so_many_rounds(
     spark: SparkSession, world: World, damping: float, rounds: int
 ) -> None:
@@ -162,7 +162,7 @@ def plain_components(nodes: list[Node], edges: Edges) -> dict[Node, str]:
     return {node: "/".join(least(group)) for node, group in groups.items()}
 
 
-@pytest.mark.parametrize("types", [(), pytest.param(("PP", "QQ"), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("types", [(), pytest.param(("PP", "QQ"), marks=pytest.mark.full)])
 def test_components_are_those_of_the_model(spark: SparkSession, world: World, types: tuple[str, ...]) -> None:
     found = values(connected_components(spark, world.graph, types or None))
     assert found == plain_components(world.nodes, world.edges(*types))
@@ -202,7 +202,7 @@ def _loudest(heard: Counter[Node], own: Node) -> Node:
     return least(label for label, times in heard.items() if times == most) if heard else own
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(6, marks=pytest.mark.full)])
 def test_labels_are_those_of_the_model(spark: SparkSession, world: World, rounds: int) -> None:
     found = values(label_propagation(spark, world.graph, rounds=rounds))
     assert found == plain_labels(world.nodes, world.edges(), rounds)
@@ -221,7 +221,7 @@ def plain_triangles(nodes: list[Node], edges: Edges) -> dict[Node, int]:
     return counts
 
 
-@pytest.mark.parametrize("types", [(), pytest.param(("PP",), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("types", [(), pytest.param(("PP",), marks=pytest.mark.full)])
 def test_triangles_are_those_of_the_model(spark: SparkSession, world: World, types: tuple[str, ...]) -> None:
     found = values(triangle_count(spark, world.graph, types or None))
     kinds = {kind for name in types or ENDS for kind in ENDS[name]}
@@ -262,7 +262,7 @@ def test_a_graph_without_edges_has_an_answer(spark: SparkSession, tmp_path: Path
     lonely.graph.close()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_empty_graph_has_an_empty_answer(spark: SparkSession, tmp_path: Path) -> None:
     with og.init(tmp_path / "empty.og", SCHEMA, durability="os") as empty:
         for algorithm in (pagerank, connected_components, label_propagation, triangle_count):

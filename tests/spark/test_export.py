@@ -34,7 +34,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 def test_a_load_of_the_folder_gives_an_equal_graph(
     spark: SparkSession, graph: Graph, format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan.Scan.groups, "__defaults__", (1,))  # a file for each fragment
+    monkeypatch.setattr(scan.Scan.groups, "__defaults__", (1, 1))  # a file for each fragment
 
     report = export(spark, graph, tmp_path / "out", format=format)
 

@@ -158,7 +158,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_ctrl_c_stops_the_work_and_leaves_spark_usable() -> None:
     process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True)
     try:

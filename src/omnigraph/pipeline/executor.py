@@ -42,8 +42,9 @@ from omnigraph.engine.validate.relation import (
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.pipeline.bulk.change import BulkChange
 from omnigraph.pipeline.hashes import Seeds, hash_texts
-from omnigraph.pipeline.scan import Column, Scan
+from omnigraph.pipeline.scan import Column, Fragments, Scan
 from omnigraph.pipeline.suspicion import SECOND, Suspicion, decidable
+from omnigraph.pipeline.tasks import rows_of, slots
 from omnigraph.pipeline.types import spark_schema, to_spark, travelling_schema
 from omnigraph.storage.location import Location
 from omnigraph.storage.transaction import WriteTxn
@@ -159,16 +160,12 @@ class SparkExecutor:
         columns = tuple(Column(name, stored, types.field(stored).type) for name, stored in read.columns)
         location = self._location
         scan = Scan(location.uri, dict(location.options), self._base.snapshot, read.table, columns, version)
-        groups = scan.groups()
 
-        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for found in scan.stored(groups[number]):
-                        yield convert(found)
+        def rows(group: Fragments) -> Iterator[pa.RecordBatch]:
+            return map(convert, scan.stored(group))
 
-        numbers = self._spark.range(0, len(groups), 1, max(len(groups), 1))
-        return numbers.mapInArrow(rows, spark_schema(schema_of(scan.schema)))
+        groups = scan.groups(slots=slots(self._spark))
+        return rows_of(self._spark, groups, rows, spark_schema(schema_of(scan.schema)))
 
     def _held(self, read: Read, convert: Convert, schema_of: SchemaOf) -> DataFrame:
         table = self._rows(read).select([stored for _, stored in read.columns])

@@ -25,6 +25,7 @@ from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
 PARTITION_BYTES = 64 << 20  # of stored files; what Spark makes of them is a few times as much
+SMALL_BYTES = 4 << 20  # less than this is not worth a task of its own
 BATCH_ROWS = 65_536
 Fragments = tuple[int, ...]
 
@@ -70,12 +71,15 @@ class Scan:
             )
         return replace(self, columns=tuple(known[name] for name in names))
 
-    def groups(self, partition_bytes: int = PARTITION_BYTES) -> list[Fragments]:
-        """Return the table's fragments in groups of about so many stored bytes, in their order."""
+    def groups(self, partition_bytes: int = PARTITION_BYTES, slots: int = 1) -> list[Fragments]:
+        """Return the table's fragments in groups of about so many stored bytes, in their order.
+
+        `slots` is how many groups are read at a time.
+        """
         with self._open() as store:
             handle = self._table(store)
             sizes = {n: part.size.bytes for n, part in store.reads.layout(handle).parts.items()}
-        return grouped(sizes, partition_bytes)
+        return grouped(sizes, partition_bytes, slots)
 
     def read(self, fragments: Fragments) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some fragments, in the types that travel."""
@@ -137,12 +141,17 @@ def scan_of(location: Location, snapshot: PinnedSnapshot, current: TableType, th
     )
 
 
-def grouped(sizes: Mapping[int, int], limit: int) -> list[Fragments]:
-    """Put neighbours together while they stay within a limit.
+def grouped(sizes: Mapping[int, int], limit: int, slots: int = 1) -> list[Fragments]:
+    """Put neighbours together in groups of about a size, as many in each slot.
 
     >>> grouped({1: 4, 2: 5, 3: 20, 4: 1}, 10)
     [(1, 2), (3,), (4,)]
+    >>> grouped({n: 20 << 20 for n in range(10)}, 40 << 20, slots=2)
+    [(0, 1), (2, 3, 4), (5, 6), (7, 8, 9)]
     """
+    total = sum(sizes.values())
+    if slots > 1 and total > SMALL_BYTES * slots:
+        return _even(sizes, total, slots * max(round(total / limit / slots), 1))
     groups: list[Fragments] = []
     held = 0
     for number, size in sorted(sizes.items()):
@@ -153,3 +162,14 @@ def grouped(sizes: Mapping[int, int], limit: int) -> list[Fragments]:
             groups.append((number,))
             held = size
     return groups
+
+
+def _even(sizes: Mapping[int, int], total: int, count: int) -> list[Fragments]:
+    """Cut the fragments into so many groups of nearly one size: each goes where its middle is."""
+    groups: dict[int, Fragments] = {}
+    before = 0
+    for number, size in sorted(sizes.items()):
+        at = int((before + size / 2) * count / total)
+        groups[at] = (*groups.get(at, ()), number)
+        before += size
+    return list(groups.values())

@@ -24,6 +24,7 @@ from omnigraph.catalog.model import ID, TableType
 from omnigraph.engine.history.delta import Fills, conformed
 from omnigraph.engine.history.paired import columns_then
 from omnigraph.pipeline.options import Address
+from omnigraph.pipeline.tasks import rows_of
 from omnigraph.pipeline.types import from_spark, spark_type, to_spark, travels_as
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.differences import Piece, Side
@@ -85,16 +86,13 @@ def by_id(
     """Return the rows of all sides with those of one id in one partition."""
     sent = {name: pa.repeat(value, 1) for name, value in fills.items()}  # a scalar loses the time of a day
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(one: Reading) -> Iterator[pa.RecordBatch]:
         filled = {name: value[0] for name, value in sent.items()}
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for table in found[number].rows(schema, filled):
-                    yield from _sent(table, found[number].number)
+        for table in one.rows(schema, filled):
+            yield from _sent(table, one.number)
 
-    tasks = spark.range(0, len(found), 1, max(len(found), 1))
     columns = [StructField(_name(at), spark_type(field.type)) for at, field in enumerate(schema)]
-    frame = tasks.mapInArrow(read, StructType([StructField(NUMBER, IntegerType()), *columns]))
+    frame = rows_of(spark, found, read, StructType([StructField(NUMBER, IntegerType()), *columns]))
     return frame.repartition(max(-(-rows // TASK_ROWS), 1), _name(schema.get_field_index(ID)))
 
 

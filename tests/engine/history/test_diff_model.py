@@ -87,7 +87,7 @@ def do(graph: Graph, model: Model, step: tuple[str, Any]) -> None:
 
 @pytest.mark.timeout(600)
 @given(steps=steps, ranges=st.booleans())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_diff_is_what_a_plain_model_says(steps: list[tuple[str, Any]], ranges: bool) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         if ranges:  # as for a table that does not fit in memory

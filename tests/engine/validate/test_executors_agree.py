@@ -150,7 +150,7 @@ COMMON = {
 }
 
 
-@settings(max_examples=200, derandomize=True, **COMMON)  # type: ignore[arg-type]
+@settings(max_examples=80, derandomize=True, **COMMON)  # type: ignore[arg-type]
 @given(st.data())
 def test_rows_and_frames_find_the_same(judged: Judged, data: st.DataObject) -> None:
     check(judged, data)

@@ -11,11 +11,10 @@ Rule    numbers follow type and id, so that what is decided by the least number 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -26,8 +25,8 @@ from omnigraph.catalog.model import EdgeType, NodeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.moments import resolve
-from omnigraph.pipeline.scan import Scan, scan_of
-from omnigraph.pipeline.types import spark_schema
+from omnigraph.pipeline.scan import scan_of
+from omnigraph.pipeline.tasks import frame_of
 from omnigraph.storage.snapshot import PinnedSnapshot
 
 
@@ -97,19 +96,6 @@ class _Reader:
     def read(self, declared: TableType, *columns: str) -> DataFrame:
         location = self.graph.store.location
         return frame_of(self.spark, scan_of(location, self.snapshot, declared, self.then).narrowed(columns))
-
-
-def frame_of(spark: SparkSession, scan: Scan) -> DataFrame:
-    """Return the rows of a scan, read by executors, one task for each group of fragments."""
-    groups = scan.groups()
-
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from scan.read(groups[number])
-
-    numbers = spark.range(0, len(groups), 1, max(len(groups), 1))
-    return numbers.mapInArrow(rows, spark_schema(scan.schema))
 
 
 def _edge_types(now: Catalog, then: Catalog, names: Iterable[str] | None) -> list[EdgeType]:

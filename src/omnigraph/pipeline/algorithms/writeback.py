@@ -19,9 +19,9 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.receipt import Receipt
 from omnigraph.language.suggest import did_you_mean
-from omnigraph.pipeline.algorithms.network import frame_of
 from omnigraph.pipeline.bulk.door import load
 from omnigraph.pipeline.scan import scan_of
+from omnigraph.pipeline.tasks import frame_of
 from omnigraph.storage.snapshot import PinnedSnapshot
 
 TYPE, NEW = "type", "value to write"  # no property has a blank in its name

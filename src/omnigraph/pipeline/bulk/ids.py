@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.catalog.model import ID
-from omnigraph.pipeline.scan import BATCH_ROWS, PARTITION_BYTES, grouped
+from omnigraph.pipeline.scan import BATCH_ROWS, PARTITION_BYTES, Fragments, grouped
+from omnigraph.pipeline.tasks import rows_of, slots
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
@@ -34,21 +35,18 @@ def _ids(
 ) -> DataFrame:
     handle = store.reads.handle(table_id, version)
     sizes = {number: part.size.bytes for number, part in Layout.of(handle).parts.items()}
-    groups = grouped(sizes, PARTITION_BYTES)
+    groups = grouped(sizes, PARTITION_BYTES, slots(spark))
     uri, options = store.location.uri, dict(store.location.options)
 
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows(fragments: Fragments) -> Iterator[pa.RecordBatch]:
         with GraphStore(Location(uri, options)) as opened:
-            table = opened.reads.handle(table_id, version)
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from _scanned(table, groups[number], with_place)
+            yield from _scanned(opened.reads.handle(table_id, version), fragments, with_place)
 
     columns = f"{ID} string, fragment long, place long" if with_place else f"{ID} string"
-    return spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(rows, columns)
+    return rows_of(spark, groups, rows, columns)
 
 
-def _scanned(table: Handle, fragments: tuple[int, ...], with_place: bool) -> Iterator[pa.RecordBatch]:
+def _scanned(table: Handle, fragments: Fragments, with_place: bool) -> Iterator[pa.RecordBatch]:
     scan = table.scanner(
         columns=[ID],
         fragments=[table.get_fragment(number) for number in fragments],

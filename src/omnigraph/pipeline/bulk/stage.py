@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.base.errors import GraphError, StorageError
+from omnigraph.pipeline.tasks import rows_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,13 +31,11 @@ def for_each(
     if spark is None or not items:
         return list(map(work, items))
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield message(number, _told(work, items[number]))
+    def run(numbered: tuple[int, Item]) -> Iterator[pa.RecordBatch]:
+        number, item = numbered
+        yield message(number, _told(work, item))
 
-    frame = spark.range(0, len(items), 1, len(items)).mapInArrow(run, MESSAGE)
-    return collected(frame)
+    return collected(rows_of(spark, list(enumerate(items)), run, MESSAGE))
 
 
 def for_each_partition(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Result]) -> list[Result]:
