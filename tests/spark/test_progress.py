@@ -81,8 +81,10 @@ def test_what_the_thread_had_set_is_set_again(spark: SparkSession) -> None:
     try:
         with watched(spark, "inner"):
             assert local(spark)[GROUP[1]] == "inner"
-            with watched(spark, "innermost"):
+            with watched(spark, "innermost", lambda *_: None):
                 assert local(spark)[GROUP[1]] == "innermost"
+            with watched(spark, "part of it"):  # whoever watches the inner one sees its tasks, too
+                assert local(spark)[GROUP[1]] == "inner"
             assert local(spark)[GROUP[1]] == "inner"
         assert local(spark) == outer
     finally:
