@@ -1,4 +1,4 @@
-"""A bulk load, an upsert and a read on a cluster with S3, with an executor killed in the middle.
+"""A bulk load, an upsert, a read and a stream on a cluster with S3, with executors killed in the middle.
 
 Room    tests. A program: `python -m tests.spark.bulk.cluster_job ADDRESS OPTIONS`; tells what it saw as JSON.
 """
@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,10 +20,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import omnigraph as og
-from omnigraph.pipeline import load, read, spark_session
+from omnigraph import Graph
+from omnigraph.pipeline import load, read, register, spark_session
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 PEOPLE = 4_000
+STREAMED = 500  # rows of each batch
 
 
 def executors(app: str) -> list[int]:
@@ -54,6 +57,57 @@ def people(spark: SparkSession, first: int, count: int, age: int) -> DataFrame:
     return spark.range(first, first + count, 1, 6).selectExpr("concat('p', id) as name", f"{age} as age")
 
 
+def kill_one(spark: SparkSession, after: float) -> int:
+    """Kill an executor a little later; return which."""
+    running = executors(spark.sparkContext.applicationId)
+    threading.Timer(after, os.kill, (running[0], signal.SIGKILL)).start()
+    return running[0]
+
+
+def stream(spark: SparkSession, graph: Graph, folder: Path) -> dict[str, Any]:
+    """Stream two batches while an executor dies, make Spark forget that the second is done, and go on."""
+    inbox, checkpoint = folder / "inbox", folder / "checkpoint"
+    inbox.mkdir()
+    for number in range(2):
+        lines = (json.dumps({"name": f"s{number}-{n}", "age": 3}) for n in range(STREAMED))
+        (inbox / f"{number}.json").write_text("\n".join(lines))
+
+    def run() -> None:
+        frame = (
+            spark.readStream.schema("name string, age int").option("maxFilesPerTrigger", 1).json(str(inbox))
+        )
+        (
+            slow(frame, 1.5)
+            .writeStream.format("omnigraph")
+            .options(uri=graph.uri, type="Person", driver_rows="0", checkpointLocation=str(checkpoint))
+            .options(**{f"storage.{name}": value for name, value in graph.store.location.options.items()})
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
+
+    register(spark)
+    dead = kill_one(spark, 2.0)
+    run()
+    first = batches(graph)
+    (checkpoint / "commits" / "1").unlink()
+    (checkpoint / "commits" / ".1.crc").unlink(missing_ok=True)
+    run()
+    rows = read(spark, graph, "Person").where("age = 3")
+    return {
+        "killed": dead not in executors(spark.sparkContext.applicationId),
+        "replayed": (checkpoint / "commits" / "1").exists(),
+        "batches": [first, batches(graph)],
+        "rows": [rows.count(), rows.select("id").distinct().count()],
+    }
+
+
+def batches(graph: Graph) -> list[str]:
+    """Return the numbers of the batches that made commits, oldest first."""
+    found = [one.labels.get("spark.batch_id") for one in graph.commits.list().commits]
+    return [one for one in reversed(found) if one is not None]
+
+
 def main(address: str, options: dict[str, str]) -> dict[str, Any]:
     """Do all of it."""
     spark = spark_session(
@@ -65,9 +119,8 @@ def main(address: str, options: dict[str, str]) -> dict[str, Any]:
         edges = spark.range(0, PEOPLE, 1, 4).selectExpr(
             "concat('p', id) as `from`", f"concat('p', (id * 7) % {PEOPLE}) as `to`"
         )
-        running = executors(spark.sparkContext.applicationId)
-        seen["executors"] = len(running)
-        threading.Timer(2.0, os.kill, (running[0], signal.SIGKILL)).start()
+        seen["executors"] = len(executors(spark.sparkContext.applicationId))
+        dead = kill_one(spark, 2.0)
         first = load(
             spark,
             graph,
@@ -75,7 +128,7 @@ def main(address: str, options: dict[str, str]) -> dict[str, Any]:
             mode="append",
             driver_rows=0,
         )
-        seen["killed"] = running[0] not in executors(spark.sparkContext.applicationId)
+        seen["killed"] = dead not in executors(spark.sparkContext.applicationId)
         upsert = load(
             spark,
             graph,
@@ -90,6 +143,8 @@ def main(address: str, options: dict[str, str]) -> dict[str, Any]:
         rows = read(spark, graph, "Person")
         seen["people"] = [rows.count(), rows.select("id").distinct().count(), rows.where("age = 2").count()]
         seen["edges"] = read(spark, graph, "Knows").select("src", "dst").distinct().count()
+        with tempfile.TemporaryDirectory() as folder:
+            seen["stream"] = stream(spark, graph, Path(folder))
     spark.stop()
     return seen
 

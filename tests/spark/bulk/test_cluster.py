@@ -1,4 +1,4 @@
-"""Executors in processes of their own, S3 between them, and one of them killed while it writes."""
+"""Executors in processes of their own, S3 between them, and some of them killed while they write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.bulk.cluster_job import PEOPLE
+from tests.spark.bulk.cluster_job import PEOPLE, STREAMED
 from tests.support.s3 import S3Server
 
 ROOT = Path(__file__).parents[3]
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.full
 @pytest.mark.s3
 @pytest.mark.timeout(600)
-def test_load_upsert_and_read_with_a_killed_executor(s3_server: S3Server) -> None:
+def test_load_upsert_read_and_stream_with_killed_executors(s3_server: S3Server) -> None:
     s3_server.make_bucket("bulk-cluster")
     done = subprocess.run(
         [
@@ -50,4 +50,10 @@ def test_load_upsert_and_read_with_a_killed_executor(s3_server: S3Server) -> Non
         ],
         "people": [PEOPLE * 3 // 2, PEOPLE * 3 // 2, PEOPLE],
         "edges": PEOPLE,
+        "stream": {
+            "killed": True,
+            "replayed": True,
+            "batches": [["0", "1"], ["0", "1"]],
+            "rows": [2 * STREAMED, 2 * STREAMED],
+        },
     }
