@@ -7,7 +7,7 @@
 
     .venv/bin/python bench/spark_work.py [indexes] [merge] [diff] [--nodes N --edges N --changed N] [--json]
 
-On one machine both have the same cores; what executors save is the memory of the driver, and on a cluster time.
+On one machine both have the same cores: what executors save is memory of the driver, and on a cluster time.
 """
 
 from __future__ import annotations
