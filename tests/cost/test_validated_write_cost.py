@@ -26,7 +26,7 @@ REQUESTS, WORST, HOPS = 18, 28, 12
 WRITES = 30
 SOURCES = 200  # at most five edges each
 DEPTHS = [(10, 100), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
-TABLES = [(2, 40), pytest.param((2, 200), marks=pytest.mark.full)]
+TABLES = [(2, 20), pytest.param((2, 200), marks=pytest.mark.full)]
 ROWS = [(1_000, 20_000), pytest.param((1_000, 1_000_000), marks=pytest.mark.full)]
 HOP_LATENCIES = (0.0, 80.0, 160.0)
 
@@ -115,7 +115,6 @@ def test_flat_in_depth(s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, .
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.full
 @pytest.mark.parametrize("tables", TABLES, ids=str)
 def test_flat_in_tables(s3_server: S3Server, proxy: S3Proxy, tables: tuple[int, ...]) -> None:
     found = []

@@ -28,6 +28,7 @@ from tests.support.s3 import S3Server
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 
 DEPTHS = [(10, 100), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
+CAPPED = [(100,), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
 TABLES = [(2, 40), pytest.param((2, 200), marks=pytest.mark.full)]
 
 
@@ -72,8 +73,7 @@ def test_a_one_row_write_costs_the_same_with_any_number_of_tables(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.full
-@pytest.mark.parametrize("depths", DEPTHS, ids=str)
+@pytest.mark.parametrize("depths", CAPPED, ids=str)
 def test_the_bounds_hold_under_a_concurrency_cap(
     s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]
 ) -> None:
