@@ -138,8 +138,7 @@ def measure_upsert(spark: SparkSession, graph: Graph, nodes: int, edges: int, ro
     ends = [f"person-{n:09d}" for n in random.integers(0, nodes, 2 * rows)]
     frame = spark.createDataFrame(pa.table({"id": ids, "from": ends, "to": ends[::-1]}))
     found: dict[str, Any] = {}
-    for way in (None, *WAYS):
-        name = way or "chosen"
+    for name, way in (("warm", None), ("chosen", None), *((way, way) for way in WAYS)):
         graph.branches.create(f"upsert-{name}")
         branch = f"upsert-{name}"
         seconds = timed(
@@ -148,7 +147,8 @@ def measure_upsert(spark: SparkSession, graph: Graph, nodes: int, edges: int, ro
                 rows,
             )
         )
-        found[f"upsert {name} s"] = round(seconds, 1)
+        if name != "warm":  # the first to look the ids up reads them from disk
+            found[f"upsert {name} s"] = round(seconds, 1)
     best = min(found[f"upsert {way} s"] for way in WAYS)
     return {**found, "chosen / best": round(found["upsert chosen s"] / best, 2)}
 
