@@ -17,6 +17,8 @@ from tests.concurrency.workers import once
 from tests.conftest import Place
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
 
+pytestmark = pytest.mark.s3_when_full
+
 DELETE_POINTS = [
     f"{step}.{side}"
     for step in ("branch_mark", "branch_tombstone", "branch_unregister")

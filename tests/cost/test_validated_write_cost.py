@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 REQUESTS, WORST, HOPS = 18, 28, 12
 WRITES = 30
 SOURCES = 200  # at most five edges each
-DEPTHS = [(10, 100), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
+DEPTHS = [(10, 60), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
 TABLES = [(2, 20), pytest.param((2, 200), marks=pytest.mark.full)]
-ROWS = [(1_000, 20_000), pytest.param((1_000, 1_000_000), marks=pytest.mark.full)]
+ROWS = [(1_000, 8_000), pytest.param((1_000, 1_000_000), marks=pytest.mark.full)]
 HOP_LATENCIES = (0.0, 80.0, 160.0)
 
 

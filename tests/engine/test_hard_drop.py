@@ -18,6 +18,8 @@ from tests.concurrency.workers import once
 from tests.conftest import Place
 from tests.engine.support import check_whole, insert, read, state
 
+pytestmark = pytest.mark.s3_when_full
+
 SECRET = "correct-horse-battery-staple"
 BEFORE = """
 node Person { slug: String @key  age: I32?  diary: String? @index  nick: String? }

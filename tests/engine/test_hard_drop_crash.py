@@ -22,7 +22,7 @@ from tests.engine.test_hard_drop import SECRET, holding
 from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
 
-pytestmark = pytest.mark.xdist_group("hard-drop-crash")
+pytestmark = [pytest.mark.xdist_group("hard-drop-crash"), pytest.mark.s3_when_full]
 
 KILLED = -signal.SIGKILL
 BEFORE = """

@@ -31,6 +31,8 @@ from tests.conftest import Place
 from tests.engine.cases import CASES, TYPES, Case, person
 from tests.engine.support import check_whole, insert, read, state
 
+pytestmark = pytest.mark.s3_when_full
+
 STEPS = (
     AddType, RenameType, DropType, UpdateTypeMetadata, AddProperty, RenameProperty, ExtendEnum, AlterProperty,
     ChangeEmbed, UpdatePropertyMetadata, DropProperty, AddConstraint, DropConstraint,

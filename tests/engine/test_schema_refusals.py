@@ -22,6 +22,8 @@ from tests.engine.cases import knows, person
 from tests.engine.support import check_whole, insert, objects_at, read, state
 from tests.support.s3 import S3Server
 
+pytestmark = pytest.mark.s3_when_full
+
 EDGE = {"src": "a", "dst": "b"}
 DOUBLE = [{"id": f"e{n}", **EDGE} for n in range(2)]
 VIOLATIONS = [

@@ -20,6 +20,8 @@ from tests.conftest import Place
 from tests.engine.cases import person
 from tests.engine.support import check_whole, insert, read, state
 
+pytestmark = pytest.mark.s3_when_full
+
 BEFORE = person("p: I32? gone: String?", "node Old { name: String @key }")
 AFTER = person('q: I64? @rename_from("p") new: String @default("x")', "node City { name: String @key }")
 FORK_POINTS = [f"branch_{step}.{side}" for step in ("chain", "register") for side in ("before", "after")]

@@ -32,7 +32,7 @@ EVERY_WAY: tuple[Way, ...] = tuple(product(TRAVERSALS, RULES))
 SOME_WAYS = (EVERY_WAY[0], EVERY_WAY[2], EVERY_WAY[5])
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_engine_agrees_with_the_reference(seed: int) -> None:
     check(Random(seed), SOME_WAYS)
 

@@ -168,6 +168,7 @@ def test_components_are_those_of_the_model(spark: SparkSession, world: World, ty
     assert found == plain_components(world.nodes, world.edges(*types))
 
 
+@pytest.mark.full
 def test_a_long_chain_takes_few_rounds(spark: SparkSession) -> None:
     """Its length does not count, only its logarithm."""
     order = list(range(500))

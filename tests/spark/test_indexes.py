@@ -16,6 +16,8 @@ from omnigraph.storage.manifest.records import CommitKind
 from tests.conftest import Place
 from tests.engine.test_indexes import DECLARED, SCHEMA, covers_all, put, row, segments
 
+pytestmark = pytest.mark.spark
+
 PARTS = 4
 QUESTIONS = [
     "query q() { match { $d: Doc { size: 57 } } return { $d.title } }",

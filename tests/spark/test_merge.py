@@ -22,6 +22,8 @@ from tests.engine.merge.test_truth import BORN, PAIRS, VALUES, expected
 from tests.engine.merge.world import change, fork, image, knows, person, put, world
 from tests.spark.samples import ALL, EVERY_TYPE
 
+pytestmark = pytest.mark.spark
+
 
 def bring(graph: Graph, branch: str, states: dict[str, str]) -> None:
     """Bring entities, each a node and an edge, into states."""

@@ -14,7 +14,7 @@ from tests.engine.merge.test_choices import *  # noqa: F403
 from tests.engine.merge.test_schemas import *  # noqa: F403
 from tests.engine.merge.test_truth import *  # noqa: F403
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,8 @@ from tests.conftest import Place
 from tests.storage.shared import STAGING, Hits, Once, again, check_error, everything, nothing_written
 from tests.support.graphs import KNOWS, PERSON, chain_of, knows, make_graph, persons, upsert_person, write
 
+pytestmark = pytest.mark.s3_when_full
+
 
 def names(store: GraphStore) -> list[str]:
     return [ref.name for ref in store.branches.list()]

@@ -37,6 +37,8 @@ from tests.support.graphs import (
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 
+pytestmark = pytest.mark.s3_when_full
+
 
 def referenced(store: GraphStore, table: str, version: int) -> set[str]:
     """Return the files that one version of a table needs; "/" at the end stands for all below."""

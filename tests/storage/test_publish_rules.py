@@ -49,6 +49,8 @@ from tests.support.graphs import (
     write,
 )
 
+pytestmark = pytest.mark.s3_when_full
+
 EDGE = knows({"e1": ("a", "b")})
 
 

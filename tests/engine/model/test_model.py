@@ -243,7 +243,7 @@ COMMON: dict[str, Any] = {
 }
 
 TestModel = pytest.mark.timeout(600)(Machine.TestCase)
-TestModel.settings = settings(max_examples=16, derandomize=True, **COMMON)
+TestModel.settings = settings(max_examples=10, derandomize=True, **COMMON)
 
 
 class Longer(Machine):

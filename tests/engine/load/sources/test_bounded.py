@@ -68,6 +68,7 @@ def test_jsonl_of_small_records() -> None:
     assert peak < 64 * MIB
 
 
+@pytest.mark.full
 def test_jsonl_of_large_records() -> None:
     piece = lines(node("Note", text="x" * MIB))
 
@@ -77,6 +78,7 @@ def test_jsonl_of_large_records() -> None:
     assert peak < 64 * MIB
 
 
+@pytest.mark.full
 def test_jsonl_where_no_record_is_good() -> None:
     piece = lines(*[node("Note", text=n, **{f"age{n}": n}) for n in range(500)])
     report = Problems()
@@ -92,6 +94,7 @@ def test_jsonl_where_no_record_is_good() -> None:
     assert peak < 32 * MIB
 
 
+@pytest.mark.full
 def test_records_with_large_values() -> None:
     rows, peak = python_peak(({"text": str(n) + "y" * MIB} for n in range(200)), type="Note")
 
