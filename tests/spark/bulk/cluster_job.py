@@ -79,7 +79,7 @@ def stream(spark: SparkSession, graph: Graph, folder: Path) -> dict[str, Any]:
         (
             slow(frame, 1.5)
             .writeStream.format("omnigraph")
-            .options(uri=graph.uri, type="Person", driver_rows="0", checkpointLocation=str(checkpoint))
+            .options(uri=graph.uri, type="Person", driver_rows="1", checkpointLocation=str(checkpoint))
             .options(**{f"storage.{name}": value for name, value in graph.store.location.options.items()})
             .trigger(availableNow=True)
             .start()
