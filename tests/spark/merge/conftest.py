@@ -10,11 +10,6 @@ from pyspark.sql import SparkSession
 from omnigraph import Graph
 from omnigraph.engine.merge.door import MergeOutcome
 from omnigraph.pipeline import merge
-from tests.engine.merge.test_choices import *  # noqa: F403
-from tests.engine.merge.test_schemas import *  # noqa: F403
-from tests.engine.merge.test_truth import *  # noqa: F403
-
-pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 
 @pytest.fixture(autouse=True)

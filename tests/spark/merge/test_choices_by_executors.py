@@ -1,0 +1,9 @@
+"""The tests of tests/engine/merge/test_choices.py, with merges on Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.merge.test_choices import *  # noqa: F403
+
+pytestmark = [pytest.mark.spark, pytest.mark.full]
