@@ -3,7 +3,8 @@
 Room    execution.search. Rows are streamed, or Lance's vector index names candidates; either way distances
         are measured here, on the pinned version, so what comes back is never stale.
 Recall  an index looks into some of its partitions only. How many is found out once for each index, by asking
-        it questions with known answers; where that takes most of them, it is not used.
+        it questions with known answers: each must be answered well, not just most of them, for a user asks
+        one question, not the mean of many. Where that takes most partitions, the index is not used.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from omnigraph.storage.tables.indexes import partitions_for
 from omnigraph.storage.tables.predicate import ADDRESS
 
 BEYOND = 32  # candidates asked for besides those wanted: Lance measures in 32 bits, so its order may differ
-QUESTIONS = 16
+QUESTIONS = 32
 MOST_WANTED = 100  # entities: what the questions ask for, too
-ENOUGH = 0.98  # of the true answers, over all questions
+ENOUGH = 0.99  # of the true answers, for every question
 SHARES = (16, 8, 4, 2)  # one in so many partitions
 EVERYTHING = 1 << 30
 
@@ -104,26 +105,26 @@ def _segments(table: EntityTable, column: str) -> tuple[str, ...]:
 
 
 def _calibrated(table: EntityTable, column: str) -> int | None:
-    """Return the fewest partitions that answer well; None when that is most of them."""
+    """Return the fewest partitions that answer every question well; None when that is most of them."""
     whole = partitions_for(table.rows)
-    questions = list(_questions(table, column))
-    truth = [set(indexed(table, column, q, MOST_WANTED, EVERYTHING)[0].tolist()) for q in questions]
-    total = sum(map(len, truth))
+    known = [(q, _answer(table, column, q, EVERYTHING)) for q in _questions(table, column)]
     for share in SHARES:
         probes = -(-whole // share)
-        right = (
-            len(true & set(indexed(table, column, q, MOST_WANTED, probes)[0].tolist()))
-            for q, true in zip(questions, truth, strict=True)
-        )
-        if total and sum(right) >= ENOUGH * total:
+        if known and all(
+            len(true & _answer(table, column, q, probes)) >= ENOUGH * len(true) for q, true in known
+        ):
             return probes
     return None
 
 
+def _answer(table: EntityTable, column: str, question: Query, probes: int) -> set[int]:
+    return set(indexed(table, column, question, MOST_WANTED, probes)[0].tolist())
+
+
 def _questions(table: EntityTable, column: str) -> Iterator[Query]:
-    """Yield points half way between stored vectors: harder than the vectors themselves."""
-    places = np.linspace(0, max(table.span - 1, 0), 4 * QUESTIONS).astype(np.int64)
+    """Yield stored vectors, outliers among them, and points half way between two: both are asked for."""
+    places = np.linspace(0, max(table.span - 1, 0), 2 * QUESTIONS).astype(np.int64)
     values, present = numbers(table.take(column, np.intersect1d(places, table.every())))
     known = values[present]
     for number in range(min(QUESTIONS, len(known) - 1)):
-        yield (known[number] + known[number + 1]) / np.float32(2)
+        yield known[number] if number % 2 else (known[number] + known[number + 1]) / np.float32(2)
