@@ -211,11 +211,6 @@ BY_NAME = {operation.name: operation for operation in (*OPERATIONS, RECLAIM)}
 # -- what a child does -----------------------------------------------------------------------------
 
 
-def perform(name: str, address: str, options: Options) -> None:
-    """Run an operation; the environment may hold the order to die on the way."""
-    BY_NAME[name].run(address, options)
-
-
 def perform_until(name: str, address: str, options: Options, point: str, passage: int) -> None:
     """Run an operation and die at the n-th passage of a point (a point may be passed more than once)."""
     passed = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -100,3 +101,19 @@ def test_an_index_without_values_is_pending_and_the_others_are_built(
 
         assert [pending.property for pending in row(report).pending] == ["embedding"]
         assert "size" in row(report).created
+
+
+def test_a_table_that_cannot_be_read_is_reported_and_the_others_are_built(
+    spark: SparkSession, graph: Graph, local_place: Place
+) -> None:
+    ids = [f"doc {n}" for n in range(2)]
+    graph.load([{"edge": "Cites", "from": ids[0], "to": ids[1], "data": {}}], mode="append")
+    cites = graph.schema.catalog().edge("Cites").id
+    for file in (Path(local_place.address) / "tables" / cites / "_versions").glob("d*.manifest"):
+        file.unlink()
+
+    with og.connect(local_place.address) as fresh:
+        report = ensure_indexes(spark, fresh)
+
+    assert row(report).committed
+    assert "not stored" in str(row(report, "Cites").error)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import omnigraph as og
 from omnigraph import Graph
+from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.engine.merge.conflicts import MergeConflict
 from omnigraph.engine.merge.door import MergeOutcome
 from omnigraph.pipeline import diff, load, merge
@@ -19,7 +20,7 @@ from omnigraph.pipeline.merge import LargeMerges
 from omnigraph.storage.tables.effects import Replace, written_in
 from omnigraph.surfaces.cli.app import app
 from tests.engine.merge.test_truth import BORN, PAIRS, VALUES, expected
-from tests.engine.merge.world import change, fork, image, knows, person, put, world
+from tests.engine.merge.world import SCHEMA, change, fork, image, knows, person, put, world
 from tests.spark.samples import ALL, EVERY_TYPE
 
 pytestmark = pytest.mark.spark
@@ -169,6 +170,17 @@ def test_a_diff_has_the_changes_of_one_process(spark: SparkSession, tmp_path: Pa
         (one,) = diff(spark, graph, "main", "side", type="Knows").where("op = 'delete'").limit(1).collect()
         assert one.before.src == "Alice"
         assert one.after is None
+
+
+def test_a_diff_of_what_a_hard_drop_took_away_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    with world(tmp_path) as graph:
+        before = graph.store.snapshot().commit_id
+        graph.schema.apply(SCHEMA.replace("note: String?", ""), allow_data_loss=True)
+        put(graph, "main", knows("ab", "Alice", "Bob"), person("Eve"))
+
+        with pytest.raises(HistoryReclaimed, match="'Knows'"):
+            diff(spark, graph, before, "main", type="Knows")
+        assert [r.id for r in diff(spark, graph, before, "main", type="Person").collect()] == ["Eve"]
 
 
 def test_values_of_every_type_are_compared_as_they_are(spark: SparkSession, tmp_path: Path) -> None:

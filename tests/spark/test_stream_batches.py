@@ -17,7 +17,6 @@ from omnigraph import Graph, GraphError
 from omnigraph.base.errors import InvalidRequest, StagedFilesGone
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import Receipt
-from omnigraph.pipeline.options import Address
 from omnigraph.pipeline.publishing import Batch, Plan, Target, plan_write, publish_batch
 from omnigraph.pipeline.sink import StreamSink, Told
 from omnigraph.pipeline.source import OmnigraphSource
@@ -36,7 +35,7 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
 
 
 def planned(graph: Graph, mode: Mode = Mode.APPEND) -> Plan:
-    target = Target(Address(graph.uri, {}), "Person", "main", mode, 1000)
+    target = Target(graph.store.location, "Person", "main", mode, 1000)
     return plan_write(graph.store, target, PERSON)
 
 
@@ -111,7 +110,7 @@ def told(plan: Plan, partition: int, rows: dict[str, Any]) -> WriterCommitMessag
 def test_rows_count_in_the_order_of_partitions_whatever_order_tasks_end_in(graph: Graph) -> None:
     """Of several rows with one id the last counts."""
     columns = StructType([StructField("id", StringType()), StructField("value", StringType())])
-    target = Target(Address(graph.uri, {}), "Thing", "main", Mode.MERGE, 1)
+    target = Target(graph.store.location, "Thing", "main", Mode.MERGE, 1)
     plan = plan_write(graph.store, target, columns)
     first = told(plan, 0, {"id": ["x", "y"], "value": ["0", "0"]})
     second = told(plan, 1, {"id": ["x"], "value": ["1"]})
@@ -121,7 +120,7 @@ def test_rows_count_in_the_order_of_partitions_whatever_order_tasks_end_in(graph
 
 def test_files_of_a_batch_that_a_cleanup_may_have_taken_are_not_published(graph: Graph) -> None:
     """Whoever commits goes by the state that the batch was planned on, not by that of now."""
-    plan = plan_write(graph.store, Target(Address(graph.uri, {}), "Person", "main", Mode.APPEND, 1), PERSON)
+    plan = plan_write(graph.store, Target(graph.store.location, "Person", "main", Mode.APPEND, 1), PERSON)
     messages = [told(plan, 0, {"name": ["a", "b"], "age": [1, 2]})]
     graph.store.raise_floor("main", 1)
     with pytest.raises(StagedFilesGone):

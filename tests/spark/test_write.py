@@ -30,7 +30,6 @@ from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ConstraintViolation, NotFound, ReadSetConflict, StagedFilesGone
 from omnigraph.engine.load.draft import Mode
 from omnigraph.pipeline import read, register, written
-from omnigraph.pipeline.options import Address
 from omnigraph.pipeline.publishing import Plan, Target, plan_write, publish
 from omnigraph.pipeline.session import active
 from omnigraph.pipeline.source import OmnigraphSource
@@ -306,7 +305,7 @@ def test_columns_that_cannot_be_right_are_refused_by_the_planner(
 
 
 def planned(graph: Graph, mode: Mode = Mode.APPEND, driver_rows: int = 1) -> Plan:
-    target = Target(Address(graph.uri, {}), "Person", "main", mode, driver_rows)
+    target = Target(graph.store.location, "Person", "main", mode, driver_rows)
     return plan_write(graph.store, target, PERSON)
 
 

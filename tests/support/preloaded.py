@@ -5,7 +5,6 @@ Room    test support.
 
 from __future__ import annotations
 
-import os
 import warnings
 
 # Lance warns before any fork of a process that imported it. Here nothing of it ever ran.
@@ -14,4 +13,4 @@ warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
 import omnigraph  # noqa: E402
 import tests.support.processes  # noqa: E402
 
-__all__ = ["omnigraph", "os", "tests"]
+__all__ = ["omnigraph", "tests"]

@@ -27,7 +27,6 @@ from omnigraph.engine.history.sides import side
 from omnigraph.pipeline.feed_rows import Images
 from omnigraph.pipeline.options import find_type
 from omnigraph.pipeline.sides import by_id, gathered, readings
-from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.store import GraphStore
 
 
@@ -56,7 +55,7 @@ def _changes(
     spark: SparkSession, store: GraphStore, found: Comparison, declared: TableType, images: Images
 ) -> DataFrame:
     table = declared.table_id
-    gone, come = store.reads.differences(table, _version(found.before, table), _version(found.after, table))
+    gone, come = found.sides(declared)
     read = [
         *readings(0, store, table, gone, found.older, declared),
         *readings(1, store, table, come, found.newer, declared),
@@ -68,8 +67,3 @@ def _changes(
         yield from images.changes(compare(*gathered(batches, schema, 2)), declared)
 
     return rows.mapInArrow(compared, images.of_changes)
-
-
-def _version(state: ManifestState | None, table_id: str) -> int | None:
-    pin = None if state is None else state.pins.get(table_id)
-    return None if pin is None else pin.version

@@ -158,8 +158,7 @@ class SparkExecutor:
         """Scan in executors, one task for each group of fragments."""
         types = self._change.catalog.table(read.table).stored_schema
         columns = tuple(Column(name, stored, types.field(stored).type) for name, stored in read.columns)
-        location = self._location
-        scan = Scan(location.uri, dict(location.options), self._base.snapshot, read.table, columns, version)
+        scan = Scan(self._location, self._base.snapshot, read.table, columns, version)
 
         def rows(group: Fragments) -> Iterator[pa.RecordBatch]:
             return map(convert, scan.stored(group))

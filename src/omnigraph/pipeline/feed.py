@@ -30,7 +30,17 @@ from omnigraph.engine.history.line import Gap, Line, Place
 from omnigraph.engine.history.moments import resolve
 from omnigraph.engine.history.tokens import rejected
 from omnigraph.pipeline.feed_rows import Images
-from omnigraph.pipeline.options import Address, Options, check_columns, coded, find_type, number, type_name
+from omnigraph.pipeline.options import (
+    Options,
+    check_columns,
+    coded,
+    find_type,
+    location_of,
+    number,
+    open_store,
+    type_name,
+)
+from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.store import GraphStore
 
@@ -44,7 +54,7 @@ Offset = dict[str, Any]
 class Feed:
     """Which changes are read, and how they are shown."""
 
-    address: Address
+    location: Location
     branch: str
     wanted: Wanted
     images: Images
@@ -58,7 +68,7 @@ class Feed:
 
     def changes(self, place: Place) -> Iterator[pa.RecordBatch]:
         """Yield what one commit changed."""
-        with self.address.pinned() as store:
+        with GraphStore(self.location) as store:
             chain = store.branches.chain(place[0])
             chain.latest()  # knows what was reclaimed since
             try:
@@ -71,12 +81,12 @@ class Feed:
 
 def feed_of(options: Options) -> Feed:
     """Read which changes are meant; types and columns are those of the schema of now."""
-    address, branch = Address.of(options), options.get("branch", "main")
+    location, branch = location_of(options), options.get("branch", "main")
     if "type" in options and "types" in options:
         raise InvalidRequest("options 'type' and 'types' exclude each other", remedy="Give one of them")
     if "kind" in options and "type" not in options:
         raise InvalidRequest("option 'kind' goes with 'type'", remedy="Give 'type', or no kind")
-    with address.open() as store:
+    with open_store(location) as store:
         catalog = Catalogs(store.schemas).get(store.snapshot(branch).schema)
     if "type" in options:
         declared = find_type(catalog, type_name(options))
@@ -86,7 +96,7 @@ def feed_of(options: Options) -> Feed:
         wanted, images = Wanted.read([catalog], None, names, None), Images()
     # Where to start is asked of a new query only: one that goes on may have been started long ago.
     starting, most = options.get("starting", "now"), number(options, "max_commits", MAX_COMMITS)
-    return Feed(address, branch, wanted, images, starting, most)
+    return Feed(location, branch, wanted, images, starting, most)
 
 
 @dataclass
@@ -163,7 +173,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _store(self) -> GraphStore:
         if self._opened is None:
-            self._opened = self._feed.address.open()
+            self._opened = open_store(self._feed.location)
         return self._opened
 
     def _head(self) -> ManifestState:

@@ -21,15 +21,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from omnigraph.base.errors import GraphError
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import IndexReport, Ready
 from omnigraph.engine.indexes import ensure_indexes as publish
 from omnigraph.execution.search.indexes import wanted
 from omnigraph.pipeline.bulk.stage import for_each
-from omnigraph.pipeline.options import Address
 from omnigraph.pipeline.progress import Report, watched
 from omnigraph.pipeline.scan import Fragments, grouped
+from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
@@ -69,9 +70,8 @@ def ensure_indexes(
     missing = [
         one for t, effect in effects.items() for one in _missing(store, snapshot, t, effect, part_rows)
     ]
-    place = Address(store.location.uri, dict(store.location.options))
     with watched(spark, f"indexes of {branch}", progress):
-        for one, segment in _built(spark, place, missing):
+        for one, segment in _built(spark, store.location, missing):
             layout = store.reads.layout(store.table(snapshot, one.table_id))
             effects[one.table_id].work.built[one.spec] = built_for(layout, one.lack, segment)
     ready = Ready(snapshot.state.version, effects)
@@ -81,7 +81,10 @@ def ensure_indexes(
 def _missing(
     store: GraphStore, snapshot: PinnedSnapshot, table_id: str, effect: BuildIndexes, part_rows: int
 ) -> Iterator[Missing]:
-    handle = store.table(snapshot, table_id)
+    try:
+        handle = store.table(snapshot, table_id)
+    except GraphError:  # the driver meets it too, and reports it beside what becomes of the others
+        return
     layout = store.reads.layout(handle)
     for spec, lack in lacks(handle, layout, effect.specs).items():
         rows = {number: layout.parts[number].size.rows for number in lack.fragments}
@@ -91,7 +94,7 @@ def _missing(
         yield Missing(table_id, handle.version, spec, lack, tuple(parts))
 
 
-def _built(spark: SparkSession, place: Address, missing: list[Missing]) -> Iterator[tuple[Missing, Segment]]:
+def _built(spark: SparkSession, place: Location, missing: list[Missing]) -> Iterator[tuple[Missing, Segment]]:
     """Build every part, then make one segment of the parts of each index."""
     tasks = [(one, part) for one in missing for part in one.parts]
     segments = for_each(spark, tasks, partial(_part, place))
@@ -107,10 +110,10 @@ def _built(spark: SparkSession, place: Address, missing: list[Missing]) -> Itera
     yield from ((one, segment) for (one, _), segment in zip(several, merged, strict=True) if segment)
 
 
-def _part(place: Address, task: tuple[Missing, Fragments]) -> Segment | None:
+def _part(place: Location, task: tuple[Missing, Fragments]) -> Segment | None:
     """Build one part, in an executor."""
     one, fragments = task
-    with place.pinned() as store:
+    with GraphStore(place) as store:
         handle = store.reads.handle(one.table_id, one.version)
         try:
             return build_segment(handle, store.reads.layout(handle), one.spec, fragments)
@@ -118,10 +121,10 @@ def _part(place: Address, task: tuple[Missing, Fragments]) -> Segment | None:
             return None
 
 
-def _merged(place: Address, task: tuple[Missing, list[Segment]]) -> Segment | None:
+def _merged(place: Location, task: tuple[Missing, list[Segment]]) -> Segment | None:
     """Merge the parts of one index, in an executor."""
     one, segments = task
-    with place.pinned() as store:
+    with GraphStore(place) as store:
         handle: Handle = store.reads.handle(one.table_id, one.version)
         try:
             return merge_segments(handle, one.spec, segments)

@@ -24,7 +24,7 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.delta import compare
-from omnigraph.engine.history.paired import fills_of, moved
+from omnigraph.engine.history.paired import fills_of, moved, version_of
 from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take
 from omnigraph.engine.merge.conflicts import Conflict
 from omnigraph.engine.merge.door import MergeDoor, MergeOutcome
@@ -39,9 +39,9 @@ from omnigraph.pipeline.bulk.change import BulkChange
 from omnigraph.pipeline.bulk.remove import BulkRemover, choose
 from omnigraph.pipeline.bulk.stage import for_each_partition
 from omnigraph.pipeline.executor import spark_executor
-from omnigraph.pipeline.options import Address
 from omnigraph.pipeline.progress import Report, watched
 from omnigraph.pipeline.sides import Reading, by_id, gathered, readings
+from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.written import Written, alone, fragments_of, write_rows
@@ -100,7 +100,7 @@ def _executor(spark: SparkSession, store: GraphStore, change: ChangeSet, base: W
 class Job:
     """What every task of one type's merge knows."""
 
-    address: Address
+    location: Location
     declared: TableType
     version: int  # of the target's table, beside whose files rows are written
     choices: Choices
@@ -154,15 +154,15 @@ class LargeMerges:
 
     def _readings(self, declared: TableType, states: States) -> tuple[list[Reading], int]:
         """Return what to read of the four sides: theirs and ours, before and after; and how many rows."""
+        table, rows = declared.table_id, 0
         found: list[Reading] = []
-        rows = 0
         for at, state in ((0, states.source), (2, states.target)):
-            if not moved(states.base, state, declared.table_id):
+            if not moved(states.base, state, table):
                 continue
-            versions = (_version(states.base, declared), _version(state, declared))
-            sides = self._store.reads.differences(declared.table_id, *versions)
-            for number, (one, then) in enumerate(zip(sides, (states.base, state), strict=True), at):
-                found += readings(number, self._store, declared.table_id, one, self._catalog(then), declared)
+            ends = (states.base, state)
+            sides = self._store.reads.differences(table, *(version_of(end, table) for end in ends))
+            for number, (one, then) in enumerate(zip(sides, ends, strict=True), at):
+                found += readings(number, self._store, table, one, self._catalog(then), declared)
                 rows += one.rows
         return found, rows
 
@@ -177,8 +177,7 @@ class LargeMerges:
     ) -> list[Share]:
         schema = declared.stored_schema
         frame = by_id(self._spark, read, schema, fills_of(declared, source), rows)
-        location = self._store.location
-        job = Job(Address(location.uri, dict(location.options)), declared, version, choices)
+        job = Job(self._store.location, declared, version, choices)
         return for_each_partition(frame, partial(_share, job))
 
     def _change(
@@ -196,7 +195,7 @@ class LargeMerges:
             written=written,
             version=only.version,
             given_version=only.version,
-            remover=BulkRemover(self._spark, self._store.location, self._store, table, only.version, way),
+            remover=BulkRemover(self._spark, self._store, table, only.version, way),
         )
 
     def _catalog(self, state: ManifestState) -> Catalog:
@@ -210,7 +209,7 @@ def _share(job: Job, batches: Iterator[pa.RecordBatch]) -> Share:
     outcome = merge_type(job.declared, ours, theirs, job.choices, frozenset())
     fragments: list[str] = []
     if outcome.rows.num_rows:
-        with job.address.pinned() as store:
+        with GraphStore(job.location) as store:
             handle = store.reads.handle(job.declared.table_id, job.version)
             fragments = write_rows(handle, outcome.rows.to_batches())
     judged = (value_findings(batch, job.declared) for batch in outcome.rows.to_batches())
@@ -222,8 +221,3 @@ def _share(job: Job, batches: Iterator[pa.RecordBatch]) -> Share:
         count(outcome, ours, theirs),
         sum(judged, Findings()),
     )
-
-
-def _version(state: ManifestState, declared: TableType) -> int | None:
-    pin = state.pins.get(declared.table_id)
-    return None if pin is None else pin.version

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from pyspark.sql.types import StructType
 
@@ -36,31 +35,20 @@ SPARKS = ("checkpointlocation", "queryname")  # what Spark itself adds to the op
 Options = Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where a graph is, as processes hand it on."""
+def location_of(options: Options) -> Location:
+    """Read from options where the graph is."""
+    uri = options.get("uri") or options.get("path")
+    if not uri:
+        raise InvalidRequest("option 'uri' is missing", remedy="Give the graph's address")
+    storage = {
+        name[len(STORAGE) :]: value for name, value in options.items() if name.lower().startswith(STORAGE)
+    }
+    return Location.parse(uri, storage)
 
-    uri: str
-    options: Mapping[str, str] = field(repr=False)  # may hold secrets
 
-    @classmethod
-    def of(cls, options: Options) -> Address:
-        """Read the address from options."""
-        uri = options.get("uri") or options.get("path")
-        if not uri:
-            raise InvalidRequest("option 'uri' is missing", remedy="Give the graph's address")
-        storage = {
-            name[len(STORAGE) :]: value for name, value in options.items() if name.lower().startswith(STORAGE)
-        }
-        return cls(Location.parse(uri).uri, storage)
-
-    def open(self) -> GraphStore:
-        """Open the graph; reads the head of main."""
-        return GraphStore.open(self.uri, storage_options=self.options)
-
-    def pinned(self) -> GraphStore:
-        """Open the graph without a look at it, for a reader who knows the versions."""
-        return GraphStore(Location(self.uri, self.options))
+def open_store(location: Location) -> GraphStore:
+    """Open the graph that an option or a value names; reads the head of main."""
+    return GraphStore.open(location.uri, storage_options=location.options)
 
 
 def check_names(options: Options) -> None:

@@ -30,9 +30,10 @@ from omnigraph.engine.write import ChangeWrite
 from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Read
 from omnigraph.pipeline.bulk.draft import Options as DraftOptions
 from omnigraph.pipeline.bulk.piece import Job, Outcome, in_order, run_partition
-from omnigraph.pipeline.options import Address, find_type
+from omnigraph.pipeline.options import find_type
 from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claim, Claims
+from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.snapshot import PinnedSnapshot
@@ -45,7 +46,7 @@ BATCH_REQUEST = b"a batch of a stream"  # all that is asked of a batch: its key 
 class Target:
     """Where rows go, and what becomes of ids that exist."""
 
-    address: Address
+    location: Location
     type: str  # its name, with `node:` or `edge:` before it where that is needed
     branch: str
     mode: Mode
@@ -118,8 +119,7 @@ def plan_write(
     catalog = Catalogs(store.schemas).get(snapshot.schema)
     find_type(catalog, target.type)
     job = Job(
-        target.address.uri,
-        target.address.options,
+        target.location,
         catalog,
         {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables},
         store.clock.now_us() // 1000,

@@ -36,17 +36,19 @@ from omnigraph.execution.budget import Budget
 from omnigraph.execution.context import Caches, Context
 from omnigraph.execution.plan.build import plan
 from omnigraph.execution.search.embedding import Embeddings, embedder_of
-from omnigraph.pipeline.options import Address, Options, check_columns, coded
+from omnigraph.pipeline.options import Options, check_columns, coded, location_of, open_store
 from omnigraph.pipeline.scan import BATCH_ROWS
 from omnigraph.pipeline.types import spark_type, travels_as
+from omnigraph.storage.location import Location
 from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.store import GraphStore
 
 
 @dataclass(frozen=True)
 class Query:
     """A read that is ready to run, in any process."""
 
-    address: Address
+    location: Location
     snapshot: PinnedSnapshot
     names: str  # hash of the schema whose names the text uses
     text: str
@@ -58,7 +60,7 @@ class Query:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Run the query, and yield its rows in the types that travel."""
-        with self.address.pinned() as store:
+        with GraphStore(self.location) as store:
             catalog = Catalogs(store.schemas).get(self.names)
             read = _compiled(self.text, self.file, self.query_name, catalog)
             caches = Caches.within()
@@ -82,10 +84,10 @@ class Query:
 
 def query_of(options: Options) -> Query:
     """Check a query against the state that it will read."""
-    address, branch, at = Address.of(options), options.get("branch", "main"), options.get("at")
+    location, branch, at = location_of(options), options.get("branch", "main"), options.get("at")
     params = _params(options.get("params"))
     text, file = read_query(options["query"])
-    with address.open() as store:
+    with open_store(location) as store:
         snapshot = resolve(store, branch, at)
         # The past is asked in the names of today, as `graph.query` does.
         named = snapshot if at is None else store.snapshot(snapshot.branch)
@@ -94,7 +96,7 @@ def query_of(options: Options) -> Query:
         bind_params(read.parameters, params)  # what is wrong with them is said now
         now_ms = store.clock.now_us() // 1000
     return Query(
-        address,
+        location,
         snapshot,
         named.schema,
         text,

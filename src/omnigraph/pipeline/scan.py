@@ -10,7 +10,7 @@ Rule    no handle is part of it, and nobody who holds one asks for "latest".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -48,8 +48,7 @@ class Column:
 class Scan:
     """Some columns of one table at one version."""
 
-    uri: str
-    options: Mapping[str, str] = field(repr=False)  # may hold secrets
+    location: Location
     snapshot: PinnedSnapshot
     table_id: str
     columns: tuple[Column, ...]
@@ -118,7 +117,7 @@ class Scan:
         return store.reads.handle(self.table_id, self.version)
 
     def _open(self) -> GraphStore:
-        return GraphStore(Location(self.uri, self.options))  # reads nothing: the version is known
+        return GraphStore(self.location)  # reads nothing: the version is known
 
 
 def scan_of(location: Location, snapshot: PinnedSnapshot, current: TableType, then: Catalog) -> Scan:
@@ -130,8 +129,7 @@ def scan_of(location: Location, snapshot: PinnedSnapshot, current: TableType, th
     fixed = (ID, *ENDPOINTS) if isinstance(current, EdgeType) else (ID,)
     stored = then.columns_of(current)
     return Scan(
-        location.uri,
-        dict(location.options),
+        location,
         snapshot,
         current.table_id,
         (

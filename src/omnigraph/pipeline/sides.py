@@ -23,9 +23,9 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.engine.history.delta import Fills, conformed
 from omnigraph.engine.history.paired import columns_then
-from omnigraph.pipeline.options import Address
 from omnigraph.pipeline.tasks import rows_of
 from omnigraph.pipeline.types import from_spark, spark_type, to_spark, travels_as
+from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.differences import Piece, Side
 
@@ -38,7 +38,7 @@ class Reading:
     """Some rows of one side, as an executor reads them."""
 
     number: int  # of the side
-    address: Address
+    location: Location
     table_id: str
     version: int
     pieces: tuple[Piece, ...]
@@ -46,7 +46,7 @@ class Reading:
 
     def rows(self, schema: pa.Schema, fills: Fills) -> Iterator[pa.Table]:
         """Yield the rows under a schema."""
-        with self.address.pinned() as store:
+        with GraphStore(self.location) as store:
             side = Side(store.reads.handle(self.table_id, self.version), self.pieces)
             here = set(side.schema.names)
             names = {new: old for new, old in self.names.items() if old in here}
@@ -61,9 +61,8 @@ def readings(
     """Return what executors read of one side, in parts; `then` is the schema that its version has."""
     if side.handle is None:
         return []
-    address = Address(store.location.uri, dict(store.location.options))
     names = columns_then(then, declared)
-    whole = Reading(number, address, table_id, side.handle.version, (), names)
+    whole = Reading(number, store.location, table_id, side.handle.version, (), names)
     # What the driver holds of small fragments stays here: executors read them as they read the others.
     pieces = [replace(piece, held=None) for piece in side.pieces]
     return [replace(whole, pieces=tuple(part)) for part in _parts(pieces)]

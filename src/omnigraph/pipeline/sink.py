@@ -31,7 +31,17 @@ from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.bulk.door import DRIVER_ROWS
 from omnigraph.pipeline.bulk.piece import Outcome, digest_of
-from omnigraph.pipeline.options import BATCH, STREAM, Address, Options, check_use, coded, number, type_name
+from omnigraph.pipeline.options import (
+    BATCH,
+    STREAM,
+    Options,
+    check_use,
+    coded,
+    location_of,
+    number,
+    open_store,
+    type_name,
+)
 from omnigraph.pipeline.publishing import (
     Batch,
     Plan,
@@ -54,7 +64,7 @@ def batch_sink(options: Options, schema: StructType, overwrite: bool) -> BatchSi
     """Plan one write; what is wrong with options or columns is said now."""
     check_use(options, BATCH, "writing")
     target = _target(options, overwrite)
-    with target.address.open() as store:
+    with open_store(target.location) as store:
         plan = plan_write(store, target, schema, digest="idempotency_key" in options)
     intent = Intent(options.get("actor"), options.get("message"), options.get("if_commit"))
     return BatchSink(plan, intent, options.get("idempotency_key"))
@@ -64,7 +74,7 @@ def stream_sink(options: Options, schema: StructType, overwrite: bool) -> Stream
     """Plan the writes of a stream; Spark asks for a plan before each batch, and again to commit it."""
     check_use(options, STREAM, "writing a stream")
     target = _target(options, overwrite)
-    with target.address.open() as store:
+    with open_store(target.location) as store:
         plan = plan_write(store, target, schema)
     return StreamSink(plan, Intent(options.get("actor"), options.get("message")), options.get("sink_id"))
 
@@ -131,7 +141,7 @@ class BatchSink(DataSourceArrowWriter):
         """Check and publish what the tasks wrote."""
         told = [one for one in messages if isinstance(one, Told)]
         target = self._plan.target
-        with coded(), target.address.open() as store:
+        with coded(), open_store(target.location) as store:
             outcomes = _outcomes(told)
             intent = self._intent
             if self._key is not None:
@@ -167,7 +177,7 @@ class StreamSink(DataSourceStreamArrowWriter):
                     "Spark does not say which query this batch is of", remedy="Set option 'sink_id'"
                 )
             target, batch = self._plan.target, Batch(sink, batchId)
-            with target.address.open() as store:
+            with open_store(target.location) as store:
                 base = _base(store, told, target.branch)
                 publish_batch(store, target, base, _outcomes(told), batch, self._intent)
 
@@ -194,7 +204,7 @@ def _target(options: Options, overwrite: bool) -> Target:
             "to replace all rows of the type, mode('overwrite') with load_mode='overwrite'",
         )
     return Target(
-        Address.of(options),
+        location_of(options),
         type_name(options),
         options.get("branch", "main"),
         mode,

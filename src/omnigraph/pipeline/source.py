@@ -46,7 +46,6 @@ from omnigraph.pipeline.options import (
     NAME,
     QUERY,
     READ,
-    Address,
     Options,
     check_columns,
     check_names,
@@ -54,7 +53,9 @@ from omnigraph.pipeline.options import (
     coded,
     find_type,
     flag,
+    location_of,
     number,
+    open_store,
     type_name,
 )
 from omnigraph.pipeline.query_source import Query, QueryReader, query_of
@@ -63,7 +64,6 @@ from omnigraph.pipeline.session import active
 from omnigraph.pipeline.sink import batch_sink, stream_sink
 from omnigraph.pipeline.tasks import frame_of
 from omnigraph.pipeline.types import spark_schema
-from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
 
 BYTES = ("partition_bytes", PARTITION_BYTES)
@@ -87,8 +87,7 @@ def read(
     if isinstance(graph, Graph):
         scan = _scan(graph.store, type_name, branch, at)
     else:
-        address = Address(Location.parse(graph).uri, dict(storage_options or {}))  # Spark may run elsewhere
-        with address.open() as store:
+        with GraphStore.open(graph, storage_options=storage_options) as store:
             scan = _scan(store, type_name, branch, at)
     return frame_of(spark, scan if columns is None else scan.narrowed(columns))
 
@@ -201,8 +200,8 @@ def _meant(options: Options) -> Scan | Query | Feed:
 
 
 def _pinned(options: Options) -> Scan:
-    address, named = Address.of(options), type_name(options)
-    with address.open() as store:
+    location, named = location_of(options), type_name(options)
+    with open_store(location) as store:
         scan = _scan(store, named, options.get("branch", "main"), options.get("at"))
     columns = options.get("columns")
     return scan if columns is None else scan.narrowed([name.strip() for name in columns.split(",")])

@@ -28,7 +28,6 @@ from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.bulk.door import DRIVER_ROWS
 from omnigraph.pipeline.bulk.stage import for_each_partition
-from omnigraph.pipeline.options import Address
 from omnigraph.pipeline.publishing import Batch, Target, plan_write, publish_batch
 from omnigraph.storage.publish import Intent
 
@@ -64,7 +63,7 @@ def stream(
     if not df.isStreaming:
         raise InvalidRequest("the DataFrame is not a stream", remedy="Use load, or spark.readStream")
     location = graph.store.location
-    target = Target(Address(location.uri, dict(location.options)), type, branch, Mode.read(mode), driver_rows)
+    target = Target(location, type, branch, Mode.read(mode), driver_rows)
     plan_write(graph.store, target, df.schema, renamed=columns)  # what is wrong is said before it starts
     batches = _Batches(
         graph,

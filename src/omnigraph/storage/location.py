@@ -97,6 +97,10 @@ class Location:
         """Storage options as Lance takes them."""
         return dict(self.options) or None
 
+    def __reduce__(self) -> tuple[type[Location], tuple[str, dict[str, str]]]:
+        """Travel as a plain value: what was opened here stays here."""
+        return Location, (self.uri, dict(self.options))
+
     @cached_property
     def objects(self) -> Objects:
         """The client for small immutable objects below the root."""

@@ -28,11 +28,12 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.change import ALL, Change, Op, Wanted, kind_of
 from omnigraph.engine.history.delta import Delta, deltas
 from omnigraph.engine.history.images import column_name, image, to_python
-from omnigraph.engine.history.paired import fills_of, moved, under_names
+from omnigraph.engine.history.paired import fills_of, moved, under_names, version_of
 from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.differences import Side
 
 ROWS_AT_ONCE = 1_024  # rows that are turned into images at a time
 KEPT_ROWS = 10_000  # changes of a type that are kept when they were read once
@@ -115,19 +116,19 @@ class Comparison:
             for delta in self.deltas(declared):
                 yield from changes_in(delta, declared, self.wanted, beyond)
 
+    def sides(self, declared: TableType) -> tuple[Side, Side]:
+        """Return the rows of one type that only one of the states has: those gone and those come."""
+        with self._readable(declared):
+            versions = (version_of(state, declared.table_id) for state in (self.before, self.after))
+            return self._store.reads.differences(declared.table_id, *versions)
+
     # -- parts -------------------------------------------------------------------------------------
 
     def _compared(self, declared: TableType) -> Iterator[Delta]:
         with self._readable(declared):
-            old, new = self._versions(declared.table_id)
-            gone, come = self._store.reads.differences(declared.table_id, old, new)
+            gone, come = self.sides(declared)
             sides = under_names(gone, self.older, declared), come
             yield from deltas(sides, declared.stored_schema, fills_of(declared, self.after))
-
-    def _versions(self, table_id: str) -> tuple[int | None, int | None]:
-        old = None if self.before is None else self.before.pins.get(table_id)
-        new = self.after.pins.get(table_id)
-        return None if old is None else old.version, None if new is None else new.version
 
     @contextmanager
     def _readable(self, declared: TableType) -> Iterator[None]:

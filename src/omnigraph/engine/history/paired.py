@@ -28,6 +28,12 @@ def moved(before: ManifestState | None, after: ManifestState, table_id: str) -> 
     return old.content != new.content
 
 
+def version_of(state: ManifestState | None, table_id: str) -> int | None:
+    """Return the version of a table that a state pins, if it has the table."""
+    pin = None if state is None else state.pins.get(table_id)
+    return None if pin is None else pin.version
+
+
 def under_names(side: Side, then: Catalog, declared: TableType) -> Side:
     """Return a side with its columns under the names of a declaration; `then` is the schema it has now."""
     names = columns_then(then, declared)

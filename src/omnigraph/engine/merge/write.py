@@ -24,7 +24,7 @@ from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.history.delta import Delta, delta, nothing, touched
-from omnigraph.engine.history.paired import fills_of, moved, under_names
+from omnigraph.engine.history.paired import fills_of, moved, under_names, version_of
 from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take, read_choices
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
 from omnigraph.engine.merge.merged import Conflicts, Counts, LargeTypes, MergedType, States
@@ -215,12 +215,13 @@ class MergeWrite:
 
         Where only some ids are wanted, rows are read only if one of those was touched at all.
         """
-        old, new = before.pins.get(declared.table_id), after.pins.get(declared.table_id)
-        if old is not None and new is not None and old.content == new.content:
-            old = new = None
-        sides = self._reads.differences(
-            declared.table_id, None if old is None else old.version, None if new is None else new.version
+        table = declared.table_id
+        versions = (
+            [version_of(state, table) for state in (before, after)]
+            if moved(before, after, table)
+            else [None, None]
         )
+        sides = self._reads.differences(table, *versions)
         if wanted is not None and not pc.any(pc.is_in(touched(sides), value_set=wanted)).as_py():
             return nothing(declared.stored_schema)
         gone, come = (

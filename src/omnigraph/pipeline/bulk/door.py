@@ -227,14 +227,13 @@ class _Loading:
         )
 
     def _read(self, snapshot: PinnedSnapshot, catalog: Catalog) -> Read:
-        request, location = self._request, self._store.location
+        request = self._request
         now_ms = self._store.clock.now_us() // 1000
         inputs = open_inputs(
             request.data, catalog, now_ms, type=request.type, format=request.format, columns=request.columns
         )
         job = Job(
-            location.uri,
-            dict(location.options),
+            self._store.location,
             catalog,
             {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables},
             now_ms,

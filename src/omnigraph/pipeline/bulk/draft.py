@@ -280,7 +280,7 @@ class BulkDraft:
             written=last.written,
             version=version,
             given_version=given.version,
-            remover=BulkRemover(self._spark, self._store.location, self._store, table, version, way),
+            remover=BulkRemover(self._spark, self._store, table, version, way),
         )
 
     def _alone(self, read: TypeRead) -> Handle:

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.catalog.model import ID
 from omnigraph.pipeline.scan import BATCH_ROWS, PARTITION_BYTES, Fragments, grouped
 from omnigraph.pipeline.tasks import rows_of, slots
-from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, Layout
@@ -36,10 +35,10 @@ def _ids(
     handle = store.reads.handle(table_id, version)
     sizes = {number: part.size.bytes for number, part in Layout.of(handle).parts.items()}
     groups = grouped(sizes, PARTITION_BYTES, slots(spark))
-    uri, options = store.location.uri, dict(store.location.options)
+    location = store.location
 
     def rows(fragments: Fragments) -> Iterator[pa.RecordBatch]:
-        with GraphStore(Location(uri, options)) as opened:
+        with GraphStore(location) as opened:
             yield from _scanned(opened.reads.handle(table_id, version), fragments, with_place)
 
     columns = f"{ID} string, fragment long, place long" if with_place else f"{ID} string"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -40,8 +40,7 @@ Runs = tuple[tuple[int, int], ...]  # positions in the input, as (first, how man
 class Job:
     """What every task of a load knows."""
 
-    uri: str
-    options: Mapping[str, str] = field(repr=False)  # may hold secrets
+    location: Location
     catalog: Catalog
     versions: Mapping[str, int]  # of the tables, as the load found them
     now_ms: int
@@ -151,7 +150,7 @@ def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _C
             yield from good(block, begin.declared)
 
     if first is not None:
-        with GraphStore(Location(job.uri, job.options)) as store:
+        with GraphStore(job.location) as store:
             table = first.declared.table_id
             fragments = write_rows(store.reads.handle(table, job.versions[table]), batches(first))
     types = {}
@@ -176,7 +175,7 @@ def _gathered(job: Job, blocks: Iterator[Block], problems: Problems) -> Outcome:
                 spools.add(block)
         types = {}
         if job.sets_aside or not problems:
-            with GraphStore(Location(job.uri, job.options)) as store:
+            with GraphStore(job.location) as store:
                 for type_id, spool in spools.by_type.items():
                     table = spool.declared.table_id
                     handle = store.reads.handle(table, job.versions[table])

@@ -41,7 +41,6 @@ class BulkRemover:
     """Takes the rows that have the ids of some other version out of a table."""
 
     spark: SparkSession | None  # None: only the driver's way is open
-    location: Location
     store: GraphStore
     table_id: str
     new_version: int  # of the table: the new rows and no others
@@ -69,8 +68,7 @@ class BulkRemover:
     def _by_executors(self, base: Handle, spark: SparkSession) -> Removal:
         hits = self._hits(base, spark)
         work = _PerFragment(
-            self.location.uri,
-            dict(self.location.options),
+            self.store.location,
             self.table_id,
             base.version,
             {fragment.fragment_id: fragment.metadata.num_rows for fragment in base.get_fragments()},
@@ -109,8 +107,7 @@ class _Lost:
 class _PerFragment:
     """Takes rows out of one fragment, in an executor."""
 
-    uri: str
-    options: dict[str, str]
+    location: Location
     table_id: str
     version: int
     sizes: dict[int, int]
@@ -120,7 +117,7 @@ class _PerFragment:
         """Write a deletion file, or the rows that stay."""
         fragment = hits["fragment"][0].as_py()
         offsets = np.unique(hits["place"].to_numpy())
-        with GraphStore(Location(self.uri, self.options)) as store:
+        with GraphStore(self.location) as store:
             base = store.reads.handle(self.table_id, self.version)
             left = self.sizes[fragment] - len(offsets)
             if left and len(offsets) > self.rewrite_above * self.sizes[fragment]:

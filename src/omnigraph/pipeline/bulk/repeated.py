@@ -59,8 +59,7 @@ def thinned(
     gone: Offsets,
 ) -> Written:
     """Write the fragments that lose rows anew, in executors if there are any; the order of rows stays."""
-    location = store.location
-    work = _Rewrite(location.uri, dict(location.options), table_id, given.version)
+    work = _Rewrite(store.location, table_id, given.version)
     touched = sorted(gone)
     told = for_each(spark, [(number, gone[number].tolist()) for number in touched], work)
     anew = dict(zip(touched, told, strict=True))
@@ -71,13 +70,12 @@ def thinned(
 class _Rewrite:
     """Writes one fragment without some of its rows, in an executor."""
 
-    uri: str
-    options: dict[str, str]
+    location: Location
     table_id: str
     version: int
 
     def __call__(self, item: tuple[int, list[int]]) -> list[str]:
         """Return the new fragments."""
         number, offsets = item
-        with GraphStore(Location(self.uri, self.options)) as store:
+        with GraphStore(self.location) as store:
             return without(store.reads.handle(self.table_id, self.version), number, offsets)
