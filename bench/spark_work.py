@@ -12,20 +12,17 @@ On one machine both have the same cores: what executors save is memory of the dr
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from spark_load import SCHEMA, timed, warm, write_inputs
+from spark_load import SCHEMA, arguments, ground, show, timed, write_inputs
 from writes import PeakMemory
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
-from omnigraph.pipeline import diff, ensure_indexes, load, merge, spark_session
+from omnigraph.pipeline import diff, ensure_indexes, load, merge
 
 
 def measure_indexes(spark: SparkSession, folder: Path) -> dict[str, Any]:
@@ -81,19 +78,12 @@ def measure_diff(spark: SparkSession, graph: Graph) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("parts", nargs="*", default=[], help="indexes, merge, diff; all unless told")
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--edges", type=int, default=10_000_000)
+    parser = arguments(__doc__, "indexes, merge, diff; all unless told")
     parser.add_argument("--changed", type=int, default=2_000_000, help="edges that the branch changes")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     parts = options.parts or ["indexes", "merge", "diff"]
     report: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        spark = spark_session("local[*]", {"spark.driver.memory": "4g"})
-        warm(spark, folder)
+    with ground() as (spark, folder):
         inputs = write_inputs(folder, options.nodes, options.edges)
         with og.init(folder / "graph.og", SCHEMA) as graph:
             load(spark, graph, inputs, mode="append")
@@ -103,12 +93,7 @@ def main() -> None:
                 report |= measure_merge(spark, graph, options.changed)
             if "diff" in parts:
                 report |= measure_diff(spark, graph)
-        spark.stop()
-    if options.json:
-        print(json.dumps(report))
-        return
-    for key, value in report.items():
-        print(f"  {key:34} {value}")
+    show(report, as_json=options.json)
 
 
 if __name__ == "__main__":
