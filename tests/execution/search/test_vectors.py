@@ -151,7 +151,7 @@ def test_a_sketch_never_hides_a_neighbour() -> None:
     for query in rng.normal(size=(50, 24)).astype(np.float32):
         lengths = np.linalg.norm(values.astype(np.float64), axis=1)
         true = values.astype(np.float64) @ query - np.square(lengths) / 2
-        bound = made.rows.astype(np.float64) @ made.of(query)
+        bound = made.of(query) @ made.columns.astype(np.float64)
         assert (bound >= true - 1e-5 * lengths * (lengths + np.linalg.norm(query))).all()
 
 

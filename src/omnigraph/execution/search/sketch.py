@@ -5,8 +5,9 @@ Room    execution.search. Pure. A sketch holds the vector's coordinates along th
         sketches is at least the product of the vectors (Cauchy and Schwarz, for the rest), so
         |x|² + |q|² - 2 · product is at most their squared distance. It costs a quarter of the true product,
         and excludes most rows where vectors are not random.
-Layout  a row of a sketch is `axes..., rest, -|x|²/2`, that of a query `axes..., rest, 1`: one product gives
-        (|q|² - least)/2, where `least` is the bound.
+Layout  the sketch of a vector is `axes..., rest, -|x|²/2`, that of a query `axes..., rest, 1`: one product
+        gives (|q|² - least)/2, where `least` is the bound. Sketches are columns, so that one number of all
+        vectors lies side by side: that multiplies twice as fast as rows of so few numbers (measured).
 """
 
 from __future__ import annotations
@@ -31,12 +32,18 @@ class Sketch:
     """The sketches of a fragment's vectors."""
 
     axes: NDArray[np.float64]  # a column for each
-    rows: NDArray[np.float32]
+    columns: NDArray[np.float32]  # one for each vector
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        return int(self.axes.nbytes + self.rows.nbytes)
+        return int(self.axes.nbytes + self.columns.nbytes)
+
+    def products(self, at: slice | NDArray[np.int64], outline: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Multiply the sketches of some vectors with that of a query."""
+        # Not BLAS: its threads wait for each other while the processors are busy with something else.
+        found: NDArray[np.float32] = np.einsum("ij,i->j", self.columns[:, at], outline)
+        return found
 
     def of(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the sketch of a query."""
@@ -62,13 +69,13 @@ def sketch(values: NDArray[np.float32], squares: NDArray[np.float64]) -> Sketch:
     axes = _cheapest(sample, np.linalg.eigh(moments)[1])
     if axes is None:
         return NO_SKETCH
-    rows = np.empty((count, axes.shape[1] + 2), dtype=np.float32)
+    columns = np.empty((axes.shape[1] + 2, count), dtype=np.float32)
     with np.errstate(over="ignore"):  # what 32 bits cannot hold becomes infinite, and excludes nothing
         for start in range(0, count, CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
-            rows[part, :-1] = _outline(values[part], squares[part], axes)
-            rows[part, -1] = -squares[part] / 2
-    return Sketch(axes, rows)
+            columns[:-1, part] = _outline(values[part], squares[part], axes).T
+            columns[-1, part] = -squares[part] / 2
+    return Sketch(axes, columns)
 
 
 def _cheapest(sample: NDArray[np.float64], axes: NDArray[np.float64]) -> NDArray[np.float64] | None:

@@ -205,7 +205,8 @@ class _PartSearch:
                 self._look(rows[chunk], np.ones(len(rows[chunk]), dtype=bool))
 
     def _look(self, at: slice | NDArray[np.int64], wanted: Mask) -> None:
-        bounds = self._by_sketch(at) if self._sketched else self._by_vector(at)
+        sketch = self._vectors.sketch
+        bounds = sketch.products(at, self._outline) if self._sketched else self._by_vector(at)
         if self._found.ceiling == np.inf:
             seeds = _largest(bounds, wanted, self._found.wanted)
             self._measure(_rows(at, seeds))
@@ -217,11 +218,6 @@ class _PartSearch:
 
     def _measure(self, rows: NDArray[np.int64]) -> None:
         self._found.add(rows + self._start, measured(self._vectors.values[rows], self._query))
-
-    def _by_sketch(self, at: slice | NDArray[np.int64]) -> NDArray[Any]:
-        # Not BLAS: its threads wait for each other while the processors are busy with something else.
-        found: NDArray[np.float32] = np.einsum("ij,j->i", self._vectors.sketch.rows[at], self._outline)
-        return found
 
     def _by_vector(self, at: slice | NDArray[np.int64]) -> NDArray[Any]:
         products = np.einsum("ij,j->i", self._vectors.values[at], self._query)
