@@ -120,9 +120,10 @@ class EntityTable:
         self._reads = reads
         self._columns = columns
         self._budget = Budget()
+        self._every: Ordinals | None = None
         self._scanned: dict[str, int] = {}
         layout = reads.layout(self.handle)
-        parts = sorted(layout.parts.items())
+        self._parts = parts = sorted(layout.parts.items())
         lengths = np.array([part.metadata.physical_rows for _, part in parts], dtype=np.int64)
         self._fragments = np.array([number for number, _ in parts], dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -159,11 +160,25 @@ class EntityTable:
         return raw.astype(np.uint64)
 
     def every(self) -> Ordinals:
-        """Return the ordinals of all rows, ascending."""
+        """Return the ordinals of all rows, ascending; the same array each time."""
+        if self._every is None:
+            alive = self._alive()
+            self._every = np.arange(self.span) if alive is None else np.flatnonzero(alive)
+            self._every.setflags(write=False)
+        return self._every
+
+    def is_every(self, ordinals: Ordinals) -> bool:
+        """Say whether ordinals are those of all rows, as `every` gave them."""
+        return ordinals is self._every
+
+    def _alive(self) -> NDArray[np.bool_] | None:
+        """Return which ordinals have a row; None if all do."""
         if self.rows == self.span:
-            return np.arange(self.span, dtype=np.int64)
-        scanned = self.handle.scanner(columns=[], with_row_address=True, scan_in_order=True).to_table()
-        return np.sort(self.ordinals(scanned[ADDRESS].to_numpy()))
+            return None
+        alive = np.ones(self.span, dtype=bool)
+        for start, (number, part) in zip(self._starts[:-1].tolist(), self._parts, strict=True):
+            alive[start + self._reads.deleted(self.handle, number, part)] = False
+        return alive
 
     def where(self, predicate: Predicate) -> Ordinals:
         """Return the ordinals of the rows for which a predicate is true, ascending."""
@@ -304,6 +319,9 @@ class EntityTable:
         whole = self._whole(name)
         if whole is not None and len(ordinals) == 1 and ordinals[0] >= 0:
             return whole.slice(int(ordinals[0]), 1)  # no copy: a look-up of one node is all slices
+        if whole is not None and self.is_every(ordinals):
+            self._hold(name, whole)
+            return self._without_holes(name, whole)
         absent = ordinals < 0
         if absent.any():
             indices = pa.array(np.where(absent, 0, ordinals), mask=absent)
@@ -320,6 +338,13 @@ class EntityTable:
                 self._budget.check_bytes(needed, f"{len(ordinals)} values of column {name}")
             return whole.take(indices)
         return self._picked([name], ordinals, absent)[0]
+
+    def _without_holes(self, name: str, whole: pa.Array) -> pa.Array:
+        alive = self._alive()
+        if alive is None:
+            return whole
+        self._budget.check_bytes(whole.nbytes, f"{self.rows} values of column {name}")
+        return whole.filter(pa.array(alive))
 
     def _many(self, wanted: int) -> bool:
         """Say whether reading a column whole is cheaper than picking so many of its values."""

@@ -15,6 +15,7 @@ import binascii
 import json
 import math
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
@@ -107,12 +108,26 @@ def _vector(value: object, size: int) -> Stored:
         raise _Wrong(f"expected array for Vector({size}), got {_json_type(value)}")
     if len(value) != size:
         raise _Wrong(f"expected {size} values for Vector({size}), got {len(value)}")
+    plain = _plain_vector(value)
+    if plain is not None:
+        return plain
     items: list[float] = []
     for item in value:
         if isinstance(item, bool) or not isinstance(item, int | float):
             raise _Wrong(f"vector element is not numeric: got {_json_type(item)}")
         items.append(_float(item, Scalar.F32))
     return tuple(items)
+
+
+def _plain_vector(value: Sequence[object]) -> tuple[float, ...] | None:
+    """Convert all numbers at once; None where one of them is not a number that can be stored."""
+    if not {*map(type, value)} <= {float, int}:
+        return None
+    try:
+        stored = struct.unpack(f"<{len(value)}f", struct.pack(f"<{len(value)}f", *value))
+    except (OverflowError, struct.error):
+        return None
+    return stored if all(map(math.isfinite, stored)) else None
 
 
 def _scalar(value: object, scalar: Scalar) -> str | bool | int | float:

@@ -24,7 +24,7 @@ from omnigraph.storage.opener import Handle, Opener
 from omnigraph.storage.tables.differences import Side, differences
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.keys import PROBE_LIMIT, addresses, scan_where_in
-from omnigraph.storage.tables.layout import Layout, Layouts
+from omnigraph.storage.tables.layout import Layout, Layouts, Offsets, Part
 from omnigraph.storage.tables.predicate import ADDRESS, Predicate, find
 from omnigraph.storage.tables.tail import TailCache
 
@@ -88,6 +88,10 @@ class TableReads:
     def layout(self, handle: Handle) -> Layout:
         """Return what a version is made of."""
         return self._layouts.get(handle)
+
+    def deleted(self, handle: Handle, number: int, part: Part) -> Offsets:
+        """Return the places of the deleted rows of a fragment, ascending."""
+        return self._layouts.deleted(handle, number, part)
 
     def addressed(self, table_id: str, version: int, column: str, values: pa.Array) -> pa.Table:
         """Return the address and the value of the rows whose `column` is one of the values."""
