@@ -35,7 +35,7 @@ MISSING = -1  # the ordinal of an optional variable that matched nothing
 CACHE_BYTES = 1 << 30
 WHOLE_ABOVE = 0.02  # of a column's rows: beyond this share, reading all of it is cheaper than picking
 FEW = 4_096
-SORTED = "id#sorted"
+SORTED, EVERY = "id#sorted", "#every"  # what is kept beside columns; no column has such a name
 PICK_COST = 50_000  # rows of a column that are read whole in the time of picking a few (measured, local disk)
 WIDEST_ID = 128  # bytes; longer ids are not worth a sorted copy
 
@@ -162,9 +162,13 @@ class EntityTable:
     def every(self) -> Ordinals:
         """Return the ordinals of all rows, ascending; the same array each time."""
         if self._every is None:
-            alive = self._alive()
-            self._every = np.arange(self.span) if alive is None else np.flatnonzero(alive)
-            self._every.setflags(write=False)
+            found: Ordinals | None = self._columns.get(self.key, EVERY)
+            if found is None:
+                alive = self._alive()
+                found = np.arange(self.span) if alive is None else np.flatnonzero(alive)
+                found.setflags(write=False)
+                self._columns.put(self.key, EVERY, found)
+            self._every = found
         return self._every
 
     def is_every(self, ordinals: Ordinals) -> bool:

@@ -147,7 +147,6 @@ def _divisor(left: pa.Array, right: pa.Array) -> pa.Array:
 
 def mask_of(condition: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return where a three-valued condition is true."""
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = pc.fill_null(condition, False).to_numpy(
-        zero_copy_only=False
-    )
-    return found.astype(bool)
+    known = pc.fill_null(condition, False) if condition.null_count else condition
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = known.to_numpy(zero_copy_only=False)
+    return found.astype(bool, copy=False)

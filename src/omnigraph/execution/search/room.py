@@ -95,7 +95,8 @@ class Texts:
 
         Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
         """
-        return _rows_of(*self.top(query, count, _among(self._table, ordinals)), ordinals)
+        found, values = self.top(query, count, _among(self._table, ordinals))
+        return _rows_of(self._table, found, values, ordinals)
 
     def _cold(self) -> bool:
         """Say whether the texts are not in memory, and not asked for often enough to bring them there."""
@@ -151,7 +152,8 @@ class Vectors:
 
         Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
         """
-        return _rows_of(*self.top(query, count, _among(self._table, ordinals)), ordinals)
+        found, values = self.top(query, count, _among(self._table, ordinals))
+        return _rows_of(self._table, found, values, ordinals)
 
     def _held(self, wanted: int) -> VectorColumn | None:
         """Return the column in memory, if it is there or worth bringing there."""
@@ -167,18 +169,20 @@ def _among(table: EntityTable, ordinals: Ordinals) -> Ordinals | None:
     """Return the different entities of some rows; None if that is all there are."""
     if table.is_every(ordinals):
         return None
-    distinct = ordinals if _ascending(ordinals) else np.unique(ordinals)
+    distinct = ordinals if _ascending(table, ordinals) else np.unique(ordinals)
     distinct = distinct[np.searchsorted(distinct, 0) :]
     return None if len(distinct) == table.rows else distinct
 
 
-def _rows_of(found: Ordinals, values: Scores, ordinals: Ordinals) -> tuple[Ordinals, Scores]:
+def _rows_of(
+    table: EntityTable, found: Ordinals, values: Scores, ordinals: Ordinals
+) -> tuple[Ordinals, Scores]:
     """Return where some entities stand among the rows, and the value of each."""
     if not len(found) or not len(ordinals):
         return np.zeros(0, np.int64), np.zeros(0)
     order = np.argsort(found)
     found, values = found[order], values[order]
-    if _ascending(ordinals):  # one row for each entity: a few look-ups instead of a pass over all rows
+    if _ascending(table, ordinals):  # one row for each entity: a few look-ups instead of a pass over all rows
         at = np.minimum(np.searchsorted(ordinals, found), len(ordinals) - 1)
         there = ordinals[at] == found
         return at[there], values[there]
@@ -187,5 +191,5 @@ def _rows_of(found: Ordinals, values: Scores, ordinals: Ordinals) -> tuple[Ordin
     return rows, values[at[rows]]
 
 
-def _ascending(ordinals: Ordinals) -> bool:
-    return bool((ordinals[1:] > ordinals[:-1]).all())
+def _ascending(table: EntityTable, ordinals: Ordinals) -> bool:
+    return table.is_every(ordinals) or bool((ordinals[1:] > ordinals[:-1]).all())

@@ -41,8 +41,9 @@ class Sketch:
 
     def products(self, at: slice | NDArray[np.int64], outline: NDArray[np.float32]) -> NDArray[np.float32]:
         """Multiply the sketches of some vectors with that of a query."""
+        some = self.columns[:, at] if isinstance(at, slice) else self.columns.take(at, axis=1, mode="clip")
         # Not BLAS: its threads wait for each other while the processors are busy with something else.
-        found: NDArray[np.float32] = np.einsum("ij,i->j", self.columns[:, at], outline)
+        found: NDArray[np.float32] = np.einsum("ij,i->j", some, outline)
         return found
 
     def of(self, query: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -26,6 +26,8 @@ from omnigraph.execution.search.sketch import NO_SKETCH, Sketch, error_of_produc
 CHUNK_ROWS = 32_768  # small enough for the processor's caches, large enough to hide Python (measured)
 MEASURED_ROWS = 4_096  # likewise, for 64-bit numbers of the whole vector
 FEW = 0.02  # below this share of the rows, entities are measured one by one
+LARGE = 1e36  # a square: of vectors and queries below it, no sum of products leaves 32 bits
+NO_ROWS = np.zeros(0, np.int64)
 DENSE = 8  # measuring beats bounding closer while fewer than one row in so many is left
 Distances = NDArray[np.float64]
 Query = NDArray[np.float32]
@@ -37,6 +39,7 @@ class Matrix:
 
     values: NDArray[np.float32]
     lengths: NDArray[np.float64]
+    longest: float
     present: Mask
     sketch: Sketch
 
@@ -57,7 +60,8 @@ def matrix(vectors: pa.ChunkedArray) -> Matrix:
     squares = np.empty(len(vectors))
     for part in _chunks(len(vectors), MEASURED_ROWS):
         squares[part] = np.square(values[part], dtype=np.float64).sum(axis=1)
-    return Matrix(values, np.sqrt(squares), present, sketch(values, squares))
+    lengths = np.sqrt(squares)
+    return Matrix(values, lengths, float(lengths.max(initial=0.0)), present, sketch(values, squares))
 
 
 def numbers(vectors: pa.FixedSizeListArray) -> tuple[NDArray[np.float32], Mask]:
@@ -189,14 +193,15 @@ class _PartSearch:
         self._sketched = part.derived.sketch is not NO_SKETCH
         self._outline = part.derived.sketch.of(query)
         self._square = float(np.square(query, dtype=np.float64).sum())
-        longest = float(part.derived.lengths.max(initial=0.0))
+        longest = part.derived.longest
         self._error = error_of_products(len(query), longest, float(np.sqrt(self._square)))
+        self._exact = max(longest * longest, self._square) < LARGE  # then nothing overflows
 
     def run(self, living: Mask) -> None:
         """Look at all rows that are alive."""
         with np.errstate(over="ignore", invalid="ignore"):
             for chunk in _chunks(len(living)):
-                self._look(chunk, living[chunk].copy())
+                self._look(chunk, living[chunk])
 
     def run_some(self, rows: NDArray[np.int64]) -> None:
         """Look at some rows."""
@@ -204,17 +209,22 @@ class _PartSearch:
             for chunk in _chunks(len(rows)):
                 self._look(rows[chunk], np.ones(len(rows[chunk]), dtype=bool))
 
-    def _look(self, at: slice | NDArray[np.int64], wanted: Mask) -> None:
+    def _look(self, at: slice | NDArray[np.int64], living: Mask) -> None:
         sketch = self._vectors.sketch
         bounds = sketch.products(at, self._outline) if self._sketched else self._by_vector(at)
+        seeds: NDArray[np.int64] = NO_ROWS
         if self._found.ceiling == np.inf:
-            seeds = _largest(bounds, wanted, self._found.wanted)
+            seeds = _largest(bounds, living, self._found.wanted)
             self._measure(_rows(at, seeds))
-            wanted[seeds] = False
-        wanted &= ~self._beyond(bounds)
-        if self._sketched and np.count_nonzero(wanted) * DENSE > len(wanted):
-            wanted &= ~self._beyond(self._by_vector(at))
-        self._measure(_rows(at, np.flatnonzero(wanted)))
+        near = self._near(bounds)
+        near &= living
+        near[seeds] = False
+        left = np.flatnonzero(near)
+        if self._sketched and len(left) * DENSE > len(near):
+            near &= self._near(self._by_vector(at))
+            left = np.flatnonzero(near)
+        if len(left):
+            self._measure(_rows(at, left))
 
     def _measure(self, rows: NDArray[np.int64]) -> None:
         self._found.add(rows + self._start, measured(self._vectors.values[rows], self._query))
@@ -224,12 +234,14 @@ class _PartSearch:
         found: NDArray[np.float64] = products - np.square(self._vectors.lengths[at]) / 2
         return found
 
-    def _beyond(self, bounds: NDArray[Any]) -> Mask:
-        """Say which rows are beyond the ceiling for certain; not those whose bound overflowed."""
+    def _near(self, bounds: NDArray[Any]) -> Mask:
+        """Say which rows may be under the ceiling; of those whose bound overflowed nothing is known."""
         limit = (self._square - self._found.bound - self._error) / 2
         least = np.nextafter(bounds.dtype.type(limit), bounds.dtype.type(-np.inf))
-        beyond: Mask = (bounds < least) & (bounds > -np.inf)
-        return beyond
+        near: Mask = bounds >= least
+        if not self._exact:
+            near |= ~(bounds > -np.inf)
+        return near
 
 
 def _rows(at: slice | NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
