@@ -120,7 +120,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def test_the_wheel_carries_its_types_and_licence_and_only_the_package(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
 
-    assert "omnigraph/py.typed" in names
+    assert {"omnigraph/py.typed", "omnigraph/pipeline/log4j2.properties"} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"omnigraph"}
 

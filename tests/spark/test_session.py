@@ -37,6 +37,17 @@ def test_workers_run_this_interpreter(spark: SparkSession) -> None:
     assert found.collect()[0].p == sys.executable
 
 
+@pytest.mark.spark
+def test_a_spark_that_is_started_here_says_nothing_of_the_machine() -> None:
+    code = "from omnigraph.pipeline import spark_session; print(spark_session('local[1]').range(3).count())"
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "3\n"
+    # The line is Java's own: Spark starts it with a module that is not final yet.
+    assert [line for line in ran.stderr.splitlines() if "incubator modules" not in line] == []
+
+
 def java(folder: Path, says: str) -> Path:
     program = folder / "bin" / "java"
     program.parent.mkdir()

@@ -24,8 +24,15 @@ from pyspark.sql import SparkSession
 from omnigraph.base.errors import InvalidRequest
 
 JAVA = 17
+LOGGING = Path(__file__).with_name("log4j2.properties")
 # What can only be said before Spark starts.
-START = MappingProxyType({"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"})
+START = MappingProxyType(
+    {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={LOGGING.as_uri()}"',
+    }
+)
 # What a session of ours says; a session found says the rest.
 OURS = MappingProxyType(
     {
