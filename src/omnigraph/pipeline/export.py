@@ -21,7 +21,7 @@ from omnigraph.base.moment import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.export.destination import destination_at
-from omnigraph.engine.export.files import Written, file_name, write_file
+from omnigraph.engine.export.files import ExportedFile, file_name, write_file
 from omnigraph.engine.export.plan import ExportPlan, Format, check_format, plan_export
 from omnigraph.engine.export.report import ExportReport
 from omnigraph.engine.graph import Graph
@@ -49,7 +49,7 @@ def export(
         pieces = _pieces(plan, graph.store.location)
         with watched(spark, f"export to {place.root}", progress):
             written = for_each(spark, pieces, partial(_write, plan.catalog, place.staging, chosen))
-        files: dict[str, list[Written]] = {declared.id: [] for declared in plan.types}
+        files: dict[str, list[ExportedFile]] = {declared.id: [] for declared in plan.types}
         for piece, file in zip(pieces, written, strict=True):
             files[piece.declared.id].append(file)
         return place.complete(plan, chosen, files)
@@ -74,7 +74,7 @@ def _pieces(plan: ExportPlan, location: Location) -> list[Piece]:
     return found
 
 
-def _write(catalog: Catalog, staging: Path, format: Format, piece: Piece) -> Written:
+def _write(catalog: Catalog, staging: Path, format: Format, piece: Piece) -> ExportedFile:
     """Write one piece, in an executor."""
     name = file_name(catalog, piece.declared, piece.number, format)
     rows = piece.scan.stored(piece.fragments) if piece.fragments else ()

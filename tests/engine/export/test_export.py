@@ -18,7 +18,7 @@ from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.catalog.catalog import UnknownType
 from omnigraph.engine.export.destination import DestinationTaken, destination_at
 from omnigraph.engine.export.door import export_files, export_lines
-from omnigraph.engine.export.files import Written, write_file
+from omnigraph.engine.export.files import ExportedFile, write_file
 from omnigraph.engine.export.lines import envelope_lines
 from omnigraph.engine.export.plan import plan_export
 from omnigraph.engine.export.rows import stored_rows
@@ -263,7 +263,7 @@ def test_an_export_that_fails_leaves_the_folder_as_it_was(
 
 def test_a_file_that_the_driver_cannot_see_is_told_with_what_to_do(graph: Graph, tmp_path: Path) -> None:
     plan = plan_export(graph.store, ["Room"])
-    elsewhere = {plan.types[0].id: [Written("Room/far.parquet", 1, 1)]}
+    elsewhere = {plan.types[0].id: [ExportedFile("Room/far.parquet", 1, 1)]}
     with (
         pytest.raises(InvalidRequest, match="does not see the disk"),
         destination_at(tmp_path / "out") as place,

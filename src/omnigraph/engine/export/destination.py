@@ -19,7 +19,7 @@ from pathlib import Path
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.ids import new_id
-from omnigraph.engine.export.files import Written
+from omnigraph.engine.export.files import ExportedFile
 from omnigraph.engine.export.plan import ExportPlan, Format
 from omnigraph.engine.export.report import ExportReport, report_of
 from omnigraph.storage.location import LocalObjects, Location
@@ -41,7 +41,7 @@ class Destination:
         self.staging = root / f"_staging-{new_id()}"
 
     def complete(
-        self, plan: ExportPlan, format: Format, files: Mapping[str, Sequence[Written]]
+        self, plan: ExportPlan, format: Format, files: Mapping[str, Sequence[ExportedFile]]
     ) -> ExportReport:
         """Give the files that count their names, then say which they are."""
         report = report_of(str(self.root), plan, format, files)
@@ -55,7 +55,7 @@ class Destination:
             raise _taken(self.root)
         return report
 
-    def _show(self, file: Written) -> None:
+    def _show(self, file: ExportedFile) -> None:
         found, shown = self.staging / file.name, self.root / file.name
         if not found.exists():
             raise InvalidRequest(

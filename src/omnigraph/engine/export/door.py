@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from omnigraph.base.moment import At
 from omnigraph.engine.export.destination import destination_at
-from omnigraph.engine.export.files import Written, file_name, write_file
+from omnigraph.engine.export.files import ExportedFile, file_name, write_file
 from omnigraph.engine.export.lines import envelope_lines
 from omnigraph.engine.export.plan import ExportPlan, check_format, plan_export
 from omnigraph.engine.export.report import ExportReport
@@ -44,7 +44,7 @@ def export_files(
     chosen = check_format(format)
     plan = plan_export(store, types, branch, at)
     with destination_at(destination) as place:
-        files: dict[str, list[Written]] = {}
+        files: dict[str, list[ExportedFile]] = {}
         done = 0
         for declared in plan.types:
             rows = _followed(stored_rows(store, plan, declared), done, plan.rows, progress)

@@ -29,7 +29,7 @@ MOMENT = pa.timestamp("ms", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ExportedFile:
     """One file, by its place below the destination."""
 
     name: str
@@ -39,12 +39,12 @@ class Written:
 
 def write_file(
     root: Path, name: str, batches: Iterable[pa.RecordBatch], declared: TableType, format: Format
-) -> Written:
+) -> ExportedFile:
     """Write the rows of some batches under a name below a folder."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = (_parquet if format == "parquet" else _jsonl)(path, batches, declared)
-    return Written(name, rows, path.stat().st_size)
+    return ExportedFile(name, rows, path.stat().st_size)
 
 
 def file_name(catalog: Catalog, declared: TableType, number: int, format: Format) -> str:

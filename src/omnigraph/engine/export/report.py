@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.engine.export.files import Written
+from omnigraph.engine.export.files import ExportedFile
 from omnigraph.engine.export.plan import ExportPlan, Format
 
 MANIFEST_FORMAT = 1
@@ -21,7 +21,7 @@ class ExportedType:
 
     name: str
     kind: str
-    files: tuple[Written, ...]
+    files: tuple[ExportedFile, ...]
 
     @property
     def rows(self) -> int:
@@ -85,7 +85,7 @@ class ExportReport:
 
 
 def report_of(
-    destination: str, plan: ExportPlan, format: Format, files: Mapping[str, Sequence[Written]]
+    destination: str, plan: ExportPlan, format: Format, files: Mapping[str, Sequence[ExportedFile]]
 ) -> ExportReport:
     """Return the report of a plan, given the files of each type by its id."""
     return ExportReport(
