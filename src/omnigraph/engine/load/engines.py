@@ -7,7 +7,7 @@ Room    engine.load. The engine in this process is always there. Others are plug
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -45,7 +45,8 @@ def load_engine(name: str) -> LoadEngine | None:
 
 def chosen_engine(data: Any) -> Engine:
     """Return the engine that suits an input: this process, unless the files are many gigabytes."""
-    size = sum(map(_size, _paths(data)))
+    sources = data.values() if isinstance(data, Mapping) else [data]
+    size = sum(_size(path) for source in sources for path in _paths(source))
     return "spark" if size >= SPARK_ABOVE and _plugins("spark") else "local"
 
 
@@ -53,12 +54,12 @@ def _plugins(name: str | None = None) -> list[EntryPoint]:
     return [point for point in entry_points(group=GROUP) if name is None or point.name == name]
 
 
-def _paths(data: Any) -> Iterable[Path]:
-    if isinstance(data, str | os.PathLike):
-        return [Path(data)] if "\n" not in os.fspath(data) else []
-    if isinstance(data, Mapping):
-        return [path for one in data.values() for path in _paths(one)]
-    return [path for one in data for path in _paths(one)] if isinstance(data, list | tuple) else []
+def _paths(source: Any) -> list[Path]:
+    """Return the files or folders that a source names; what records hold is never a path."""
+    listed = source if isinstance(source, list | tuple) else [source]
+    if not listed or not isinstance(listed[0], str | os.PathLike):
+        return []
+    return [Path(one) for one in listed if isinstance(one, str | os.PathLike) and os.fspath(one)]
 
 
 def _size(path: Path) -> int:
@@ -66,5 +67,5 @@ def _size(path: Path) -> int:
         if path.is_dir():
             return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
         return path.stat().st_size
-    except OSError:
+    except (OSError, ValueError):
         return 0  # whoever reads it says what is wrong
