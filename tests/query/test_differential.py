@@ -30,6 +30,7 @@ TRAVERSALS: tuple[Traversal, ...] = ("auto", "lookup", "csr")
 RULES: tuple[frozenset[str] | None, ...] = (None, frozenset())
 EVERY_WAY: tuple[Way, ...] = tuple(product(TRAVERSALS, RULES))
 SOME_WAYS = (EVERY_WAY[0], EVERY_WAY[2], EVERY_WAY[5])
+INDEXED_WAYS: tuple[Way, ...] = (("auto", None), ("lookup", frozenset()))
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -44,13 +45,18 @@ def test_engine_agrees_with_the_reference_in_every_way(seed: int) -> None:
 
 
 def check(rnd: Random, ways: Iterable[Way] = EVERY_WAY) -> None:
-    """Ask some reads of main and of a branch, in several ways."""
+    """Ask some reads of main and of a branch, in several ways; then again, with indexes."""
     world = random_world(rnd)
+    texts = [random_text(rnd) for _ in range(QUERIES)]
+    states = {"main": world.plain, "side": world.plain_branch}
     with opened(world) as graph:
-        for _ in range(QUERIES):
-            text = random_text(rnd)
-            for branch, plain in (("main", world.plain), ("side", world.plain_branch)):
-                compare(graph, text, branch, plain, ways)
+        for text, branch in product(texts, states):
+            compare(graph, text, branch, states[branch], ways)
+        for branch in states:
+            made = graph.ensure_indexes(branch=branch)
+            assert not any(one.error for one in made.types)
+        for text, branch in product(texts, states):
+            compare(graph, text, branch, states[branch], INDEXED_WAYS)
 
 
 @contextmanager

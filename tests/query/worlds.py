@@ -18,12 +18,12 @@ from tests.query.plain import PlainGraph, Thing, single
 
 SCHEMA = """
 node A {
-    name: String @key  n: I32?  f: F64?  g: F32?  s: String?  b: Bool?  d: Date?
-    tags: [String]?  nums: [I64]?
+    name: String @key  n: I32? @index  f: F64? @index  g: F32?  s: String? @index  b: Bool? @index
+    d: Date? @index  tags: [String]?  nums: [I64]?
 }
-node B { name: String @key  n: I64?  s: String?  u: U32? }
-node C { n: I32?  k: enum(red, blue)? }
-edge Aa: A -> A { w: I32?  t: String? }
+node B { name: String @key  n: I64?  s: String? @index  u: U32? @index }
+node C { n: I32? @index  k: enum(red, blue)? @index }
+edge Aa: A -> A { w: I32? @index  t: String? @index }
 edge Ab: A -> B { w: F64? }
 edge Bb: B -> B { w: I32? }
 edge Ba: B -> A
