@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -164,8 +165,7 @@ class EntityTable:
         if self._every is None:
             found: Ordinals | None = self._columns.get(self.key, EVERY)
             if found is None:
-                alive = self._alive()
-                found = np.arange(self.span) if alive is None else np.flatnonzero(alive)
+                found = np.arange(self.span) if self._alive is None else np.flatnonzero(self._alive)
                 found.setflags(write=False)
                 self._columns.put(self.key, EVERY, found)
             self._every = found
@@ -175,6 +175,7 @@ class EntityTable:
         """Say whether ordinals are those of all rows, as `every` gave them."""
         return ordinals is self._every
 
+    @cached_property
     def _alive(self) -> NDArray[np.bool_] | None:
         """Return which ordinals have a row; None if all do."""
         if self.rows == self.span:
@@ -344,11 +345,10 @@ class EntityTable:
         return self._picked([name], ordinals, absent)[0]
 
     def _without_holes(self, name: str, whole: pa.Array) -> pa.Array:
-        alive = self._alive()
-        if alive is None:
+        if self._alive is None:
             return whole
         self._budget.check_bytes(whole.nbytes, f"{self.rows} values of column {name}")
-        return whole.filter(pa.array(alive))
+        return whole.filter(pa.array(self._alive))
 
     def _many(self, wanted: int) -> bool:
         """Say whether reading a column whole is cheaper than picking so many of its values."""

@@ -167,8 +167,6 @@ class Vectors:
 
 def _among(table: EntityTable, ordinals: Ordinals) -> Ordinals | None:
     """Return the different entities of some rows; None if that is all there are."""
-    if table.is_every(ordinals):
-        return None
     distinct = ordinals if _ascending(table, ordinals) else np.unique(ordinals)
     distinct = distinct[np.searchsorted(distinct, 0) :]
     return None if len(distinct) == table.rows else distinct
