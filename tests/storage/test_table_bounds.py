@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lance import LanceDataset
 
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteIds, Overwrite, Upsert
@@ -127,6 +128,32 @@ def test_the_key_index_keeps_few_segments_and_covers_every_large_fragment(local_
             segments, found = covered(store)
             assert segments <= MAX_SEGMENTS
             assert len(found) == fragments(store)
+
+
+def test_a_small_write_does_not_ask_again_what_the_key_index_covers(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = LanceDataset.describe_indices
+
+    def counted(handle: Any) -> Any:
+        asked.append(handle.version)
+        return real(handle)
+
+    with make_docs(local_place.address) as store:
+        write(store, {DOC: Append(big())})
+        write(store, {DOC: Append(table([doc("first")]))})
+        monkeypatch.setattr(LanceDataset, "describe_indices", counted)
+        for number in range(2 * PER_TIER):  # folds among them
+            write(store, {DOC: Upsert(table([doc(f"n{number % 9}")]))})
+        write(store, {DOC: DeleteIds(ids("k000007", "n1"))})
+        assert not asked
+
+        write(store, {DOC: Append(big(start=MANY))})
+        assert asked
+        monkeypatch.undo()
+        assert len(covered(store)[1]) == 2
+        assert len(rows(store)) == 2 * MANY + 1 + 9 - 2
 
 
 def coverage(how: str, store: GraphStore) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, TypeVar, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class FrozenMap(Mapping[K, V]):
@@ -29,6 +30,33 @@ class FrozenMap(Mapping[K, V]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    # What Mapping would do in Python, one call for each key; every write goes through several of these maps.
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+
+    def get(self, key: K, /, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        return self._items.get(key, default)
+
+    def keys(self) -> KeysView[K]:
+        """Return the keys."""
+        return self._items.keys()
+
+    def values(self) -> ValuesView[V]:
+        """Return the values."""
+        return self._items.values()
+
+    def items(self) -> ItemsView[K, V]:
+        """Return keys and values."""
+        return self._items.items()
 
     def __hash__(self) -> int:
         return hash(frozenset(self._items.items()))

@@ -35,12 +35,14 @@ from omnigraph.storage.failpoints import Step
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
-from omnigraph.storage.manifest.records import CommitRecord, ManifestState, advance
+from omnigraph.storage.manifest.records import CommitRecord, ManifestState, Pin, advance
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.staging import StagedPlan, Staging
 from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.transaction import PublishPlan, Receipt, Write, WriteTxn
 from omnigraph.storage.turnstile import Turnstiles
+
+Pins = Mapping[str, Pin | None]
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,9 @@ class Publisher:
             while True:
                 if not now.staged.changes_anything and not now.plan.always_commit:
                     return Receipt(now.txn.snapshot.branch, commit=None, attempts=attempts)
-                record = self._record(now, intent, commit_id, authored_at)
-                failed = self._swap(now, record)
+                pins = now.staged.pins(commit_id, now.plan.kind)
+                record = self._record(now, pins, intent, commit_id, authored_at)
+                failed = self._swap(now, record, pins)
                 if failed is None:
                     return Receipt(now.txn.snapshot.branch, record, record.tables, attempts)
                 turn.enter()  # the losers of this process go on one at a time, in order
@@ -208,12 +211,11 @@ class Publisher:
 
     # -- one swap ----------------------------------------------------------------------------------
 
-    def _swap(self, now: _Attempt, record: CommitRecord) -> HeadMoved | CommitInDoubt | None:
+    def _swap(self, now: _Attempt, record: CommitRecord, pins: Pins) -> HeadMoved | CommitInDoubt | None:
         """Try to publish; return what went wrong, or None."""
         base = now.txn.snapshot.state
         before = self._clock.monotonic()
         try:
-            pins = now.staged.pins(record.id, record.kind)
             now.chain.commit(*advance(base, record, pins, now.plan.merged), Step.PUBLISH)
         except (HeadMoved, CommitInDoubt) as error:
             return error
@@ -241,7 +243,9 @@ class Publisher:
         replayed = (commit.parent, commit.authored_at_us) != (record.parent, record.authored_at_us)
         return Receipt(txn.snapshot.branch, commit, commit.tables, attempts, replayed=replayed)
 
-    def _record(self, now: _Attempt, intent: Intent, commit_id: str, authored_at: int) -> CommitRecord:
+    def _record(
+        self, now: _Attempt, pins: Pins, intent: Intent, commit_id: str, authored_at: int
+    ) -> CommitRecord:
         base = now.txn.snapshot.state
         return CommitRecord(
             id=commit_id,
@@ -255,7 +259,7 @@ class Publisher:
             authored_at_us=authored_at,
             manifest_version=base.version + 1,
             schema=now.staged.schema or base.schema,
-            tables=now.staged.changes(),
+            tables=now.staged.changes(pins),
             labels=FrozenMap({**intent.labels, **now.plan.labels}),
         )
 

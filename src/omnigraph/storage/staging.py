@@ -64,10 +64,10 @@ class StagedPlan:
                 pins[table_id] = replace(old, version=staged.version, rows=staged.rows, content=content)
         return pins
 
-    def changes(self) -> tuple[TableChange, ...]:
-        """Return what the commit record says of each table, by type name."""
+    def changes(self, pins: Mapping[str, Pin | None]) -> tuple[TableChange, ...]:
+        """Return what the commit record says of each table that gets a new pin, by type name."""
         found = []
-        for table_id, pin in self.pins("", CommitKind.MUTATION).items():
+        for table_id, pin in pins.items():
             old = self.base.pins.get(table_id)
             staged = self.tables.get(table_id) or self.plan.adopt.get(table_id)
             found.append(

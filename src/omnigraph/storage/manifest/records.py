@@ -155,7 +155,10 @@ def advance(
     pins: Mapping[str, Pin | None],
     merged: Mapping[str, int] = FrozenMap[str, int](),
 ) -> tuple[ManifestState, dict[str, str | None]]:
-    """Return the state after a commit, and the map changes that bring it about; a merge takes in chains."""
+    """Return the state after a commit, and the map changes that bring it about; a merge takes in chains.
+
+    Keys whose value stays are left alone: every commit pays for what it sends.
+    """
     kept = {table: pin for table, pin in {**base.pins, **pins}.items() if pin is not None}
     heads = (*base.heads, commit.id) if commit.kind is CommitKind.MAINTENANCE else (commit.id,)
     state = replace(
@@ -168,7 +171,17 @@ def advance(
         newest_id=max(base.newest_id, commit.id),
         seen=_taken_in(base, merged),
     )
-    updates: dict[str, str | None] = dict(_head_keys(state))
+    updates: dict[str, str | None] = {
+        "graph_head": commit.id,
+        "graph_commit": _dump(commit),
+        "heads": json.dumps(heads),
+        "recent": json.dumps(state.recent),
+        "newest_id": state.newest_id,
+    }
+    if commit.schema != base.schema:
+        updates["schema"] = commit.schema
+    if merged:
+        updates["seen"] = json.dumps(dict(state.seen))
     for table_id, pin in pins.items():
         updates[TABLE_PREFIX + table_id] = None if pin is None else _dump(pin, drop=("table_id",))
     return state, updates
@@ -208,7 +221,18 @@ def control(
 
 def encode(state: ManifestState) -> dict[str, str]:
     """Return the whole map of a state (for creating a chain)."""
-    content = {FORMAT_KEY: str(FORMAT), "line": _dump(state.line), **_head_keys(state)}
+    content = {
+        FORMAT_KEY: str(FORMAT),
+        "line": _dump(state.line),
+        "graph_head": state.head,
+        "graph_commit": _dump(state.commit),
+        "schema": state.schema,
+        "heads": json.dumps(state.heads),
+        "recent": json.dumps(state.recent),
+        "newest_id": state.newest_id,
+        "seen": json.dumps(dict(state.seen)),
+        "control": _control(state),
+    }
     for pin in state.pins.values():
         content[TABLE_PREFIX + pin.table_id] = _dump(pin, drop=("table_id",))
     return content
@@ -277,19 +301,6 @@ def check_format(stamp: str | None, where: str) -> None:
             found=found,
             supported=FORMAT,
         )
-
-
-def _head_keys(state: ManifestState) -> dict[str, str]:
-    return {
-        "graph_head": state.head,
-        "graph_commit": _dump(state.commit),
-        "schema": state.schema,
-        "heads": json.dumps(state.heads),
-        "recent": json.dumps(state.recent),
-        "newest_id": state.newest_id,
-        "seen": json.dumps(dict(state.seen)),
-        "control": _control(state),
-    }
 
 
 def _control(state: ManifestState) -> str:

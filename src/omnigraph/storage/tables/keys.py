@@ -105,10 +105,9 @@ def by_fragment(row_addresses: pa.ChunkedArray) -> Addresses:
 
 def index_change(handle: Handle, layout: Layout) -> LanceOperation.CreateIndex | None:
     """Build what the indexes lack, and merge segments when there are too many; None if nothing to do."""
-    sizes = {fragment: part.size for fragment, part in layout.parts.items()}
-    big = frozenset(fragment for fragment, part in layout.parts.items() if part.settled)
-    if not big:
+    if not layout.settled:
         return None
+    sizes = {fragment: part.size for fragment, part in layout.parts.items()}
     stored: dict[str, dict[str, frozenset[int]]] = {}
     for index in handle.describe_indices():
         for segment in index.segments:
@@ -117,7 +116,9 @@ def index_change(handle: Handle, layout: Layout) -> LanceOperation.CreateIndex |
     gone: list[Index] = []
     for column in INDEXED:
         if column in layout.schema.names:
-            segment, replaced = _extend(handle, column, stored.get(index_name(column), {}), big, sizes)
+            segment, replaced = _extend(
+                handle, column, stored.get(index_name(column), {}), layout.settled, sizes
+            )
             new += [] if segment is None else [segment]
             gone += [stub(uuid, column) for uuid in replaced]
     return LanceOperation.CreateIndex(new, gone) if new else None

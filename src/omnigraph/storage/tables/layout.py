@@ -54,11 +54,18 @@ class Layout:
     schema: pa.Schema
     columns: bytes
     parts: Mapping[int, Part]
+    has_blobs: bool  # Lance cannot read blob rows back for writing (lance-facts 11): they are never folded
+    complete: bool = False  # the key indexes are known to lack nothing that a write would add
 
     @property
     def rows(self) -> int:
         """How many rows there are."""
         return sum(part.size.rows for part in self.parts.values())
+
+    @cached_property
+    def settled(self) -> frozenset[int]:
+        """The fragments past the tail."""
+        return frozenset(n for n, part in self.parts.items() if part.settled)
 
     @cached_property
     def small(self) -> Mapping[int, Part]:
@@ -70,19 +77,12 @@ class Layout:
         """The others, which the key index covers."""
         return self.parts if self.has_blobs else {n: part for n, part in self.parts.items() if part.settled}
 
-    @cached_property
-    def has_blobs(self) -> bool:
-        """Lance cannot read blob rows back for writing (lance-facts 11), so they are never folded."""
-        return any(b"lance-encoding:blob" in (field.metadata or {}) for field in self.schema) or any(
-            str(field.type).startswith("extension<lance.blob") for field in self.schema
-        )
-
     @classmethod
     def of(cls, handle: Handle) -> Layout:
         """Read the layout of a version."""
-        columns = fingerprint(handle)
+        columns, schema = fingerprint(handle), handle.schema
         parts = {f.fragment_id: Part.of(f.metadata, columns) for f in handle.get_fragments()}
-        return cls(handle.schema, columns, parts)
+        return cls(schema, columns, parts, any(_is_blob(field) for field in schema))
 
     def after(self, done: Handle, changed: frozenset[int]) -> Layout:
         """Return the layout of a version made from this one with its columns kept, looking only at
@@ -93,7 +93,8 @@ class Layout:
             number = fragment.fragment_id
             kept = None if number in changed else self.parts.get(number)
             parts[number] = kept or Part.of(fragment.metadata, self.columns)
-        return Layout(self.schema, self.columns, parts)
+        complete = self.complete and all(n in self.settled for n, part in parts.items() if part.settled)
+        return Layout(self.schema, self.columns, parts, self.has_blobs, complete)
 
 
 class Layouts:
@@ -156,6 +157,11 @@ class Layouts:
             while self._deleted_bytes > DELETED_BYTES:
                 _, oldest = self._deleted.popitem(last=False)
                 self._deleted_bytes -= oldest.nbytes
+
+
+def _is_blob(field: pa.Field) -> bool:
+    old = b"lance-encoding:blob" in (field.metadata or {})
+    return old or str(field.type).startswith("extension<lance.blob")
 
 
 def identity(columns: bytes, metadata: FragmentMetadata) -> FragmentKey:

@@ -13,19 +13,15 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
-from omnigraph.storage.tables.layout import FragmentKey
-from omnigraph.storage.tables.predicate import ADDRESS
+from omnigraph.storage.tables.layout import ADDRESS, NOTHING, OFFSET_MASK, FragmentKey, Offsets
 
 CACHE_BYTES = 64 << 20
-OFFSET_MASK = 0xFFFFFFFF
-Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +30,11 @@ class TailFragment:
 
     rows: pa.Table
     offsets: Offsets
+
+    @property
+    def held(self) -> int:
+        """How much memory it keeps from being freed."""
+        return int(self.rows.get_total_buffer_size()) + self.offsets.nbytes
 
     @cached_property
     def ids(self) -> pa.Array:
@@ -49,7 +50,8 @@ class TailFragment:
     def find(self, ids: Iterable[str]) -> Offsets:
         """Return the offsets of the rows with these ids, sorted."""
         position = self._position
-        return np.array(sorted(position[i] for i in ids if i in position), dtype=np.int64)
+        found = [position[i] for i in ids if i in position]
+        return np.array(sorted(found), dtype=np.int64) if found else NOTHING
 
     def without(self, offsets: Offsets) -> TailFragment:
         """Return what is left after removing rows."""
@@ -90,10 +92,10 @@ class TailCache:
             if key in self._entries:
                 return
             self._entries[key] = entry
-            self._bytes += entry.rows.nbytes
+            self._bytes += entry.held
             while self._bytes > self._limit and self._entries:
                 _, oldest = self._entries.popitem(last=False)
-                self._bytes -= oldest.rows.nbytes
+                self._bytes -= oldest.held
 
 
 def written(rows: pa.Table) -> TailFragment:

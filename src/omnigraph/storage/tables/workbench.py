@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -175,8 +175,10 @@ class Workbench:
         else:
             layout = self.layout.after(done, self._changed)
         with durable(Step.TABLE_INDEX):
-            change = index_change(done, layout)
-        if change is not None:
+            change = None if layout.complete else index_change(done, layout)
+        if change is None:
+            layout = layout if layout.complete else replace(layout, complete=True)
+        else:
             self.files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]
             done = self._detached(done, change)
         self._layouts.put(done, layout)
