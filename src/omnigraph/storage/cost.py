@@ -12,10 +12,8 @@ Note    Lance cannot attribute requests to threads. When operations overlap in o
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
 
 from lance.lance import register_lance_metrics_recorder, snapshot_lance_metrics
 
@@ -47,13 +45,16 @@ class Cost:
         )
 
 
+NOTHING = Cost()
+
+
 @dataclass(slots=True, eq=False)
 class Meter:
     """A running measurement; `cost` is filled in when the block ends."""
 
     stages: int = 0
     shared: bool = False
-    cost: Cost = field(default_factory=Cost)
+    cost: Cost = NOTHING
 
 
 def process_totals() -> Cost:
@@ -62,34 +63,42 @@ def process_totals() -> Cost:
     return Cost(requests=requests, bytes_read=read, bytes_written=written)
 
 
-@contextmanager
-def measured() -> Iterator[Meter]:
-    """Measure one logical operation; a nested call joins the outer measurement."""
-    outer = _current.get()
-    if outer is not None:
-        yield outer
-        return
-    meter = Meter()
-    token = _current.set(meter)
-    with _lock:
-        _active.append(meter)
-        if len(_active) > 1:
-            for one in _active:
-                one.shared = True
-    before = _totals()
-    try:
-        yield meter
-    finally:
-        after = _totals()
+class measured:
+    """Measure one logical operation; a nested block joins the outer measurement.
+
+    A class, not a generator: it stands around every operation.
+    """
+
+    __slots__ = ("_before", "_meter", "_token")
+
+    def __init__(self) -> None:
+        self._token: Token[Meter | None] | None = None
+
+    def __enter__(self) -> Meter:
+        outer = _current.get()
+        if outer is not None:
+            return outer
+        self._meter = meter = Meter()
+        self._token = _current.set(meter)
+        with _lock:
+            _active.append(meter)
+            if len(_active) > 1:
+                for one in _active:
+                    one.shared = True
+        self._before = _totals()
+        return meter
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is None:
+            return
+        requests, read, written = self._before
+        now_requests, now_read, now_written = _totals()
+        meter = self._meter
         with _lock:
             _active.remove(meter)
-        _current.reset(token)
+        _current.reset(self._token)
         meter.cost = Cost(
-            requests=after[0] - before[0],
-            stages=meter.stages,
-            bytes_read=after[1] - before[1],
-            bytes_written=after[2] - before[2],
-            shared=meter.shared,
+            now_requests - requests, meter.stages, now_read - read, now_written - written, meter.shared
         )
 
 
@@ -112,9 +121,10 @@ def _totals() -> tuple[int, int, int]:
     with _lock:
         requests, read, written = _objects
     for point in snapshot_lance_metrics():
-        if point.name == REQUESTS:
+        name = point.name
+        if name == REQUESTS:
             requests += int(point.value or 0)
-        elif point.name == BYTES:
+        elif name == BYTES:
             if point.attributes["operation"] in WRITES:
                 written += int(point.value or 0)
             else:

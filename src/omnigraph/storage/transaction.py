@@ -16,7 +16,7 @@ import pyarrow as pa
 from datafusion import SessionContext
 
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.storage.cost import Cost
+from omnigraph.storage.cost import NOTHING, Cost
 from omnigraph.storage.manifest.records import CommitKind, CommitRecord, Pin, TableChange
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.snapshot import PinnedSnapshot
@@ -152,7 +152,7 @@ class Receipt:
     commit: CommitRecord | None
     tables: tuple[TableChange, ...] = ()
     attempts: int = 1
-    cost: Cost = field(default_factory=Cost)
+    cost: Cost = NOTHING
     warnings: tuple[str, ...] = ()
     replayed: bool = False  # an earlier call with the same commit id had landed
 

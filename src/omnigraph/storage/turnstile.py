@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class Turn:
@@ -18,6 +16,12 @@ class Turn:
     def __init__(self, line: _Line) -> None:
         self._line = line
         self._inside = False
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
     def enter(self) -> None:
         """Wait until every writer that entered before has left."""
@@ -39,16 +43,13 @@ class Turnstiles:
         self._lines: dict[str, _Line] = {}
         self._lock = threading.Lock()
 
-    @contextmanager
-    def at(self, key: str) -> Iterator[Turn]:
-        """Give a writer its place, to be entered only if it loses."""
+    def at(self, key: str) -> Turn:
+        """Give a writer its place, to be entered only if it loses, and left at the end of a block."""
         with self._lock:
-            line = self._lines.setdefault(key, _Line())
-        turn = Turn(line)
-        try:
-            yield turn
-        finally:
-            turn.leave()
+            line = self._lines.get(key)
+            if line is None:
+                line = self._lines[key] = _Line()
+        return Turn(line)
 
 
 class _Line:

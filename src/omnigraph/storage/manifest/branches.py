@@ -99,8 +99,10 @@ class Branches:
         patience = Patience("taking back an interrupted rename", name, self._clock)
         while True:
             chain, state = self.head(name)
+            if state.name is None:
+                return chain, state
             clean = check_name(name)
-            if state.name in (None, clean):
+            if state.name == clean:
                 return chain, state
             refs = self._refs.known()
             ref = refs.get(clean)

@@ -18,8 +18,8 @@ Layout  key in the manifest's map -> value
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -173,17 +173,17 @@ def advance(
     )
     updates: dict[str, str | None] = {
         "graph_head": commit.id,
-        "graph_commit": _dump(commit),
-        "heads": json.dumps(heads),
-        "recent": json.dumps(state.recent),
+        "graph_commit": _commit_text(commit),
+        "heads": _dump(heads),
+        "recent": _dump(state.recent),
         "newest_id": state.newest_id,
     }
     if commit.schema != base.schema:
         updates["schema"] = commit.schema
     if merged:
-        updates["seen"] = json.dumps(dict(state.seen))
+        updates["seen"] = _dump(dict(state.seen))
     for table_id, pin in pins.items():
-        updates[TABLE_PREFIX + table_id] = None if pin is None else _dump(pin, drop=("table_id",))
+        updates[TABLE_PREFIX + table_id] = None if pin is None else _pin_text(pin)
     return state, updates
 
 
@@ -223,18 +223,18 @@ def encode(state: ManifestState) -> dict[str, str]:
     """Return the whole map of a state (for creating a chain)."""
     content = {
         FORMAT_KEY: str(FORMAT),
-        "line": _dump(state.line),
+        "line": _dump(asdict(state.line)),
         "graph_head": state.head,
-        "graph_commit": _dump(state.commit),
+        "graph_commit": _commit_text(state.commit),
         "schema": state.schema,
-        "heads": json.dumps(state.heads),
-        "recent": json.dumps(state.recent),
+        "heads": _dump(state.heads),
+        "recent": _dump(state.recent),
         "newest_id": state.newest_id,
-        "seen": json.dumps(dict(state.seen)),
+        "seen": _dump(dict(state.seen)),
         "control": _control(state),
     }
     for pin in state.pins.values():
-        content[TABLE_PREFIX + pin.table_id] = _dump(pin, drop=("table_id",))
+        content[TABLE_PREFIX + pin.table_id] = _pin_text(pin)
     return content
 
 
@@ -304,7 +304,7 @@ def check_format(stamp: str | None, where: str) -> None:
 
 
 def _control(state: ManifestState) -> str:
-    return json.dumps(
+    return _dump(
         {
             "floor": state.floor,
             "swept": state.swept,
@@ -315,26 +315,52 @@ def _control(state: ManifestState) -> str:
     )
 
 
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 # Versions exceed int64 (detached ones are random u64), which many JSON readers cannot hold: write text.
-_TEXT: Mapping[str, Callable[[Any], Any]] = {
-    "version": str,
-    "before": lambda v: None if v is None else str(v),
-    "after": lambda v: None if v is None else str(v),
-    "kind": lambda v: v.value if isinstance(v, CommitKind) else v,
-    "labels": dict,
-    "tables": lambda v: [_plain(change) for change in v],
-}
 
 
-def _plain(record: Any, drop: tuple[str, ...] = ()) -> dict[str, Any]:
-    found = {name: getattr(record, name) for name in record.__dataclass_fields__ if name not in drop}
-    for name in found.keys() & _TEXT.keys():
-        found[name] = _TEXT[name](found[name])
-    return found
+def _pin_text(pin: Pin) -> str:
+    return _dump(
+        {
+            "name": pin.name,
+            "kind": pin.kind,
+            "version": str(pin.version),
+            "rows": pin.rows,
+            "content": pin.content,
+        }
+    )
 
 
-def _dump(record: Any, drop: tuple[str, ...] = ()) -> str:
-    return json.dumps(_plain(record, drop), ensure_ascii=False, separators=(",", ":"))
+def _commit_text(commit: CommitRecord) -> str:
+    return _dump(
+        {
+            "id": commit.id,
+            "parent": commit.parent,
+            "merged_parent": commit.merged_parent,
+            "branch": commit.branch,
+            "incarnation": commit.incarnation,
+            "kind": commit.kind.value,
+            "actor": commit.actor,
+            "message": commit.message,
+            "authored_at_us": commit.authored_at_us,
+            "manifest_version": commit.manifest_version,
+            "schema": commit.schema,
+            "tables": [
+                {
+                    "table_id": change.table_id,
+                    "name": change.name,
+                    "before": None if change.before is None else str(change.before),
+                    "after": None if change.after is None else str(change.after),
+                    "inserted": change.inserted,
+                    "updated": change.updated,
+                    "deleted": change.deleted,
+                }
+                for change in commit.tables
+            ],
+            "labels": dict(commit.labels),
+        }
+    )
 
 
 def _pin(table_id: str, raw: dict[str, Any]) -> Pin:

@@ -23,7 +23,7 @@ from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.conform import CheckedStream
 from omnigraph.storage.tables.effects import Removal
-from omnigraph.storage.tables.fold import REWRITE_BELOW, FragmentSize, plan_fold
+from omnigraph.storage.tables.fold import PER_TIER, REWRITE_BELOW, FragmentSize, plan_fold
 from omnigraph.storage.tables.keys import Addresses, addresses, index_change
 from omnigraph.storage.tables.layout import Layout, Layouts, Part, data_files, identity, size_of
 from omnigraph.storage.tables.tail import TailCache, TailFragment, written
@@ -92,8 +92,8 @@ class Workbench:
 
     def fold_set(self, rows: pa.Table, old: Addresses) -> frozenset[int]:
         """Choose what to rewrite along: a full tier, and small fragments that lose rows anyway."""
-        if self.layout.has_blobs:
-            return frozenset()
+        if self.layout.has_blobs or (not old and len(self.layout.parts) < PER_TIER):
+            return frozenset()  # no tier can be full
         sizes = {
             fragment: size_of(part.metadata, less=len(old[fragment])) if fragment in old else part.size
             for fragment, part in self.layout.parts.items()
