@@ -258,11 +258,18 @@ def test_what_is_not_yaml_is_one_finding(text: str, at: tuple[str, int | None, i
         ),
         pytest.param(GOOD + "on_violation: reject\n", "PL004", (1, 1), "needs 'rejects'", id="nowhere-to"),
         pytest.param(
-            GOOD + "on_violation: reject\nrejects: s3://b/r\n",
+            GOOD + "on_violation: reject\nrejects: ftp://b/r\n",
             "PL003",
             (4, 10),
-            "a Parquet file on this machine",
+            "unsupported address",
             id="rejects-elsewhere",
+        ),
+        pytest.param(
+            GOOD + "on_violation: reject\nrejects: s3://b\n",
+            "PL003",
+            (4, 10),
+            "the reject table is a file",
+            id="rejects-everywhere",
         ),
         pytest.param(GOOD + "then: {}\n", "PL003", (3, 7), "{merge: BRANCH} or {preview: BRANCH}", id="then"),
         pytest.param(

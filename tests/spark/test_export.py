@@ -14,10 +14,11 @@ from omnigraph.base.errors import StorageError
 from omnigraph.engine.export.destination import DestinationTaken
 from omnigraph.pipeline import scan
 from omnigraph.pipeline.export import export
+from omnigraph.storage.location import Location
 from omnigraph.surfaces.cli.app import main
 from tests.conftest import Place
 from tests.engine.export import everything
-from tests.engine.export.everything import RECORDS, content, reloaded
+from tests.engine.export.everything import RECORDS, content, fetched, reloaded
 
 pytestmark = pytest.mark.spark
 FORMATS = ("parquet", "jsonl")
@@ -107,6 +108,21 @@ def test_executors_reach_a_graph_on_s3(spark: SparkSession, s3_place: Place, tmp
         graph.load(RECORDS, mode="append")
         assert export(spark, graph, tmp_path / "out", format="jsonl").rows == len(RECORDS)
         assert reloaded(tmp_path / "out", tmp_path / "copy.og") == content(graph)
+
+
+@pytest.mark.s3
+def test_executors_write_to_an_object_store(
+    spark: SparkSession, graph: Graph, s3_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan.Scan.groups, "__defaults__", (1, 1))  # a file for each fragment
+
+    report = export(spark, graph, s3_place.address, storage_options=s3_place.options)
+
+    objects = Location(s3_place.address, s3_place.options).objects
+    names = [file.name for one in report.types for file in one.files]
+    assert sorted(key for key, _ in objects.list()) == sorted([*names, "_manifest.json", "_schema.pg"])
+    assert len(names) > len(report.types)
+    assert reloaded(fetched(objects, tmp_path / "out"), tmp_path / "copy.og") == content(graph)
 
 
 def test_the_command_lets_spark_write_where_it_is_told_to(

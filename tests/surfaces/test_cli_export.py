@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.storage.location import Location
 from omnigraph.surfaces.cli import export as command
+from tests.conftest import Place
 from tests.surfaces.loading import EDGE, TWO, load, people
-from tests.surfaces.support import Desk
+from tests.surfaces.support import Desk, remote_environment
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_types_branches_and_the_past_are_chosen(desk: Desk, graph: str) -> None:
         (["--out", "here", "--framed"], "--framed is for one stream"),
         (["here", "--out", "there"], "two destinations given"),
         (["--type", "Persn"], "the schema has no type 'Persn'"),
-        (["--out", "s3://bucket/out"], "an export is written to a folder"),
+        (["--out", "ftp://host/out"], "unsupported address"),
         (["--dry-run"], "export has no dry run"),
     ],
 )
@@ -144,3 +146,22 @@ def test_where_spark_would_pay_but_is_missing_the_process_writes_itself(
     assert ran.code == 2
     assert "pip install 'omnigraph[spark]'" in ran.err
     assert desk.run("export", graph, str(desk.folder / "local"), "--engine", "local").err == ""
+
+
+@pytest.mark.s3
+def test_a_folder_and_a_file_on_an_object_store(
+    desk: Desk, graph: str, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in remote_environment(s3_place).items():
+        monkeypatch.setenv(name, value)
+    objects = Location(s3_place.address, s3_place.options).objects
+
+    folder = desk.run("export", graph, f"{s3_place.address}/folder", "--json")
+    assert (folder.code, folder.document["destination"]) == (0, f"{s3_place.address}/folder")
+    again = desk.run("export", graph, f"{s3_place.address}/folder")
+    assert (again.code, "destination_not_empty" in again.err) == (2, True)
+
+    file = desk.run("export", graph, f"{s3_place.address}/dump.jsonl")
+    assert (file.code, file.err) == (0, "")
+    assert (objects.read("dump.jsonl") or b"").decode() == desk.run("export", graph).out
+    assert {key.split("/")[0] for key, _ in objects.list()} == {"dump.jsonl", "folder"}

@@ -313,11 +313,22 @@ class Graph:
         types: Iterable[str] | None = None,
         branch: str = "main",
         at: At | None = None,
+        storage_options: Mapping[str, str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ExportReport:
-        """Write one commit into a new or empty folder, as Parquet or JSON lines that a load takes back."""
+        """Write one commit into a new or empty folder, as Parquet or JSON lines that a load takes back.
+
+        The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
+        """
         return export_files(
-            self.store, out, format=format, types=types, branch=branch, at=at, progress=progress
+            self.store,
+            out,
+            format=format,
+            types=types,
+            branch=branch,
+            at=at,
+            storage_options=storage_options,
+            progress=progress,
         )
 
     def close(self) -> None:

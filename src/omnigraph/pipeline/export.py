@@ -3,17 +3,16 @@
     pinned snapshot -> groups of fragments -> **one file for each task** -> messages -> manifest
 
 Room    pipeline. What is written, and how, is in engine.export; here many processes do it side by side.
-Given   a session, a graph, a folder that the driver and all executors share.
+Given   a session, a graph, a folder that driver and executors reach: on a shared disk or an object store.
 Gives   a report. The files that count are those that tasks reported, whatever others there are (S9).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -21,7 +20,7 @@ from omnigraph.base.moment import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.export.destination import destination_at
-from omnigraph.engine.export.files import ExportedFile, file_name, write_file
+from omnigraph.engine.export.files import ExportedFile, file_name, write_files
 from omnigraph.engine.export.plan import ExportPlan, Format, check_format, plan_export
 from omnigraph.engine.export.report import ExportReport
 from omnigraph.engine.graph import Graph
@@ -40,18 +39,22 @@ def export(
     types: Iterable[str] | None = None,
     branch: str = "main",
     at: At | None = None,
+    storage_options: Mapping[str, str] | None = None,
     progress: Report | None = None,
 ) -> ExportReport:
-    """Write the types of one commit into a new or empty folder; `progress` is told tasks done and known."""
+    """Write the types of one commit into a new or empty folder; `progress` is told tasks done and known.
+
+    The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
+    """
     chosen = check_format(format)
     plan = plan_export(graph.store, types, branch, at)
-    with destination_at(destination) as place:
+    with destination_at(destination, graph.store.location, storage_options) as place:
         pieces = _pieces(plan, graph.store.location)
         with watched(spark, f"export to {place.root}", progress):
             written = for_each(spark, pieces, partial(_write, plan.catalog, place.staging, chosen))
         files: dict[str, list[ExportedFile]] = {declared.id: [] for declared in plan.types}
-        for piece, file in zip(pieces, written, strict=True):
-            files[piece.declared.id].append(file)
+        for piece, some in zip(pieces, written, strict=True):
+            files[piece.declared.id] += some
         return place.complete(plan, chosen, files)
 
 
@@ -74,8 +77,8 @@ def _pieces(plan: ExportPlan, location: Location) -> list[Piece]:
     return found
 
 
-def _write(catalog: Catalog, staging: Path, format: Format, piece: Piece) -> ExportedFile:
+def _write(catalog: Catalog, staging: Location, format: Format, piece: Piece) -> list[ExportedFile]:
     """Write one piece, in an executor."""
-    name = file_name(catalog, piece.declared, piece.number, format)
+    new_name = partial(file_name, catalog, piece.declared, piece.number, format)
     rows = piece.scan.stored(piece.fragments) if piece.fragments else ()
-    return write_file(staging, name, rows, piece.declared, format)
+    return write_files(staging, new_name, rows, piece.declared, format)

@@ -7,6 +7,7 @@ Gives   URIs for Lance, and an `Objects` client for the few things that are not 
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote, urlparse
 
 import obstore
@@ -92,6 +93,20 @@ class Location:
         """Return the URI of something below the root."""
         return "/".join((self.uri, *parts))
 
+    def reach(self, address: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
+        """Return another place: without options, one on a store of this kind is reached as this one is.
+
+        >>> graph = Location.parse("s3://bucket/kb", {"region": "eu-1"})
+        >>> graph.reach("s3://other/out").options, graph.reach("gs://other/out").options
+        ({'region': 'eu-1'}, {})
+        """
+        alike = urlparse(os.fspath(address)).scheme == urlparse(self.uri).scheme
+        return Location.parse(address, self.options if options is None and alike else options)
+
+    def below(self, *parts: str) -> Location:
+        """Return a place below this one, reached in the same way."""
+        return Location(self.join(*parts), self.options)
+
     @property
     def lance_options(self) -> dict[str, str] | None:
         """Storage options as Lance takes them."""
@@ -100,6 +115,18 @@ class Location:
     def __reduce__(self) -> tuple[type[Location], tuple[str, dict[str, str]]]:
         """Travel as a plain value: what was opened here stays here."""
         return Location, (self.uri, dict(self.options))
+
+    @contextmanager
+    def new_file(self) -> Iterator[BinaryIO]:
+        """Write a file at this very place; on a store there is none until the block has ended well."""
+        if self.is_local:
+            Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
+            with open(self.uri, "wb") as file:
+                yield file
+        else:
+            folder, _, name = self.uri.rpartition("/")
+            with RemoteObjects(Location(folder, self.options)).writer(name) as upload:
+                yield upload
 
     @cached_property
     def objects(self) -> Objects:
@@ -220,10 +247,52 @@ class RemoteObjects:
                     for entry in page:
                         yield entry["path"], entry["size"]
             except store_errors.GenericError:
-                self.read(
-                    f"{prefix}/__probe"
-                )  # a refused listing looks like any failure; a refused read does not
+                self._check_access(f"{prefix}/__probe".lstrip("/"))
                 raise
+
+    def _check_access(self, key: str) -> None:
+        """Raise if access is refused: a refused listing looks like any failure, a refused read does not."""
+        try:
+            self.read(key)
+        except StorageDenied:
+            raise
+        except StorageError:
+            return
+
+    @contextmanager
+    def writer(self, key: str) -> Iterator[BinaryIO]:
+        """Give a file to write an object's bytes to; there is no object until the block has ended well."""
+        count_object_request()
+        with _typed(f"writing {key}", self._uri):
+            upload = obstore.open_writer(self._store, key)
+            yield cast(BinaryIO, _Upload(upload))
+            upload.close()
+
+    def move(self, key: str, to: str) -> None:
+        """Give an object another name; the store copies it, and then forgets the old one."""
+        count_object_request()
+        with _typed(f"writing {to}", self._uri):
+            obstore.rename(self._store, key, to)
+
+
+class _Upload(io.RawIOBase):
+    """An upload as Python's files are: others ask them whether they are closed, and where they are."""
+
+    def __init__(self, upload: Any) -> None:
+        self._upload = upload
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self._upload.write(data)
+        self._position += size
+        return size
+
+    def tell(self) -> int:
+        return self._position
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pyarrow as pa
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.moment import At
+from omnigraph.storage.location import Objects
 
 SCHEMA = """
 node All {
@@ -75,9 +76,9 @@ RECORDS: list[dict[str, Any]] = [
 ]
 
 
-def make(path: Path) -> Graph:
+def make(path: Path | str, **options: Any) -> Graph:
     """Make the graph, with two commits of it in several fragments."""
-    graph = og.init(path, SCHEMA, durability="os")
+    graph = og.init(path, SCHEMA, durability="os", **options)
     graph.load(RECORDS, mode="append")
     graph.load([{"type": "Note", "data": {"id": f"m{n}", "text": "x" * n}} for n in range(50)], mode="append")
     return graph
@@ -95,3 +96,12 @@ def reloaded(folder: Any, path: Path, schema: str | Path = SCHEMA) -> dict[str, 
     with og.init(path, schema, durability="os") as copy:
         copy.load(folder, mode="append")
         return content(copy)
+
+
+def fetched(objects: Objects, folder: Path) -> Path:
+    """Return a folder with a copy of everything that lies on an object store."""
+    for key, _ in objects.list():
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(objects.read(key) or b"")
+    return folder

@@ -18,7 +18,7 @@ from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.catalog.catalog import UnknownType
 from omnigraph.engine.export.destination import DestinationTaken, destination_at
 from omnigraph.engine.export.door import export_files, export_lines
-from omnigraph.engine.export.files import ExportedFile, write_file
+from omnigraph.engine.export.files import ExportedFile, write_files
 from omnigraph.engine.export.lines import envelope_lines
 from omnigraph.engine.export.plan import plan_export
 from omnigraph.engine.export.rows import stored_rows
@@ -165,15 +165,28 @@ def test_files_that_nobody_reported_are_no_part_of_an_export(graph: Graph, tmp_p
     """S9: a task that was tried again leaves what it had written."""
     plan = plan_export(graph.store, ["Room"])
     (room,) = plan.types
-    with destination_at(tmp_path / "out") as place:
-        files = [
-            write_file(place.staging, name, stored_rows(graph.store, plan, room), room, "parquet")
-            for name in ("Room/lost.parquet", "Room/won.parquet")
-        ]
-        place.complete(plan, "parquet", {room.id: files[1:]})
+    with destination_at(tmp_path / "out", graph.store.location) as place:
+        names = iter(("Room/lost.parquet", "Room/won.parquet"))
+        for _ in range(2):
+            rows = stored_rows(graph.store, plan, room)
+            files = write_files(place.staging, lambda: next(names), rows, room, "parquet")
+        place.complete(plan, "parquet", {room.id: files})
 
     assert visible(tmp_path / "out") == ["Room/won.parquet"]
     assert not list((tmp_path / "out").glob("_staging*"))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_files_end_at_a_size(
+    graph: Graph, format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_files, "__defaults__", (1,))  # a file for each batch
+
+    report = export_files(graph.store, tmp_path / "out", format=format)
+
+    assert {one.name: len(one.files) > 1 for one in report.types}["Note"]
+    assert {one.name: one.rows for one in report.types}["Note"] == 52
+    assert reloaded(tmp_path / "out", tmp_path / "copy.og") == content(graph)
 
 
 def test_types_are_chosen_by_name_and_in_the_order_of_the_schema(graph: Graph, tmp_path: Path) -> None:
@@ -231,7 +244,7 @@ def test_an_empty_folder_is_fine(graph: Graph, tmp_path: Path) -> None:
         ({"format": "csv"}, "The formats are parquet, jsonl"),
         ({"types": ["Nte"]}, "did you mean 'Note'"),
         ({"types": "Note"}, "Give a list of names"),
-        ({"destination": "s3://bucket/out"}, "written to a folder, not to s3://bucket/out"),
+        ({"destination": "ftp://host/out"}, "unsupported address"),
         ({"destination": "/proc/out"}, "cannot write to '/proc/out'"),
     ],
 )
@@ -266,7 +279,7 @@ def test_a_file_that_the_driver_cannot_see_is_told_with_what_to_do(graph: Graph,
     elsewhere = {plan.types[0].id: [ExportedFile("Room/far.parquet", 1, 1)]}
     with (
         pytest.raises(InvalidRequest, match="does not see the disk"),
-        destination_at(tmp_path / "out") as place,
+        destination_at(tmp_path / "out", graph.store.location) as place,
     ):
         place.complete(plan, "parquet", elsewhere)
     assert not (tmp_path / "out" / "_manifest.json").exists()

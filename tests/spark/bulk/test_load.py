@@ -20,6 +20,8 @@ from omnigraph.base.errors import ConstraintViolation, InvalidRequest, StorageEr
 from omnigraph.engine.load.block import UnreadableInput
 from omnigraph.engine.load.door import LoadProgress
 from omnigraph.pipeline import load
+from omnigraph.storage.location import Location
+from tests.conftest import Place
 from tests.engine.people import INSERT, coming_first, head, knows, person, thing, violations
 from tests.engine.people import SCHEMA as PEOPLE
 from tests.engine.support import check_whole, read, state
@@ -399,6 +401,25 @@ def test_bad_rows_are_set_aside_and_the_others_loaded(
     assert names(graph) == ["a", "b", "c"]
     assert len(read(graph, "Knows")) == 2
     check_whole(graph)
+
+
+@pytest.mark.s3
+def test_rejects_lie_on_an_object_store_as_the_graph_does(spark: SparkSession, s3_place: Place) -> None:
+    with og.init(s3_place.address, SCHEMA, **s3_place.kwargs) as graph:
+        receipt = load(
+            spark,
+            graph,
+            {"Person": frame(spark, "name string, age int", ("c", 3), ("old", 200))},
+            mode="append",
+            on_violation="reject",
+            rejects=f"{s3_place.address}-rejects/of/today.parquet",
+        )
+
+        assert receipt.facts["rejects"] == f"{s3_place.address}-rejects/of/today.parquet"
+        assert names(graph) == ["c"]
+    folder = Location(f"{s3_place.address}-rejects", s3_place.options).objects
+    (row,) = pq.read_table(pa.BufferReader(folder.read("of/today.parquet"))).to_pylist()
+    assert (row["type"], row["code"], row["place"]) == ("Person", "range", "<Person>:2")
 
 
 def test_what_no_row_of_the_input_is_to_blame_for_is_raised(

@@ -4,6 +4,7 @@
 
 Room    engine.export. Files are written out of sight, below a folder of this export's own; those that count
         then get their names, and `_manifest.json`, which names exactly these, comes last.
+Given   a local folder, or one on an object store.
 Why     a task that is tried again, or twice at once, leaves files that nobody asked for. They stay out of
         sight and are removed: neither a load of the folder nor anything else that reads it meets them.
 """
@@ -13,18 +14,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, StorageError
 from omnigraph.base.ids import new_id
 from omnigraph.engine.export.files import ExportedFile
 from omnigraph.engine.export.plan import ExportPlan, Format
 from omnigraph.engine.export.report import ExportReport, report_of
-from omnigraph.storage.location import LocalObjects, Location
+from omnigraph.storage.location import Location, RemoteObjects
 
 MANIFEST, SCHEMA = "_manifest.json", "_schema.pg"  # a load skips names that begin like these
+REQUESTS_AT_ONCE = 16
 
 
 class DestinationTaken(InvalidRequest):
@@ -33,68 +37,79 @@ class DestinationTaken(InvalidRequest):
     code = "destination_not_empty"
 
 
-class Destination:
+class Destination(ABC):
     """An empty folder that becomes an export, or stays as it was."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Location) -> None:
         self.root = root
-        self.staging = root / f"_staging-{new_id()}"
+        self.hidden = f"_staging-{new_id()}"
+
+    @property
+    def staging(self) -> Location:
+        """Where files are written until it is known which of them count."""
+        return self.root.below(self.hidden)
 
     def complete(
         self, plan: ExportPlan, format: Format, files: Mapping[str, Sequence[ExportedFile]]
     ) -> ExportReport:
         """Give the files that count their names, then say which they are."""
-        report = report_of(str(self.root), plan, format, files)
-        for one in report.types:
-            for file in one.files:
-                self._show(file)
-        folder = LocalObjects(str(self.root))  # of the export: no step of the graph
+        report = report_of(self.root.uri, plan, format, files)
+        self._show([file.name for one in report.types for file in one.files])
+        folder = self.root.objects  # of the export: no step of the graph
         folder.create(SCHEMA, plan.catalog.source.encode())
         text = json.dumps(report.to_json(), ensure_ascii=False, indent=2)
         if not folder.create(MANIFEST, text.encode()):
             raise _taken(self.root)
         return report
 
-    def _show(self, file: ExportedFile) -> None:
-        found, shown = self.staging / file.name, self.root / file.name
-        if not found.exists():
-            raise InvalidRequest(
-                f"{found} was written somewhere else: this machine does not see the disk of the executors",
-                remedy="Export to a folder that the driver and all executors share",
-            )
-        shown.parent.mkdir(exist_ok=True)
-        found.rename(shown)
+    @abstractmethod
+    def _show(self, names: Sequence[str]) -> None:
+        """Move staged files to where they belong."""
 
 
 @contextmanager
-def destination_at(address: str | os.PathLike[str]) -> Iterator[Destination]:
+def destination_at(
+    address: str | os.PathLike[str], graph: Location, options: Mapping[str, str] | None = None
+) -> Iterator[Destination]:
     """Take an empty or new folder for an export; what was staged in it is gone afterwards, come what may."""
-    place = Location.parse(address)
-    if not place.is_local:
-        raise InvalidRequest(
-            f"an export is written to a folder, not to {place.uri}",
-            remedy="Export to a local or mounted folder, then copy it there",
-        )
-    root = Path(place.uri)
-    with _told(root):
-        made = not root.exists()
-        if not made and (not root.is_dir() or any(root.iterdir())):
+    root = graph.reach(address, options)
+    with (_folder if root.is_local else _bucket)(root) as target:
+        yield target
+
+
+# -- a folder on a disk ------------------------------------------------------------------------------
+
+
+class _Folder(Destination):
+    def _show(self, names: Sequence[str]) -> None:
+        for name in names:
+            found, shown = Path(self.staging.uri, name), Path(self.root.uri, name)
+            if not found.exists():
+                raise InvalidRequest(
+                    f"{found} was written elsewhere: this machine does not see the disk of the executors",
+                    remedy="Export to an object store, or to a folder that driver and executors share",
+                )
+            shown.parent.mkdir(exist_ok=True)
+            found.rename(shown)
+
+
+@contextmanager
+def _folder(root: Location) -> Iterator[Destination]:
+    path = Path(root.uri)
+    with _told(path):
+        made = not path.exists()
+        if not made and (not path.is_dir() or any(path.iterdir())):
             raise _taken(root)
-        target = Destination(root)
-        target.staging.mkdir(parents=True)
+        target = _Folder(root)
+        staging = Path(target.staging.uri)
+        staging.mkdir(parents=True)
         try:
             yield target
         finally:
-            shutil.rmtree(target.staging, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
             if made:
                 with suppress(OSError):  # it holds an export
-                    root.rmdir()
-
-
-def _taken(root: Path) -> DestinationTaken:
-    return DestinationTaken(
-        f"{root} exists and is not an empty folder", remedy="Give a new or empty folder", path=str(root)
-    )
+                    path.rmdir()
 
 
 @contextmanager
@@ -106,3 +121,37 @@ def _told(root: Path) -> Iterator[None]:
         raise InvalidRequest(
             f"cannot write to {str(root)!r}: {error.strerror or error}", remedy="Check the path and the disk"
         ) from error
+
+
+# -- a folder on an object store ---------------------------------------------------------------------
+
+
+class _Bucket(Destination):
+    def _show(self, names: Sequence[str]) -> None:
+        objects = RemoteObjects(self.root)
+        _at_once(lambda name: objects.move(f"{self.hidden}/{name}", name), names)
+
+
+@contextmanager
+def _bucket(root: Location) -> Iterator[Destination]:
+    objects = RemoteObjects(root)
+    if next(objects.list(), None) is not None:
+        raise _taken(root)
+    target = _Bucket(root)
+    try:
+        yield target
+    finally:
+        with suppress(StorageError):  # what is left over is out of sight
+            _at_once(objects.delete, [key for key, _ in objects.list(target.hidden)])
+
+
+def _at_once(action: Callable[[str], None], names: Sequence[str]) -> None:
+    """Do something for many objects side by side; each is a request or two."""
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        list(pool.map(action, names))
+
+
+def _taken(root: Location) -> DestinationTaken:
+    return DestinationTaken(
+        f"{root.uri} exists and is not an empty folder", remedy="Give a new or empty folder", path=root.uri
+    )

@@ -12,14 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.base.moment import At
 from omnigraph.engine.export.destination import destination_at
-from omnigraph.engine.export.files import ExportedFile, file_name, write_file
+from omnigraph.engine.export.files import ExportedFile, file_name, write_files
 from omnigraph.engine.export.lines import envelope_lines
 from omnigraph.engine.export.plan import ExportPlan, check_format, plan_export
 from omnigraph.engine.export.report import ExportReport
@@ -38,18 +39,22 @@ def export_files(
     types: Iterable[str] | None = None,
     branch: str = "main",
     at: At | None = None,
+    storage_options: Mapping[str, str] | None = None,
     progress: Report | None = None,
 ) -> ExportReport:
-    """Write the types of one commit into a new or empty folder, one file for each; `progress` counts rows."""
+    """Write the types of one commit into a new or empty folder, a file for each; `progress` counts rows.
+
+    The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
+    """
     chosen = check_format(format)
     plan = plan_export(store, types, branch, at)
-    with destination_at(destination) as place:
+    with destination_at(destination, store.location, storage_options) as place:
         files: dict[str, list[ExportedFile]] = {}
         done = 0
         for declared in plan.types:
             rows = _followed(stored_rows(store, plan, declared), done, plan.rows, progress)
-            name = file_name(plan.catalog, declared, 0, chosen)
-            files[declared.id] = [write_file(place.staging, name, rows, declared, chosen)]
+            new_name = partial(file_name, plan.catalog, declared, 0, chosen)
+            files[declared.id] = write_files(place.staging, new_name, rows, declared, chosen)
             done += plan.rows_of(declared)
         return place.complete(plan, chosen, files)
 

@@ -3,17 +3,18 @@
     plan -> rows -> **files** -> destination -> report
 
 Room    engine.export. The same for every engine: a file is written by whoever has the rows.
-Given   batches under the names of the properties, a path that nobody else writes to.
-Gives   what was written: rows and bytes.
+Given   batches under the names of the properties, a place that nobody else writes to.
+Gives   what was written: rows and bytes. Files end at about a GiB: stores copy objects up to a size only.
 Rule    Parquet holds the types that other programs read: moments are timestamps (UTC, milliseconds), vectors
         are lists. A load casts them back without a loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,8 +24,11 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.export.lines import envelope_lines
 from omnigraph.engine.export.plan import Format, schema_of
+from omnigraph.storage.location import Location
 
 COMPRESSION = "zstd"
+FILE_BYTES = 1 << 30
+Write = Callable[[pa.RecordBatch], None]
 MOMENT = pa.timestamp("ms", "UTC")
 
 
@@ -37,14 +41,28 @@ class ExportedFile:
     bytes: int
 
 
-def write_file(
-    root: Path, name: str, batches: Iterable[pa.RecordBatch], declared: TableType, format: Format
-) -> ExportedFile:
-    """Write the rows of some batches under a name below a folder."""
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = (_parquet if format == "parquet" else _jsonl)(path, batches, declared)
-    return ExportedFile(name, rows, path.stat().st_size)
+def write_files(
+    place: Location,
+    new_name: Callable[[], str],
+    batches: Iterable[pa.RecordBatch],
+    declared: TableType,
+    format: Format,
+    most: int = FILE_BYTES,
+) -> list[ExportedFile]:
+    """Write the rows of some batches below a place: one file, and another whenever one has `most` bytes."""
+    left = iter(batches)
+    ahead = next(left, None)
+    files: list[ExportedFile] = []
+    while not files or ahead is not None:
+        name, rows = new_name(), 0
+        with place.below(name).new_file() as sink:
+            with (_parquet if format == "parquet" else _jsonl)(sink, declared) as write:
+                while ahead is not None and (rows == 0 or sink.tell() < most):
+                    write(ahead)
+                    rows += ahead.num_rows
+                    ahead = next(left, None)
+            files.append(ExportedFile(name, rows, sink.tell()))
+    return files
 
 
 def file_name(catalog: Catalog, declared: TableType, number: int, format: Format) -> str:
@@ -60,15 +78,20 @@ def file_name(catalog: Catalog, declared: TableType, number: int, format: Format
     return f"{kind}:{name}/{part}.parquet" if shared else f"{name}/{part}.parquet"
 
 
-def _parquet(path: Path, batches: Iterable[pa.RecordBatch], declared: TableType) -> int:
-    schema = schema_of(declared)
-    portable = pa.schema([pa.field(field.name, _portable(field.type)) for field in schema])
-    rows = 0
-    with pq.ParquetWriter(path, portable, compression=COMPRESSION) as writer:
-        for batch in batches:
-            writer.write_batch(batch.cast(portable))
-            rows += batch.num_rows
-    return rows
+@contextmanager
+def _parquet(sink: BinaryIO, declared: TableType) -> Iterator[Write]:
+    portable = pa.schema([pa.field(field.name, _portable(field.type)) for field in schema_of(declared)])
+    with pq.ParquetWriter(sink, portable, compression=COMPRESSION) as writer:
+        yield lambda batch: writer.write_batch(batch.cast(portable))
+
+
+@contextmanager
+def _jsonl(sink: BinaryIO, declared: TableType) -> Iterator[Write]:
+    def write(batch: pa.RecordBatch) -> None:
+        lines = (f"{line}\n" for line in envelope_lines(batch, declared))
+        sink.write("".join(lines).encode())
+
+    yield write
 
 
 def _portable(kind: pa.DataType) -> pa.DataType:
@@ -77,13 +100,3 @@ def _portable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_portable(kind.value_type))
     return kind
-
-
-def _jsonl(path: Path, batches: Iterable[pa.RecordBatch], declared: TableType) -> int:
-    rows = 0
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for batch in batches:
-            for line in envelope_lines(batch, declared):
-                file.write(line + "\n")
-            rows += batch.num_rows
-    return rows

@@ -253,8 +253,8 @@ class _Loading:
         """Write the reject table, if there is anything to say, and return where it is."""
         place = reject_file(self._request.rejects)
         if draft.rejected:
-            write_rejects(place, draft.rejected)
-        return str(place) if draft.rejected else None
+            write_rejects(place, self._store.location, draft.rejected)
+        return place if draft.rejected else None
 
     def _claimed(self, read: Read, branch: str, intent: Intent) -> Intent:
         """Return the intent under the commit id of the idempotency key, if there is one."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from urllib.parse import urlparse
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -22,6 +22,7 @@ from omnigraph.engine.validate.findings import Violation
 from omnigraph.engine.validate.questions import Question
 from omnigraph.engine.validate.relation import Executor, Join, Shared
 from omnigraph.pipeline.bulk.places import column_of
+from omnigraph.storage.location import Location
 
 MOST = 1_000_000  # beyond this an input is wrong as a whole
 COLUMNS = ("type", "id", "property", "code", "value", "message", "place")
@@ -98,8 +99,8 @@ def _check_total(total: int) -> None:
         )
 
 
-def write_rejects(place: Path, rejected: Sequence[Violation]) -> None:
-    """Write the reject table."""
+def write_rejects(place: str, graph: Location, rejected: Sequence[Violation]) -> None:
+    """Write the reject table to a file, or to an object of a store."""
     columns = [
         [one.type_name for one in rejected],
         [one.entity_id for one in rejected],
@@ -109,18 +110,19 @@ def write_rejects(place: Path, rejected: Sequence[Violation]) -> None:
         [one.message for one in rejected],
         [one.place for one in rejected],
     ]
-    place.parent.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_arrays([pa.array(column, pa.string()) for column in columns], schema=SCHEMA)
-    pq.write_table(table, place)
+    with graph.reach(place).new_file() as file:
+        pq.write_table(table, file)
 
 
-def reject_file(rejects: str | None) -> Path:
-    """Return where the reject table goes."""
+def reject_file(rejects: str | None) -> str:
+    """Return where the reject table goes, if it can be a file."""
     if rejects is None:
         raise InvalidRequest(
             "rows are to be rejected, and nothing says where to",
             remedy="Give rejects='path/to/rejects.parquet'",
         )
-    if "://" in rejects:
-        raise InvalidRequest(f"the reject table is a local file, not {rejects!r}")
-    return Path(rejects)
+    place = Location.parse(rejects)
+    if not place.is_local and not urlparse(place.uri).path.strip("/"):
+        raise InvalidRequest(f"the reject table is a file, not {rejects!r}", remedy="Name a file below it")
+    return rejects

@@ -21,6 +21,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.load.door import LoadMode
 from omnigraph.language.diagnostics import Reporter, Source, Span
 from omnigraph.language.suggest import did_you_mean
+from omnigraph.pipeline.bulk.rejects import reject_file
 from omnigraph.pipeline.declared.rules import (
     BAD_NAME,
     SAME_BRANCH,
@@ -312,12 +313,18 @@ class _Reader:
         if said == "reject":
             if not top.has("rejects"):
                 top.missing("rejects")
-            elif rejects is not None and ADDRESS.match(rejects):
-                self._wrong("'rejects' is a Parquet file on this machine", top.places()["rejects"])
+            elif rejects is not None:
+                self._check_rejects(rejects)
             return "reject", rejects
         if rejects is not None and said in (None, "fail"):
             self._wrong("'rejects' has a meaning with 'on_violation: reject' only", top.places()["rejects"])
         return "fail", rejects
+
+    def _check_rejects(self, rejects: str) -> None:
+        try:
+            reject_file(rejects)
+        except InvalidRequest as error:
+            self._wrong(f"'rejects': {error.message}", self._top.places()["rejects"])
 
     def _then(self, branch: str) -> ThenSpec | None:
         one = self._top.mapping("then", "'then'")

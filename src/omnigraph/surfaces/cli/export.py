@@ -49,7 +49,8 @@ Out = Annotated[
     typer.Option(
         "--out",
         metavar="DEST",
-        help=f"A new or empty folder; with the ending {ONE_FILE} one file; standard output if not given.",
+        help=f"A new or empty folder, also on an object store; with the ending {ONE_FILE} one file; "
+        "standard output if not given.",
     ),
 ]
 FormatFlag = Annotated[
@@ -140,7 +141,11 @@ def _to_stream(call: Call, graph: Graph, destination: str | None, framed: bool, 
             sink.write(piece)
             written += len(piece)
 
-    call.output.stream(write, None if destination is None else Path(destination))
+    if destination is not None and "://" in destination:
+        with graph.store.location.reach(destination).new_file() as file:
+            write(file)
+    else:
+        call.output.stream(write, None if destination is None else Path(destination))
     if destination is not None:
         call.output.result(
             {"uri": graph.uri, "file": destination, "bytes": written},
