@@ -233,6 +233,12 @@ def test_a_destination_that_is_taken_is_refused_and_kept(graph: Graph, made: str
     assert sorted(tmp_path.rglob("*")) == sorted({target, kept})
 
 
+def test_two_exports_never_share_a_folder(graph: Graph, tmp_path: Path) -> None:
+    with destination_at(tmp_path / "out", graph.store.location), pytest.raises(DestinationTaken):
+        export_files(graph.store, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_empty_folder_is_fine(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert export_files(graph.store, tmp_path / "out", types=["Room"]).rows == 1

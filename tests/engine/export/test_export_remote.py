@@ -68,6 +68,14 @@ def test_a_place_with_objects_is_refused_and_kept(graph: Graph, s3_place: Place)
     assert keys(s3_place) == ["deep/mine"]
 
 
+def test_two_exports_never_share_a_place(graph: Graph, s3_place: Place) -> None:
+    taken = destination_at(s3_place.address, graph.store.location, s3_place.options)
+    with taken, pytest.raises(DestinationTaken):
+        graph.export(s3_place.address, storage_options=s3_place.options)
+    assert keys(s3_place) == []
+    assert graph.export(s3_place.address, types=["Room"], storage_options=s3_place.options).rows == 1
+
+
 def test_a_neighbour_whose_name_begins_alike_is_not_in_the_way(graph: Graph, s3_place: Place) -> None:
     objects_at(Place(f"{s3_place.address}-2", s3_place.options)).create("mine", b"mine")
     report = graph.export(s3_place.address, types=["Room"], storage_options=s3_place.options)

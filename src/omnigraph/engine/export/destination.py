@@ -2,8 +2,8 @@
 
     plan -> rows -> files -> **destination** -> report
 
-Room    engine.export. Files are written out of sight, below a folder of this export's own; those that count
-        then get their names, and `_manifest.json`, which names exactly these, comes last.
+Room    engine.export. Files are written out of sight, below a folder that only one export can make; those
+        that count then get their names, and `_manifest.json`, which names exactly these, comes last.
 Given   a local folder, or one on an object store.
 Why     a task that is tried again, or twice at once, leaves files that nobody asked for. They stay out of
         sight and are removed: neither a load of the folder nor anything else that reads it meets them.
@@ -21,13 +21,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from omnigraph.base.errors import InvalidRequest, StorageError
-from omnigraph.base.ids import new_id
 from omnigraph.engine.export.files import ExportedFile
 from omnigraph.engine.export.plan import ExportPlan, Format
 from omnigraph.engine.export.report import ExportReport, report_of
 from omnigraph.storage.location import Location, RemoteObjects
 
-MANIFEST, SCHEMA = "_manifest.json", "_schema.pg"  # a load skips names that begin like these
+MANIFEST, SCHEMA, STAGING = "_manifest.json", "_schema.pg", "_staging"  # a load skips names like these
+CLAIM = f"{STAGING}/_claim"
 REQUESTS_AT_ONCE = 16
 
 
@@ -42,12 +42,7 @@ class Destination(ABC):
 
     def __init__(self, root: Location) -> None:
         self.root = root
-        self.hidden = f"_staging-{new_id()}"
-
-    @property
-    def staging(self) -> Location:
-        """Where files are written until it is known which of them count."""
-        return self.root.below(self.hidden)
+        self.staging = root.below(STAGING)  # where files lie until it is known which of them count
 
     def complete(
         self, plan: ExportPlan, format: Format, files: Mapping[str, Sequence[ExportedFile]]
@@ -100,11 +95,16 @@ def _folder(root: Location) -> Iterator[Destination]:
         made = not path.exists()
         if not made and (not path.is_dir() or any(path.iterdir())):
             raise _taken(root)
-        target = _Folder(root)
-        staging = Path(target.staging.uri)
-        staging.mkdir(parents=True)
+        staging = path / STAGING
+        path.mkdir(parents=True, exist_ok=True)
         try:
-            yield target
+            staging.mkdir()
+        except FileExistsError:
+            raise _taken(root) from None  # by another export, just now
+        try:
+            if any(entry != staging for entry in path.iterdir()):
+                raise _taken(root)
+            yield _Folder(root)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
             if made:
@@ -129,20 +129,22 @@ def _told(root: Path) -> Iterator[None]:
 class _Bucket(Destination):
     def _show(self, names: Sequence[str]) -> None:
         objects = RemoteObjects(self.root)
-        _at_once(lambda name: objects.move(f"{self.hidden}/{name}", name), names)
+        _at_once(lambda name: objects.move(f"{STAGING}/{name}", name), names)
 
 
 @contextmanager
 def _bucket(root: Location) -> Iterator[Destination]:
     objects = RemoteObjects(root)
-    if next(objects.list(), None) is not None:
-        raise _taken(root)
-    target = _Bucket(root)
+    if not objects.create(CLAIM, b""):
+        raise _taken(root)  # by another export, or by what is left of one that was killed
     try:
-        yield target
+        if any(key != CLAIM for key, _ in objects.list()):
+            raise _taken(root)
+        yield _Bucket(root)
     finally:
         with suppress(StorageError):  # what is left over is out of sight
-            _at_once(objects.delete, [key for key, _ in objects.list(target.hidden)])
+            staged = [key for key, _ in objects.list(STAGING) if key != CLAIM]
+            _at_once(objects.delete, [*staged, CLAIM])
 
 
 def _at_once(action: Callable[[str], None], names: Sequence[str]) -> None:
