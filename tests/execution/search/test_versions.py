@@ -264,12 +264,32 @@ def test_one_question_that_is_answered_badly_makes_an_index_look_further(
     ask = stored._answer
 
     def forgetful(table: EntityTable, column: str, question: Any, probes: int) -> set[int]:
-        found = ask(table, column, question, stored.EVERYTHING)
+        found = ask(table, column, question, partitions_for(table.rows))
         return set(sorted(found)[2:]) if question.tolist() == hard and probes < half else found
 
     monkeypatch.setattr(stored, "_answer", forgetful)
 
     assert stored._calibrated(table, "embedding") == half
+
+
+@pytest.mark.parametrize("from_zero", [0.0, 30_000.0])
+def test_the_questions_of_an_index_are_judged_by_true_answers(documents: Documents, from_zero: float) -> None:
+    documents.put(
+        {
+            "id": f"v{n}",
+            "embedding": None if n % 50 == 7 else [from_zero + (n * 7919 % 5003) / 100, n % 17, 0, 0],
+        }
+        for n in range(12_000)
+    )
+    documents.delete([f"v{n}" for n in range(0, 12_000, 97)])
+    table = documents.table()
+    questions = stored._questions(table, "embedding")
+    column = Search(1 << 30, approximate=False).vectors(table, "embedding")
+
+    for question, answer in zip(questions, stored._answers(table, "embedding", questions), strict=True):
+        true = set(column.top(question, stored.MOST_WANTED, None)[0].tolist())
+        assert len(answer & true) >= 0.99 * len(answer)
+        assert len(answer) >= stored.MOST_WANTED
 
 
 def test_ties_beyond_what_an_index_was_asked_for_are_all_found(documents: Documents) -> None:

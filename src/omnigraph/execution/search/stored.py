@@ -10,7 +10,6 @@ Recall  an index looks into some of its partitions only. How many is found out o
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,6 @@ QUESTIONS = 32
 MOST_WANTED = 100  # entities: what the questions ask for, too
 ENOUGH = 0.99  # of the true answers, for every question
 SHARES = (16, 8, 4, 2)  # one in so many partitions
-EVERYTHING = 1 << 30
 
 
 def distances(table: EntityTable, column: str, query: Query, ordinals: Ordinals) -> Distances:
@@ -106,13 +104,13 @@ def _segments(table: EntityTable, column: str) -> tuple[str, ...]:
 
 def _calibrated(table: EntityTable, column: str) -> int | None:
     """Return the fewest partitions that answer every question well; None when that is most of them."""
-    whole = partitions_for(table.rows)
-    known = [(q, _answer(table, column, q, EVERYTHING)) for q in _questions(table, column)]
+    whole, questions = partitions_for(table.rows), _questions(table, column)
+    if not len(questions):
+        return None
+    known = list(zip(questions, _answers(table, column, questions), strict=True))
     for share in SHARES:
         probes = -(-whole // share)
-        if known and all(
-            len(true & _answer(table, column, q, probes)) >= ENOUGH * len(true) for q, true in known
-        ):
+        if all(len(true & _answer(table, column, q, probes)) >= ENOUGH * len(true) for q, true in known):
             return probes
     return None
 
@@ -121,10 +119,31 @@ def _answer(table: EntityTable, column: str, question: Query, probes: int) -> se
     return set(indexed(table, column, question, MOST_WANTED, probes)[0].tolist())
 
 
-def _questions(table: EntityTable, column: str) -> Iterator[Query]:
-    """Yield stored vectors, outliers among them, and points half way between two: both are asked for."""
+def _answers(table: EntityTable, column: str, questions: NDArray[np.float32]) -> list[set[int]]:
+    """Return the true answers to all questions, reading every row once.
+
+    A product in 32 bits says which rows of a batch may be among the nearest, and only those are measured.
+    Vectors are seen from the middle of the questions: far from zero, products would tell nothing.
+    """
+    middle = questions.mean(axis=0, dtype=np.float64).astype(np.float32)
+    asked, most = (questions - middle).T, MOST_WANTED + BEYOND
+    found = [Found(MOST_WANTED) for _ in questions]
+    for batch in table.handle.scanner(columns=[column], with_row_address=True).to_batches():
+        values, present = numbers(batch[column])
+        values, ordinals = values[present], table.ordinals(batch[ADDRESS].to_numpy())[present]
+        seen = values - middle
+        squares = np.square(seen).sum(axis=1)[:, None] - 2 * (seen @ asked)  # but for a part of the question
+        near = np.argpartition(squares, most, axis=0)[:most] if len(values) > most else None
+        for number, question in enumerate(questions):
+            rows = slice(None) if near is None else near[:, number]
+            found[number].add(ordinals[rows], measured(values[rows], question))
+    return [set(one.nearest()[0].tolist()) for one in found]
+
+
+def _questions(table: EntityTable, column: str) -> NDArray[np.float32]:
+    """Return stored vectors, outliers among them, and points half way between two: both are asked for."""
     places = np.linspace(0, max(table.span - 1, 0), 2 * QUESTIONS).astype(np.int64)
     values, present = numbers(table.take(column, np.intersect1d(places, table.every())))
-    known = values[present]
-    for number in range(min(QUESTIONS, len(known) - 1)):
-        yield known[number] if number % 2 else (known[number] + known[number + 1]) / np.float32(2)
+    known = values[present][: QUESTIONS + 1]
+    between = (known[:-1] + known[1:]) / np.float32(2)
+    return np.where(np.arange(len(between))[:, None] % 2, known[:-1], between)
