@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from omnigraph.catalog.query.expressions import (
     Aggregate,
@@ -43,13 +44,19 @@ def group(keys: Sequence[pa.Array], rows: int, budget: Budget) -> Groups:
     if not keys:
         return Groups(np.zeros(rows, np.int64), 1, np.zeros(min(rows, 1), np.int64))
     budget.check(rows, 3, "grouping")
-    codes = np.zeros(rows, dtype=np.int64)
-    for column in keys:
-        encoded = pc.dictionary_encode(_hashable(column), null_encoding="encode")
-        each = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, codes = np.unique(codes * (int(each.max(initial=0)) + 1) + each, return_inverse=True)
-    _, first, of = np.unique(codes, return_index=True, return_inverse=True)
-    return Groups(of.astype(np.int64), len(first), first.astype(np.int64))
+    of, count = _numbered(_hashable(keys[0]))
+    for column in keys[1:]:
+        each, distinct = _numbered(_hashable(column))
+        of, count = _numbered(pa.array(of * distinct + each))
+    first = np.empty(count, dtype=np.int64)
+    first[of[::-1]] = np.arange(rows - 1, -1, -1)  # of several the last is kept: the first row
+    return Groups(of, count, first)
+
+
+def _numbered(column: pa.Array) -> tuple[Ordinals, int]:
+    """Number the values of a column by their first appearance; say how many there are."""
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
 def key_column(value: Value, rows: Rows, evaluator: Evaluator, outputs: Sequence[pa.Array]) -> pa.Array:
@@ -81,13 +88,14 @@ def _aggregate(value: Aggregate, rows: Rows, groups: Groups, evaluator: Evaluato
     kind = value.type.arrow
     if isinstance(value.argument, Entity):
         ordinals = rows.bound[value.argument.variable]
+        if value.function is AggregateFunction.COUNT:
+            return _counted(groups, ordinals >= 0).cast(kind)
         argument = pa.array(ordinals, mask=ordinals < 0)
     else:
         argument = evaluator.column(value.argument, rows)
     match value.function:
         case AggregateFunction.COUNT:
-            known = pc.is_valid(argument).to_numpy(zero_copy_only=False)
-            return pa.array(np.bincount(groups.of[known], minlength=groups.count), pa.int64()).cast(kind)
+            return _counted(groups, pc.is_valid(argument).to_numpy(zero_copy_only=False)).cast(kind)
         case AggregateFunction.SUM | AggregateFunction.AVG:
             name = "sum" if value.function is AggregateFunction.SUM else "mean"
             return _arrow(argument.cast(pa.float64(), safe=False), groups, name).cast(kind)
@@ -98,6 +106,11 @@ def _aggregate(value: Aggregate, rows: Rows, groups: Groups, evaluator: Evaluato
             return _arrow(plain, groups, "count_distinct").cast(kind)
         case AggregateFunction.COLLECT:
             return _collected(argument, groups, kind)
+
+
+def _counted(groups: Groups, known: NDArray[np.bool_]) -> pa.Array:
+    of = groups.of if known.all() else groups.of[known]
+    return pa.array(np.bincount(of, minlength=groups.count), pa.int64())
 
 
 def _arrow(argument: pa.Array, groups: Groups, function: str) -> pa.Array:
