@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
 
@@ -143,9 +144,10 @@ def alternate_in(folder: Path, durability: Durability, rounds: int) -> dict[str,
     return found
 
 
-def writer(root: str, durability: Durability, label: str, commits: int) -> None:
-    """Commit rows from one thread or process."""
+def writer(root: str, durability: Durability, label: str, commits: int, ready: Barrier) -> None:
+    """Commit rows from one process, when all are ready to."""
     with GraphStore.open(root, durability=durability) as store:
+        ready.wait()
         for number in range(commits):
             publish(store, Upsert(row(f"{label}-{number}")))
 
@@ -170,16 +172,19 @@ def threads(folder: Path, durability: Durability, number: int, commits: int) -> 
 
 
 def processes(folder: Path, durability: Durability, number: int, commits: int) -> float:
-    """Return the rate of several processes on one table and one branch (start-up included)."""
+    """Return the rate of several processes on one table and one branch."""
     root = str(folder / f"processes-{durability}.og")
     make(root, durability).close()
     context = multiprocessing.get_context("spawn")
+    ready = context.Barrier(number + 1)
     workers = [
-        context.Process(target=writer, args=(root, durability, f"p{n}", commits)) for n in range(number)
+        context.Process(target=writer, args=(root, durability, f"p{n}", commits, ready))
+        for n in range(number)
     ]
-    started = time.perf_counter()
     for one in workers:
         one.start()
+    ready.wait()
+    started = time.perf_counter()
     for one in workers:
         one.join()
     elapsed = time.perf_counter() - started

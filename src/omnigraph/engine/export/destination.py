@@ -128,23 +128,23 @@ def _told(root: Path) -> Iterator[None]:
 
 class _Bucket(Destination):
     def _show(self, names: Sequence[str]) -> None:
-        objects = RemoteObjects(self.root)
-        _at_once(lambda name: objects.move(f"{STAGING}/{name}", name), names)
+        bucket = RemoteObjects(self.root)
+        _at_once(lambda name: bucket.move(f"{STAGING}/{name}", name), names)
 
 
 @contextmanager
 def _bucket(root: Location) -> Iterator[Destination]:
-    objects = RemoteObjects(root)
-    if not objects.create(CLAIM, b""):
+    bucket = RemoteObjects(root)  # of the export: no step of the graph
+    if not bucket.create(CLAIM, b""):
         raise _taken(root)  # by another export, or by what is left of one that was killed
     try:
-        if any(key != CLAIM for key, _ in objects.list()):
+        if any(key != CLAIM for key, _ in bucket.list()):
             raise _taken(root)
         yield _Bucket(root)
     finally:
         with suppress(StorageError):  # what is left over is out of sight
-            staged = [key for key, _ in objects.list(STAGING) if key != CLAIM]
-            _at_once(objects.delete, [*staged, CLAIM])
+            staged = [key for key, _ in bucket.list(STAGING) if key != CLAIM]
+            _at_once(bucket.delete, [*staged, CLAIM])
 
 
 def _at_once(action: Callable[[str], None], names: Sequence[str]) -> None:
