@@ -4,8 +4,8 @@ Bare: write one row, one detached commit, one compare-and-swap on a metadata dat
 syncs, with nothing around them. Publisher: the same through `GraphStore.publish`, which adds the
 freshness probe, the plan, the look-up of the key, folding, the commit record and the cost counters.
 The two alternate in small rounds in one process, so that they share whatever the machine is doing;
-the figure is the ratio of their rates. They do so on several sets of fresh folders: on ext4, making a
-file takes 50 or 900 microseconds depending on where its folder happened to be put.
+the figure is the ratio of their rates. They do so on several sets of fresh folders: on the
+ext4 of one machine, making a file took 50 or 900 microseconds, depending on its folder.
 
     .venv/bin/python bench/write_floor.py [--folders 6] [--rounds 6] [--durability sync|os] [--json]
 """

@@ -171,13 +171,7 @@ def advance(
         newest_id=max(base.newest_id, commit.id),
         seen=_taken_in(base, merged),
     )
-    updates: dict[str, str | None] = {
-        "graph_head": commit.id,
-        "graph_commit": _commit_text(commit),
-        "heads": _dump(heads),
-        "recent": _dump(state.recent),
-        "newest_id": state.newest_id,
-    }
+    updates: dict[str, str | None] = dict(_head_keys(state))
     if commit.schema != base.schema:
         updates["schema"] = commit.schema
     if merged:
@@ -224,12 +218,8 @@ def encode(state: ManifestState) -> dict[str, str]:
     content = {
         FORMAT_KEY: str(FORMAT),
         "line": _dump(asdict(state.line)),
-        "graph_head": state.head,
-        "graph_commit": _commit_text(state.commit),
+        **_head_keys(state),
         "schema": state.schema,
-        "heads": _dump(state.heads),
-        "recent": _dump(state.recent),
-        "newest_id": state.newest_id,
         "seen": _dump(dict(state.seen)),
         "control": _control(state),
     }
@@ -303,6 +293,17 @@ def check_format(stamp: str | None, where: str) -> None:
         )
 
 
+def _head_keys(state: ManifestState) -> dict[str, str]:
+    """Return what every commit changes."""
+    return {
+        "graph_head": state.head,
+        "graph_commit": _commit_text(state.commit),
+        "heads": _dump(state.heads),
+        "recent": _dump(state.recent),
+        "newest_id": state.newest_id,
+    }
+
+
 def _control(state: ManifestState) -> str:
     return _dump(
         {
@@ -315,9 +316,8 @@ def _control(state: ManifestState) -> str:
     )
 
 
+# Versions exceed int64 (detached ones are random u64), which many JSON readers cannot hold: they are text.
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-# Versions exceed int64 (detached ones are random u64), which many JSON readers cannot hold: write text.
 
 
 def _pin_text(pin: Pin) -> str:
