@@ -1,0 +1,91 @@
+"""Graphs written by earlier versions open, say what they said, and go on.
+
+The archives in this folder were written by make_graph.py with the code of their day, each with its answers.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph import Graph
+from tests.formats.make_graph import REPEATED_CHANGE, REPEATED_LOAD, document
+from tests.formats.questions import Question, answer
+
+HERE = Path(__file__).parent
+ARCHIVES = sorted(HERE.glob("*.tar.gz"))
+COUNT = "query q() { match { $d: Document } return { count($d) as n } }"
+
+
+@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Graph, list[Question]]]:
+    """An old graph, unpacked where it never was before, and what it answered."""
+    archive: Path = request.param
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "elsewhere", filter="data")
+    asked = json.loads(archive.with_name(archive.name.replace(".tar.gz", ".json")).read_text("utf-8"))
+    with og.connect(tmp_path / "elsewhere" / "graph.og", durability="os") as graph:
+        yield graph, asked
+
+
+def differing(graph: Graph, asked: list[Question]) -> list[tuple[Question, Any]]:
+    """Return the questions that are answered in another way than they were."""
+    wrong = []
+    for entry in asked:
+        question = {name: value for name, value in entry.items() if name != "answer"}
+        today = answer(graph, question)
+        if today != entry["answer"]:
+            wrong.append((entry, today))
+    return wrong
+
+
+def stays(question: Question) -> bool:
+    """Say whether later writes leave an answer alone: it names its moment, and shows no name of today."""
+    if question["door"] == "diff":
+        return not {question["a"], question["b"]} & {"main", "grown", "grown/deeper", "past", "review"}
+    return "at" in question and question["door"] != "nodes"  # which have the properties of today
+
+
+def test_there_is_one() -> None:
+    assert ARCHIVES
+
+
+def test_an_old_graph_says_what_it_said_and_goes_on(stored: tuple[Graph, list[Question]]) -> None:
+    graph, asked = stored
+    assert differing(graph, asked) == []
+
+    fixed = [entry for entry in asked if stays(entry)]
+    assert {entry["door"] for entry in fixed} == {"query", "edges", "diff", "schema"}
+    before = graph.query(COUNT).rows[0]["n"]
+    graph.load([document(20, "New on a lake"), document(21, "New")], mode="append")
+    graph.mutate('query q() { update Document set { text: "Newer" } where slug = "d21" }', branch="grown")
+    graph.mutate('query q() { insert Document { slug: "d22", lang: "da" } }', branch="grown")
+    assert graph.merge("grown").outcome.value == "merged"
+    graph.ensure_indexes()
+
+    shown = {row["slug"]: row for row in graph.nodes("Document").to_arrow().to_pylist()}
+    assert len(shown) == graph.query(COUNT).rows[0]["n"] == before + 5
+    languages = {slug: shown[slug]["lang"] for slug in ("d1", "d6", "d20", "d22")}
+    assert languages == {"d1": "en", "d6": "de", "d20": "en", "d22": "da"}
+    assert [e["id"] for e in graph.edges("Cites").to_arrow().to_pylist()] == []  # the review deleted d2
+    assert differing(graph, fixed) == []
+
+
+def test_keys_that_were_used_still_stand_for_their_commits(stored: tuple[Graph, list[Question]]) -> None:
+    graph, _ = stored
+    head = graph.store.snapshot().commit_id
+    again = [
+        graph.mutate(REPEATED_CHANGE, idempotency_key="change-1", actor="bo"),
+        graph.load(REPEATED_LOAD, mode="append", idempotency_key="load-1", actor="ann"),
+    ]
+    assert [receipt.replayed for receipt in again] == [True, True]
+    assert graph.store.snapshot().commit_id == head
+    with pytest.raises(og.GraphError) as caught:
+        graph.mutate(REPEATED_CHANGE.replace("d8", "d80"), idempotency_key="change-1", actor="bo")
+    assert caught.value.code == "idempotency_mismatch"
