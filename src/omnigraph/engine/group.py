@@ -1,7 +1,8 @@
 """Group: writes of several threads that wait at the same time go out in one commit.
 
 Room    engine. One line for each branch and actor of a process. While one publish is in flight the others
-        line up; whoever is first then takes all that can go together and publishes for them.
+        line up; whoever is first then takes all that can go together and publishes for them. A writer whose
+        turn comes with its answer at hand leaves at once.
 Rule    only writes that no rows decide may share a commit (inserts and upserts of different ids), so that no
         order between them can be observed. Each gets its own receipt. If the union breaks a constraint, each
         is published alone, in the order of arrival, and gets its own answer.
@@ -13,11 +14,13 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.base.errors import GraphError, Kind, OutcomeUnknown, PublishContention
+from omnigraph.base.errors import GraphError, Kind, OutcomeUnknown
+from omnigraph.base.fair_lock import FairLock
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet, TypeChange
@@ -33,9 +36,8 @@ MOST = 64  # writes in one commit
 @dataclass(eq=False)
 class _Waiting:
     write: ChangeWrite
-    turn: threading.Event = field(default_factory=threading.Event)
     receipt: Receipt | None = None
-    error: BaseException | None = None
+    error: Exception | None = None
 
     @property
     def done(self) -> bool:
@@ -44,8 +46,8 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Line:
+    turns: FairLock = field(default_factory=FairLock)
     waiting: deque[_Waiting] = field(default_factory=deque)
-    busy: bool = False
 
 
 class GroupCommit:
@@ -53,7 +55,7 @@ class GroupCommit:
 
     def __init__(self, store: GraphStore) -> None:
         self._store = store
-        self._lines: dict[tuple[str, Intent], _Line] = {}
+        self._lines: WeakValueDictionary[tuple[str, Intent], _Line] = WeakValueDictionary()  # those in use
         self._lock = threading.Lock()
 
     def publish(self, branch: str, write: ChangeWrite, intent: Intent) -> Receipt:
@@ -61,59 +63,40 @@ class GroupCommit:
         mine = _Waiting(write)
         with self._lock:
             line = self._lines.setdefault((branch, intent), _Line())
-            if line.busy:
-                line.waiting.append(mine)
-            else:
-                line.busy = True
-                mine.turn.set()
-        self._wait(line, (branch, intent), mine)
-        if not mine.done:  # it is our turn to publish, for ourselves and for those who wait
+        turn = line.turns.turn()
+        with turn.held:
             try:
-                self._lead(branch, intent, line, mine)
+                line.waiting.append(mine)
+                turn.wait()
             finally:
-                self._hand_over(line, (branch, intent))
+                self._leave(line, mine)  # also when interrupted: nobody shall publish it then
+            if not mine.done:
+                self._lead(branch, intent, line, mine)
         if mine.error is not None:
             raise mine.error
         if mine.receipt is None:
             raise AssertionError("a write ended without an answer")
         return mine.receipt
 
-    def _wait(self, line: _Line, key: tuple[str, Intent], mine: _Waiting) -> None:
-        """Wait for our turn or our answer; whoever is interrupted leaves the line to the others."""
-        try:
-            mine.turn.wait()
-        except BaseException:
-            with self._lock:
-                queued = mine in line.waiting
-                if queued:
-                    line.waiting.remove(mine)
-            if not queued and mine.turn.is_set() and not mine.done:
-                self._hand_over(line, key)  # it had just become our turn
-            raise
+    def _leave(self, line: _Line, mine: _Waiting) -> None:
+        with self._lock:
+            if mine in line.waiting:  # else somebody has begun to publish for us
+                line.waiting.remove(mine)
 
     def _lead(self, branch: str, intent: Intent, line: _Line, mine: _Waiting) -> None:
+        """Publish our own write, and those of all who wait."""
+        if mine.write.commit_id is not None:  # whoever drafted it for us was told to stop, and is gone
+            raise OutcomeUnknown(mine.write.commit_id, branch=branch)
+        group = [mine]
         with self._lock:
-            group = [mine]
             while line.waiting and len(group) < MOST:
                 group.append(line.waiting.popleft())
         try:
             self._together(branch, intent, group)
-        except BaseException as error:  # noqa: BLE001 (whatever it is, the others must not wait for ever)
-            mine.error = error
-            for one in group:
-                if not one.done:
-                    one.error = error if isinstance(error, Exception) else _interrupted(one.write, branch)
-        finally:
-            for one in group[1:]:
-                one.turn.set()
-
-    def _hand_over(self, line: _Line, key: tuple[str, Intent]) -> None:
-        with self._lock:
-            if line.waiting:
-                line.waiting.popleft().turn.set()
-            else:
-                line.busy = False
-                self._lines.pop(key, None)
+        except Exception as error:  # noqa: BLE001 (told to each, in the thread whose write it is)
+            for member in group:
+                if not member.done:
+                    member.error = error
 
     def _together(self, branch: str, intent: Intent, group: Sequence[_Waiting]) -> None:
         if len(group) > 1:
@@ -136,13 +119,6 @@ class GroupCommit:
 
 def _one_may_be_at_fault(error: GraphError) -> bool:
     return error.kind in (Kind.INVALID, Kind.NOT_FOUND, Kind.CONFLICT) and not error.retryable
-
-
-def _interrupted(write: ChangeWrite, branch: str) -> GraphError:
-    """Return what to tell a writer whose leader was told to stop, which is nothing of its own."""
-    if write.commit_id is None:
-        return PublishContention(branch, attempts=0, elapsed_ms=0)
-    return OutcomeUnknown(write.commit_id, branch=branch)
 
 
 class _Union:

@@ -26,6 +26,7 @@ from omnigraph.base.errors import (
     PublishContention,
     StorageError,
 )
+from omnigraph.base.fair_lock import FairLock
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import is_id, new_id
 from omnigraph.storage.conflict import Decision, decide
@@ -40,7 +41,6 @@ from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.staging import StagedPlan, Staging
 from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.transaction import PublishPlan, Receipt, Write, WriteTxn
-from omnigraph.storage.turnstile import Turnstiles
 
 Pins = Mapping[str, Pin | None]
 
@@ -93,7 +93,7 @@ class Publisher:
         self._staging = staging
         self._clock = clock
         self._policy = policy or RetryPolicy()
-        self._turnstiles = Turnstiles()
+        self._losers: dict[str, FairLock] = {}  # by chain
         self._random = random.Random()  # jitter only: processes must not share a seed
 
     def publish(self, branch: str, write: Write, intent: Intent | None = None) -> Receipt:
@@ -125,7 +125,8 @@ class Publisher:
                 return Receipt(branch, done.commit, done.commit.tables, replayed=True)
         now = self._prepare(chain, txn, write, intent)
         attempts, failures = 1, 0
-        with self._turnstiles.at(now.chain.incarnation) as turn:
+        turn = self._losers.setdefault(now.chain.incarnation, FairLock()).turn()
+        with turn.held:
             while True:
                 if not now.staged.changes_anything and not now.plan.always_commit:
                     return Receipt(now.txn.snapshot.branch, commit=None, attempts=attempts)
@@ -134,7 +135,7 @@ class Publisher:
                 failed = self._swap(now, record, pins)
                 if failed is None:
                     return Receipt(now.txn.snapshot.branch, record, record.tables, attempts)
-                turn.enter()  # the losers of this process go on one at a time, in order
+                turn.wait()  # the losers of this process go on one at a time, or they would beat each other
                 self._pause(attempts)
                 chain, txn = self._recapture(now, branch, commit_id, failed)
                 if self._landed(chain, txn.snapshot.state, now, commit_id):
