@@ -26,9 +26,9 @@ from omnigraph.execution.context import Context
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.expand import Expander
 from omnigraph.execution.explain import Recorder
-from omnigraph.execution.group import Groups, group, grouped, key_column
+from omnigraph.execution.group import Groups, distinct, group, grouped, key_column
 from omnigraph.execution.match import Matcher
-from omnigraph.execution.order import Key, distinct, sort, ties
+from omnigraph.execution.order import Key, sort, ties
 from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, Scan, wanted_columns
 from omnigraph.execution.ranking import Ranked, Ranker
 from omnigraph.execution.rows import ONE_EMPTY_ROW, Rows
@@ -120,7 +120,7 @@ class Answerer:
         order = sort(keys, rows.count, wanted if top else None)
         if read.distinct:
             sorted_columns = [column.take(pa.array(order)) for column in outputs]
-            first = distinct(sorted_columns, len(order))
+            first = distinct(sorted_columns, len(order), self._context.budget)
             return [column.take(pa.array(first)) for column in sorted_columns]
         chosen = rows.take(order)
         done: list[pa.Array] = []

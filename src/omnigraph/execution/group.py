@@ -25,7 +25,6 @@ from omnigraph.catalog.query.expressions import (
 from omnigraph.catalog.query.operands import Constant, Now, ParamRef
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.entities import Ordinals
-from omnigraph.execution.order import _hashable
 from omnigraph.execution.rows import Rows
 from omnigraph.execution.values import Evaluator, calculate
 
@@ -44,19 +43,52 @@ def group(keys: Sequence[pa.Array], rows: int, budget: Budget) -> Groups:
     if not keys:
         return Groups(np.zeros(rows, np.int64), 1, np.zeros(min(rows, 1), np.int64))
     budget.check(rows, 3, "grouping")
-    of, count = _numbered(_hashable(keys[0]))
-    for column in keys[1:]:
-        each, distinct = _numbered(_hashable(column))
-        of, count = _numbered(pa.array(of * distinct + each))
+    of, count = _combined(keys)
     first = np.empty(count, dtype=np.int64)
     first[of[::-1]] = np.arange(rows - 1, -1, -1)  # of several the last is kept: the first row
     return Groups(of, count, first)
 
 
+def distinct(columns: Sequence[pa.Array], rows: int, budget: Budget) -> Ordinals:
+    """Return the number of the first row of each combination of values, ascending."""
+    return group(columns, rows, budget).first
+
+
+def _combined(columns: Sequence[pa.Array]) -> tuple[Ordinals, int]:
+    """Number the combinations of values by their first appearance; say how many there are."""
+    of, count = _numbered(columns[0])
+    for column in columns[1:]:
+        each, values = _numbered(column)
+        of, count = _encoded(pa.array(of * values + each))
+    return of, count
+
+
 def _numbered(column: pa.Array) -> tuple[Ordinals, int]:
-    """Number the values of a column by their first appearance; say how many there are."""
+    """Number the values of a column: null is a value, both zeros are one, alone and inside lists."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return _combined([column.is_valid(), *column.flatten()])
+    if pa.types.is_nested(kind):
+        return _encoded(_as_bytes(column))
+    if pa.types.is_floating(kind):
+        return _encoded(pc.add(column, pa.scalar(0.0, kind)))
+    return _encoded(column)
+
+
+def _encoded(column: pa.Array) -> tuple[Ordinals, int]:
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+
+
+def _as_bytes(lists: pa.Array) -> pa.Array:
+    """Return the numbers of each list's items as bytes: equal where the lists are."""
+    items, _ = _numbered(pc.list_flatten(lists))
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]) * items.itemsize
+    texts = pa.Array.from_buffers(
+        pa.large_binary(), len(lists), [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(items.tobytes())]
+    )
+    return pc.if_else(lists.is_valid(), texts, None) if lists.null_count else texts
 
 
 def key_column(value: Value, rows: Rows, evaluator: Evaluator, outputs: Sequence[pa.Array]) -> pa.Array:
@@ -102,8 +134,8 @@ def _aggregate(value: Aggregate, rows: Rows, groups: Groups, evaluator: Evaluato
         case AggregateFunction.MIN | AggregateFunction.MAX:
             return _arrow(argument, groups, value.function.value).cast(kind)
         case AggregateFunction.COUNT_DISTINCT:
-            plain = pc.add(argument, 0.0) if pa.types.is_floating(argument.type) else argument
-            return _arrow(plain, groups, "count_distinct").cast(kind)
+            numbers = pa.array(_numbered(argument)[0], mask=argument.is_null().to_numpy(zero_copy_only=False))
+            return _arrow(numbers, groups, "count_distinct").cast(kind)
         case AggregateFunction.COLLECT:
             return _collected(argument, groups, kind)
 

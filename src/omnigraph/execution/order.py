@@ -6,7 +6,7 @@ Room    execution. Nulls are smallest: first ascending, last descending. What th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,23 +88,3 @@ def _selected(table: pa.Table, orders: list[tuple[str, str]], first: int) -> Ord
     order = pc.sort_indices(part, sort_keys=orders).to_numpy(zero_copy_only=False).astype(np.int64)
     chosen: Ordinals = inside[order[:first]]
     return chosen
-
-
-def distinct(columns: Iterable[pa.Array], count: int) -> Ordinals:
-    """Return the number of the first row of each combination of values, in order."""
-    codes = np.zeros(count, dtype=np.int64)
-    for column in columns:
-        encoded = pc.dictionary_encode(_hashable(column), null_encoding="encode")
-        each = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, codes = np.unique(codes * (int(each.max(initial=0)) + 1) + each, return_inverse=True)
-    _, first = np.unique(codes, return_index=True)
-    return np.sort(first).astype(np.int64)
-
-
-def _hashable(column: pa.Array) -> pa.Array:
-    """Lists and objects have no dictionary: their text stands for them."""
-    if pa.types.is_nested(column.type):
-        return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
-    if pa.types.is_floating(column.type):
-        return pc.add(column, pa.scalar(0.0, column.type))  # both zeros are one value
-    return column
