@@ -14,7 +14,7 @@ import pytest
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteWhere
-from omnigraph.storage.tables.predicate import And, Compare, IsIn, IsNull, Not, Operator, Or, Predicate
+from omnigraph.storage.tables.predicate import And, Compare, IsIn, IsNull, Operator, Or, Predicate
 from tests.conftest import Place
 from tests.storage.docs import DOC, doc, make_docs, rows
 from tests.storage.shared import nothing_written
@@ -116,7 +116,7 @@ def test_comparisons_work_alike_on_every_store(place: Place, kind: str) -> None:
     values = pa.array([*found, None], data_type)
     with holder(place.address, values, **place.kwargs) as store:
         assert deleted_by(store, Compare("v", "=", values[2])) == {2}
-        assert deleted_by(store, Not(IsNull("v"))) == {0, 1}
+        assert deleted_by(store, IsNull("v", negated=True)) == {0, 1}
         assert [row["v"] for row in rows(store)] == [None]
 
 
@@ -125,7 +125,7 @@ def test_a_set_of_values_deletes_the_rows_that_have_one_of_them(local_place: Pla
     data_type, found = TYPES[kind]
     values = pa.array([*found, None], data_type)
     with holder(local_place.address, values) as store:
-        assert deleted_by(store, IsIn("v", (values[0], values[2]))) == {0, 2}
+        assert deleted_by(store, IsIn("v", values.take([0, 2]))) == {0, 2}
 
 
 # -- null
@@ -139,30 +139,21 @@ ONE, TWO, NULL = pa.scalar(1, pa.int64()), pa.scalar(2, pa.int64()), pa.scalar(N
     ("predicate", "expected"),
     [
         (IsNull("v"), {2}),
-        (Not(IsNull("v")), {0, 1, 3}),
-        (Not(Compare("v", "=", ONE)), {1, 3}),
-        (Not(Compare("v", "!=", ONE)), {0}),
+        (IsNull("v", negated=True), {0, 1, 3}),
         (Compare("v", "=", NULL), set()),
         (Compare("v", "!=", NULL), set()),
-        (Not(Compare("v", "=", NULL)), set()),
-        (IsIn("v", ()), set()),
-        (Not(IsIn("v", ())), {0, 1, 2, 3}),
-        (IsIn("v", (ONE, NULL)), {0}),
-        (Not(IsIn("v", (ONE, TWO))), {3}),
-        (Not(IsIn("v", (ONE, NULL))), set()),
+        (IsIn("v", NUMBERS[:0]), set()),
+        (IsIn("v", pa.array([1, None], pa.int64())), {0}),
         (And(()), {0, 1, 2, 3}),
         (Or(()), set()),
         (And((Compare("v", ">", ONE), Compare("v", "<=", TWO))), {1}),
         (Or((Compare("v", "=", ONE), IsNull("v"))), {0, 2}),
         (Or((Compare("v", "=", NULL), Compare("v", "=", TWO))), {1}),
         (And((Compare("v", "=", NULL), Compare("v", "=", TWO))), set()),
-        (Not(And((Compare("v", "=", NULL), Compare("v", "=", TWO)))), {0, 3}),
-        (Not(Or((Compare("v", "=", ONE), Compare("v", "=", TWO)))), {3}),
-        (Not(Not(Compare("v", "<", TWO))), {0}),
     ],
     ids=str,
 )
-def test_unknown_is_neither_true_nor_false(
+def test_a_predicate_is_true_of_null_only_where_it_asks_for_null(
     local_place: Place, predicate: Predicate, expected: set[int]
 ) -> None:
     with holder(local_place.address, NUMBERS) as store:
@@ -184,7 +175,9 @@ def test_no_text_changes_the_meaning_of_a_condition(place: Place, form: str) -> 
     with holder(place.address, values, **place.kwargs) as store:
         for number in (2, 6, 8, 10, 15):
             value = values[number]
-            predicate: Predicate = Compare("v", "=", value) if form == "compare" else IsIn("v", (value,))
+            predicate: Predicate = (
+                Compare("v", "=", value) if form == "compare" else IsIn("v", pa.array([value.as_py()]))
+            )
             assert deleted_by(store, predicate) == {number}, NASTY[number]
 
 
@@ -218,15 +211,15 @@ def test_names_that_differ_only_in_case_are_different_columns(local_place: Place
     [
         (Compare("age", "=", pa.scalar(1)), "'age'"),
         (IsNull("age"), "'age'"),
-        (IsIn("age", (pa.scalar(1),)), "'age'"),
-        (Not(IsNull("age")), "'age'"),
+        (IsIn("age", pa.array([1])), "'age'"),
+        (IsNull("age", negated=True), "'age'"),
         (And((IsNull("size"), IsNull("age"))), "'age'"),
         (Or((IsNull("age"),)), "'age'"),
         (Compare("Size", "=", pa.scalar(1)), "'Size'"),
         (Compare("size", "=", pa.scalar("1")), "'size'"),
         (Compare("size", "=", pa.scalar(1, pa.int32())), "'size'"),
         (Compare("size", "=", pa.scalar(1.0)), "'size'"),
-        (IsIn("size", (pa.scalar(1), pa.scalar("1"))), "'size'"),
+        (IsIn("size", pa.array(["1"])), "'size'"),
     ],
     ids=str,
 )

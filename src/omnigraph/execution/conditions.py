@@ -1,19 +1,23 @@
 """Conditions: whether a condition holds in each row: true, false or unknown.
 
-Room    execution. Numbers compare by mathematical value whatever their types, text by UTF-8 bytes; null on
-        either side is unknown, and a row is kept only where the whole is true.
+Room    execution. The one implementation of three-valued logic, for matches, updates and deletes alike.
+        Numbers compare by mathematical value whatever their types, text by UTF-8 bytes; null on either side
+        is unknown, and a row is kept only where the whole is true.
+Given   a condition, and a `Source`: the rows of a match (values.py) or of a stored table (`StoredRows`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
-from typing import Any, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.model import ID
 from omnigraph.catalog.query.expressions import (
     Among,
     And,
@@ -21,20 +25,26 @@ from omnigraph.catalog.query.expressions import (
     Condition,
     Contains,
     Entity,
+    EntityField,
+    EntityPart,
+    Fixed,
     IsNull,
     Not,
     Or,
     Prefix,
+    PropertyValue,
     Substring,
     TextMatch,
     Value,
+    Variable,
+    leaves,
     type_of,
 )
-from omnigraph.catalog.query.operands import Constant, Now, ParamRef
+from omnigraph.catalog.query.operands import Constant, Operand, ParamRef, Stored, Values, operand_value
 from omnigraph.catalog.query.restate import restate
 from omnigraph.catalog.query.values import NUMBERS
-from omnigraph.execution.rows import Rows
-from omnigraph.execution.values import Evaluator
+from omnigraph.catalog.types import PropertyType
+from omnigraph.storage.tables.predicate import both_zeros
 
 EXACT_INTEGERS = 2**53
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -46,58 +56,142 @@ _FUNCTIONS = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-Fixed = (Constant, ParamRef, Now)
+# The lists of conditions, by the identity of the condition; it is kept, so that its id stays its own.
+Sets: TypeAlias = "dict[int, tuple[Condition, Members | None]]"
 
 
-def judge(condition: Condition, rows: Rows, evaluator: Evaluator) -> pa.Array:
+class Source(Protocol):
+    """The rows that a condition is asked of, and what the request fixes."""
+
+    @property
+    def sets(self) -> Sets:
+        """The lists of conditions, made once for all batches."""
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+
+    def column(self, value: Value) -> pa.Array:
+        """Return a value in each row."""
+
+    def operand(self, operand: Operand) -> Stored | None:
+        """Return what a constant, parameter or now() stands for."""
+
+    def absent(self, variable: Variable) -> pa.Array:
+        """Return where an optional variable stands for nothing."""
+
+
+@dataclass(eq=False)
+class StoredRows:
+    """Rows of one table, by its stored columns: what a scan or a look-up gives."""
+
+    values: Values
+    now_ms: int
+    rows: pa.Table | pa.RecordBatch = field(default_factory=lambda: pa.table({}))
+    sets: Sets = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self.rows.num_rows)
+
+    def column(self, value: Value) -> pa.Array:
+        """Return a value in each row."""
+        if isinstance(value, Fixed):
+            return constant_column(self.operand(value), value.type, self.count)
+        column = self.rows[stored_column(value)]
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    def operand(self, operand: Operand) -> Stored | None:
+        """Return what a constant, parameter or now() stands for."""
+        return operand_value(operand, self.values, self.now_ms)
+
+    def absent(self, variable: Variable) -> pa.Array:
+        """No row is absent."""
+        return pa.repeat(pa.scalar(False), self.count)
+
+
+def stored_column(value: Value) -> str:
+    """Return the stored column that a value is."""
+    match value:
+        case PropertyValue(_, member):
+            return member.column
+        case EntityField(_, part) if part is not EntityPart.TYPE:
+            return ID if part is EntityPart.ID else part.value
+        case _:
+            raise AssertionError(f"{value!r} is no stored column")
+
+
+def stored_columns(condition: Condition) -> tuple[str, ...]:
+    """Return the stored columns that a condition reads."""
+    values = (value for value in leaves(condition) if not isinstance(value, Fixed))
+    return tuple(dict.fromkeys(stored_column(value) for value in values))
+
+
+def constant_column(value: Any, declared: PropertyType, count: int) -> pa.Array:
+    """Return one stored value for every row."""
+    if isinstance(value, tuple):
+        value = list(value)
+    return pa.repeat(pa.scalar(value, declared.arrow), count)
+
+
+def judge(condition: Condition, source: Source) -> pa.Array:
     """Return the truth of a condition in each row, null where it is unknown."""
     match condition:
         case Comparison(left, operator, right):
-            return _compared(left, operator, right, rows, evaluator)
+            return _compared(left, operator, right, source)
+        case Contains(left, right) if isinstance(left, Constant | ParamRef):
+            return _among(condition, right, left, source)
         case Contains(left, right):
-            return contains(*_alike(left, right, rows, evaluator))
+            return contains(*_alike(left, right, source))
         case Substring(left, right):
-            return _text(left, right, rows, evaluator, pc.match_substring, lambda a, b: b in a)
+            return _text(left, right, source, pc.match_substring, lambda a, b: b in a)
         case Prefix(left, right):
-            return _text(left, right, rows, evaluator, pc.starts_with, str.startswith)
+            return _text(left, right, source, pc.starts_with, str.startswith)
         case Among(left, items):
-            return _among(left, items, rows, evaluator)
+            return _among(condition, left, items, source)
         case IsNull(operand, negated):
-            missing = _missing(operand, rows, evaluator)
+            missing = _missing(operand, source)
             return pc.invert(missing) if negated else missing
         case And(operands):
-            return reduce(pc.and_kleene, (judge(one, rows, evaluator) for one in operands))
+            return reduce(pc.and_kleene, (judge(part, source) for part in operands))
         case Or(operands):
-            return reduce(pc.or_kleene, (judge(one, rows, evaluator) for one in operands))
+            return reduce(pc.or_kleene, (judge(part, source) for part in operands))
         case Not(operand):
-            return pc.invert(judge(operand, rows, evaluator))
+            return pc.invert(judge(operand, source))
         case TextMatch():
-            return evaluator.column(condition, rows)
+            return source.column(condition)
         case _:
             assert_never(condition)
 
 
-def _missing(operand: Value, rows: Rows, evaluator: Evaluator) -> pa.Array:
+def holds(condition: Condition, source: Source) -> pa.Array:
+    """Return where a condition is true: false where it is unknown."""
+    truth = judge(condition, source)
+    return pc.fill_null(truth, False) if truth.null_count else truth
+
+
+def _missing(operand: Value, source: Source) -> pa.Array:
     if isinstance(operand, Entity):
-        return pa.array(rows.bound[operand.variable] < 0)
-    return pc.is_null(evaluator.column(operand, rows))
+        return source.absent(operand.variable)
+    return pc.is_null(source.column(operand))
 
 
 # -- comparisons -------------------------------------------------------------------------------------
 
 
-def _compared(left: Value, operator: str, right: Value, rows: Rows, evaluator: Evaluator) -> pa.Array:
+def _compared(left: Value, operator: str, right: Value, source: Source) -> pa.Array:
     if isinstance(left, Fixed) and not isinstance(right, Fixed):
-        return _compared(right, _FLIPPED[operator], left, rows, evaluator)
-    column, kind = evaluator.column(left, rows), type_of(left)
+        return _compared(right, _FLIPPED[operator], left, source)
+    column, kind = source.column(left), type_of(left)
     if isinstance(right, Fixed) and kind is not None and kind.scalar in NUMBERS:
-        value = evaluator.operand(right)
+        value = source.operand(right)
         if isinstance(value, int | float) and not isinstance(value, bool):
             operator, value = restate(operator, value, kind.scalar)
         if value is None:
-            return pa.nulls(rows.count, pa.bool_())
+            return pa.nulls(source.count, pa.bool_())
         return _FUNCTIONS[operator](column, pa.scalar(value, column.type))
-    return compare(column, operator, evaluator.column(right, rows))
+    return compare(column, operator, source.column(right))
 
 
 def compare(left: pa.Array, operator: str, right: pa.Array) -> pa.Array:
@@ -154,9 +248,9 @@ _PYTHON = {
 # -- membership and text -----------------------------------------------------------------------------
 
 
-def _alike(left: Value, right: Value, rows: Rows, evaluator: Evaluator) -> tuple[pa.Array, pa.Array]:
+def _alike(left: Value, right: Value, source: Source) -> tuple[pa.Array, pa.Array]:
     """Return lists and items; what a request gives meets F32 columns at their own precision."""
-    lists, items = evaluator.column(left, rows), evaluator.column(right, rows)
+    lists, items = source.column(left), source.column(right)
     if isinstance(right, Fixed) and pa.types.is_float32(lists.type.value_type):
         items = items.cast(pa.float32(), safe=False)
     if isinstance(left, Fixed) and pa.types.is_float32(items.type):
@@ -171,35 +265,64 @@ def contains(lists: pa.Array, items: pa.Array) -> pa.Array:
     hits = parents.filter(equal).to_numpy(zero_copy_only=False)
     found = np.zeros(len(lists), dtype=bool)
     found[hits] = True
-    known = pc.and_(pc.is_valid(lists), pc.is_valid(items))
-    return pc.if_else(known, pa.array(found), None)
+    known = pc.or_(pc.is_valid(items), pc.equal(pc.list_value_length(lists), 0))
+    return pc.if_else(pc.and_(pc.is_valid(lists), known), pa.array(found), None)
 
 
-def _among(left: Value, items: tuple[Constant, ...] | ParamRef, rows: Rows, evaluator: Evaluator) -> pa.Array:
-    if isinstance(items, ParamRef):
-        given = evaluator.operand(items)
-        if given is None:
-            return pa.nulls(rows.count, pa.bool_())
-        item = items.type
-        kind = type(item)(item.scalar)
-        wanted = tuple(Constant(value, kind) for value in given)
+@dataclass(frozen=True, eq=False)
+class Members:
+    """A list as a set: the values that a column can hold, and whether null is among them, or nothing."""
+
+    values: pa.Array
+    null: bool
+    empty: bool
+
+
+def members(
+    items: tuple[Operand, ...] | Constant | ParamRef, kind: PropertyType, source: Source
+) -> Members | None:
+    """Return a list as a set for values of a type; None if the list itself is null."""
+    if isinstance(items, tuple):
+        listed: Any = [source.operand(item) for item in items]
     else:
-        wanted = items
-    found = pa.repeat(pa.scalar(False), rows.count)
-    for one in wanted:
-        found = pc.or_kleene(found, _compared(left, "=", one, rows, evaluator))
-    if wanted:
-        return found
-    known = pc.is_valid(evaluator.column(left, rows))
-    return pc.if_else(known, found, None)
+        listed = source.operand(items)
+        if listed is None:
+            return None
+    numbers = kind.scalar in NUMBERS
+    values: dict[Stored, None] = {}
+    for value in listed:
+        if value is None:
+            continue
+        operator, value = restate("=", value, kind.scalar) if numbers else ("=", value)
+        if operator == "=":  # a number that the column cannot hold equals none of its values
+            values[value] = None
+    known = both_zeros(pa.array(list(values), kind.arrow))
+    return Members(known, null=any(value is None for value in listed), empty=not listed)
 
 
-def _text(left: Value, right: Value, rows: Rows, evaluator: Evaluator, quick: Any, slow: Any) -> pa.Array:
-    texts = evaluator.column(left, rows)
+def _among(
+    condition: Condition, left: Value, items: tuple[Operand, ...] | Constant | ParamRef, source: Source
+) -> pa.Array:
+    column, kind = source.column(left), type_of(left)
+    if kind is None:
+        raise AssertionError("an entity is in no list")
+    if id(condition) not in source.sets:
+        source.sets[id(condition)] = condition, members(items, kind, source)
+    _, among = source.sets[id(condition)]
+    if among is None:
+        return pa.nulls(source.count, pa.bool_())
+    hits = pc.is_in(column, value_set=among.values)
+    if among.null:
+        return pc.if_else(hits, True, None)
+    return hits if among.empty or not column.null_count else pc.if_else(column.is_valid(), hits, None)
+
+
+def _text(left: Value, right: Value, source: Source, quick: Any, slow: Any) -> pa.Array:
+    texts = source.column(left)
     if isinstance(right, Fixed):
-        pattern = evaluator.operand(right)
+        pattern = source.operand(right)
         if pattern is None:
-            return pa.nulls(rows.count, pa.bool_())
+            return pa.nulls(source.count, pa.bool_())
         return quick(texts, pattern)
-    pairs = zip(texts.to_pylist(), evaluator.column(right, rows).to_pylist(), strict=True)
+    pairs = zip(texts.to_pylist(), source.column(right).to_pylist(), strict=True)
     return pa.array([None if a is None or b is None else slow(a, b) for a, b in pairs], pa.bool_())

@@ -27,7 +27,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.execution.budget import Budget
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.predicate import ADDRESS, Predicate, find
+from omnigraph.storage.tables.predicate import ADDRESS, Holds, Predicate, find
 from omnigraph.storage.tables.reads import TableReads
 
 Ordinals: TypeAlias = NDArray[np.int64]
@@ -185,9 +185,9 @@ class EntityTable:
             alive[start + self._reads.deleted(self.handle, number, part)] = False
         return alive
 
-    def where(self, predicate: Predicate) -> Ordinals:
-        """Return the ordinals of the rows for which a predicate is true, ascending."""
-        found = find(self.handle, predicate)
+    def where(self, predicate: Predicate, columns: Sequence[str], holds: Holds) -> Ordinals:
+        """Return the ordinals of the rows for which a condition on some columns holds, ascending."""
+        found = find(self.handle, predicate, columns, holds)
         return np.sort(self.ordinals(found[ADDRESS].to_numpy()))
 
     def by_value(self, column: str, values: pa.Array) -> tuple[Ordinals, pa.Array]:

@@ -6,23 +6,31 @@ Room    execution. From one empty row to every combination of entities that the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.keys import NoCanonicalText, canonical_text
-from omnigraph.catalog.query.expressions import Condition, Direction, Hops, PropertyValue, Variable
+from omnigraph.catalog.query.expressions import (
+    Condition,
+    Direction,
+    Hops,
+    PropertyValue,
+    Variable,
+    all_of,
+)
 from omnigraph.catalog.query.read import Counted, Exists, Expand, Optional
-from omnigraph.execution.conditions import judge
+from omnigraph.execution.conditions import StoredRows, holds, stored_columns
 from omnigraph.execution.context import Context
 from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
 from omnigraph.execution.expand import Expander, repeat_for
 from omnigraph.execution.explain import Recorder
 from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Scan, Step
-from omnigraph.execution.predicates import typed
+from omnigraph.execution.predicates import pruning
 from omnigraph.execution.rows import Rows
-from omnigraph.execution.values import Evaluator, mask_of
+from omnigraph.execution.values import Evaluator, MatchedRows
 
 _TURNED = {
     Direction.FORWARD: Direction.BACKWARD,
@@ -86,9 +94,16 @@ class Matcher:
             return self._keep(rows, conditions)
         table = self._context.table(variable.type.id)
         in_memory = not table.as_declared or all(self._cached(table, condition) for condition in pushed)
-        predicate = None if in_memory or not pushed else typed(pushed, self._evaluator)
-        found = table.every() if predicate is None else table.where(predicate)
-        rest = conditions if predicate is None else tuple(c for c in conditions if c not in pushed)
+        request = self._context
+        scanned = StoredRows(request.values, request.now_ms, sets=self._evaluator.sets)
+        predicate = None if in_memory or not pushed else pruning(pushed, scanned)
+        if predicate is None:
+            return self._introduce(rows, variable, table.every(), conditions)
+        asked = all_of(pushed)
+        columns = stored_columns(asked)
+        found = table.where(predicate, columns, lambda batch: holds(asked, replace(scanned, rows=batch)))
+        in_scan = {id(condition) for condition in pushed}
+        rest = tuple(condition for condition in conditions if id(condition) not in in_scan)
         return self._introduce(rows, variable, found, rest)
 
     def _cached(self, table: EntityTable, condition: Condition) -> bool:
@@ -126,7 +141,8 @@ class Matcher:
         for condition in conditions:
             if not rows.count:
                 break
-            rows = rows.keep(mask_of(judge(condition, rows, self._evaluator)))
+            kept = holds(condition, MatchedRows(rows, self._evaluator))
+            rows = rows.keep(kept.to_numpy(zero_copy_only=False))
         return rows
 
     # -- edges -------------------------------------------------------------------------------------

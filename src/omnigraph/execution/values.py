@@ -8,9 +8,9 @@ Rule    null in, null out. Arithmetic on integers that overflows or divides by z
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, assert_never
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +34,7 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef, operand_value
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
+from omnigraph.execution.conditions import Sets, constant_column
 from omnigraph.execution.context import Context
 from omnigraph.execution.entities import FEW
 from omnigraph.execution.paths import shortest_paths
@@ -51,6 +52,7 @@ class Evaluator:
         self.context = context
         self._searches = searches
         self._wanted = wanted or {}  # the columns of each variable that the answer needs
+        self.sets: Sets = {}
         self._fetched: tuple[Variable, Any, dict[str, pa.Array]] | None = None
 
     def column(self, value: Value, rows: Rows, outputs: Sequence[pa.Array] = ()) -> pa.Array:
@@ -111,13 +113,6 @@ class Evaluator:
         return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(absent))
 
 
-def constant_column(value: Any, declared: PropertyType, count: int) -> pa.Array:
-    """Return one stored value for every row."""
-    if isinstance(value, tuple):
-        value = list(value)
-    return pa.repeat(pa.scalar(value, declared.arrow), count)
-
-
 def calculate(operator: str, left: pa.Array, right: pa.Array, kind: PropertyType) -> pa.Array:
     """Return `left operator right` in the type of the result."""
     functions = {
@@ -145,8 +140,31 @@ def _divisor(left: pa.Array, right: pa.Array) -> pa.Array:
     return pc.if_else(zero, None, right)
 
 
-def mask_of(condition: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return where a three-valued condition is true."""
-    known = pc.fill_null(condition, False) if condition.null_count else condition
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = known.to_numpy(zero_copy_only=False)
-    return found.astype(bool, copy=False)
+@dataclass(frozen=True, eq=False)
+class MatchedRows:
+    """Rows of a match, as what conditions are asked of."""
+
+    rows: Rows
+    evaluator: Evaluator
+
+    @property
+    def sets(self) -> Sets:
+        """The lists of conditions as sets, kept for the whole query."""
+        return self.evaluator.sets
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self.rows.count
+
+    def column(self, value: Value) -> pa.Array:
+        """Return a value in each row."""
+        return self.evaluator.column(value, self.rows)
+
+    def operand(self, operand: Operand) -> Any:
+        """Return what a constant, parameter or now() stands for."""
+        return self.evaluator.operand(operand)
+
+    def absent(self, variable: Variable) -> pa.Array:
+        """Return where an optional variable stands for nothing."""
+        return pa.array(self.rows.bound[variable] < 0)

@@ -21,7 +21,7 @@ from omnigraph.storage.manifest.records import CommitKind, CommitRecord, Pin, Ta
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.tables.effects import Effect, depends_on_rows
-from omnigraph.storage.tables.predicate import Predicate
+from omnigraph.storage.tables.predicate import Holds, Predicate
 from omnigraph.storage.tables.reads import TableReads
 
 
@@ -53,9 +53,11 @@ class WriteTxn:
         """Return all rows of the base as a DataFusion frame."""
         return self._reads.frame(context, table_id, self._version(table_id))
 
-    def where(self, table_id: str, predicate: Predicate, columns: Sequence[str]) -> pa.Table:
-        """Return some columns of the base's rows for which a predicate is true."""
-        return self._reads.where(table_id, self._version(table_id), predicate, columns)
+    def where(
+        self, table_id: str, predicate: Predicate | None, columns: Sequence[str], holds: Holds
+    ) -> pa.Table:
+        """Return some columns of the base's rows for which a condition holds; the predicate prunes."""
+        return self._reads.where(table_id, self._version(table_id), predicate, columns, holds)
 
     def rows(self, table_id: str) -> int:
         """Return how many rows the base has in a table."""

@@ -1,8 +1,8 @@
 """Query: parsed queries resolved against a catalog, their parameters, and what can be said about them.
 
 check.py          text or tree + catalog -> checked query; its parts are the check_*.py beside it
-mutation.py       a checked mutation; where.py: its conditions, with the parameters filled in
-read.py           a checked read; expressions.py: its values and conditions
+mutation.py       a checked mutation; read.py: a checked read
+expressions.py    values and conditions of both
 operands.py       constants, parameters, now(); values.py and restate.py: their stored forms
 params.py         JSON values -> the values of the parameters
 lint.py           text -> report; operation.py, columns.py, describe.py: descriptions for machines
@@ -15,7 +15,6 @@ from omnigraph.catalog.query.mutation import CheckedMutation, assigned_value
 from omnigraph.catalog.query.operands import Parameter, Stored, Values, operand_value
 from omnigraph.catalog.query.params import BadParameters, bind_params, param_from_text
 from omnigraph.catalog.query.read import CheckedRead, page
-from omnigraph.catalog.query.where import ground
 
 __all__ = [
     "BadParameters",
@@ -31,7 +30,6 @@ __all__ = [
     "check",
     "compile_query",
     "examine",
-    "ground",
     "lint_queries",
     "operand_value",
     "page",

@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from omnigraph.catalog.query.check_values import ValueChecker, shown_type
 from omnigraph.catalog.query.expressions import (
     Among,
-    And,
     Comparison,
     Condition,
     Contains,
     Entity,
     IsNull,
     Not,
-    Or,
     Prefix,
     Substring,
     TextMatch,
     Value,
+    all_of,
+    any_of,
     type_of,
 )
 from omnigraph.catalog.query.findings import Findings, comparable, is_plain, same_family
@@ -54,7 +54,7 @@ class ConditionChecker:
                 sound = tuple(part for part in parts if part is not None)
                 if len(sound) != len(parts):
                     return None
-                return And(sound) if isinstance(condition, ast.And) else Or(sound)
+                return all_of(sound) if isinstance(condition, ast.And) else any_of(sound)
             case ast.Not(operand):
                 inner = self.condition(operand, scope)
                 return None if inner is None else Not(inner)

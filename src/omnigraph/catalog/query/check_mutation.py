@@ -15,23 +15,29 @@ from collections.abc import Sequence
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
 from omnigraph.catalog.query import operation
+from omnigraph.catalog.query.expressions import (
+    Among,
+    Comparison,
+    Condition,
+    EntityField,
+    EntityPart,
+    IsNull,
+    Not,
+    PropertyValue,
+    Variable,
+    all_of,
+    any_of,
+)
 from omnigraph.catalog.query.findings import Findings, is_plain, same_family
 from omnigraph.catalog.query.mutation import (
-    And,
     Assignment,
     CheckedMutation,
-    Comparison,
     Delete,
     Endpoint,
     Insert,
-    IsIn,
-    IsNull,
-    Not,
-    Or,
     Place,
     Statement,
     Update,
-    Where,
     place_name,
 )
 from omnigraph.catalog.query.operation import Operation
@@ -202,14 +208,14 @@ class _Checker:
 
     # -- conditions ----------------------------------------------------------------------------------
 
-    def _where(self, condition: ast.Condition, target: TableType) -> Where | None:
+    def _where(self, condition: ast.Condition, target: TableType) -> Condition | None:
         match condition:
             case ast.And(operands) | ast.Or(operands):
                 parts = [self._where(operand, target) for operand in operands]
                 sound = tuple(part for part in parts if part is not None)
                 if len(sound) != len(parts):
                     return None
-                return And(sound) if isinstance(condition, ast.And) else Or(sound)
+                return all_of(sound) if isinstance(condition, ast.And) else any_of(sound)
             case ast.Not(operand):
                 inner = self._where(operand, target)
                 return None if inner is None else Not(inner)
@@ -219,7 +225,7 @@ class _Checker:
                 return self._member(name, _value(right), target)
             case ast.NullTest(ast.Name(name), negated):
                 place = self._tested(name, target)
-                return None if place is None else IsNull(place, negated)
+                return None if place is None else IsNull(_of_row(place, target), negated)
             case _:
                 raise TypeError(f"the grammar gave {condition!r} in 'where'")
 
@@ -239,29 +245,30 @@ class _Checker:
             return None
         return place
 
-    def _test(self, name: Ident, operator: str, value: ast.Value, target: TableType) -> Where | None:
+    def _test(self, name: Ident, operator: str, value: ast.Value, target: TableType) -> Condition | None:
         place = self._compared(name, target)
         if place is None:
             if isinstance(value, ast.Var):
                 self._findings.parameter(value)
             return None
         operand = self._findings.compared(value, place.type, f"{target.name}.{place_name(place)}")
-        return None if operand is None else Comparison(place, operator, operand)
+        return None if operand is None else Comparison(_of_row(place, target), operator, operand)
 
-    def _member(self, name: Ident, value: ast.Value, target: TableType) -> Where | None:
+    def _member(self, name: Ident, value: ast.Value, target: TableType) -> Condition | None:
         place = self._compared(name, target)
         match value:
             case ast.ListLiteral(items):
                 constants = tuple(constant(item) for item in items)
                 found = constant(value).type
                 fits = place is not None and (not items or self._listed(found, place, value))
-                return IsIn(place, constants) if place is not None and fits else None
+                return Among(_of_row(place, target), constants) if place is not None and fits else None
             case ast.Var():
                 reference = self._findings.parameter(value)
                 if place is None or reference is None:
                     return None
                 if reference.type.is_list:
-                    return IsIn(place, reference) if self._listed(reference.type, place, value) else None
+                    fits = self._listed(reference.type, place, value)
+                    return Among(_of_row(place, target), reference) if fits else None
             case _:
                 pass
         message = "'in' takes a list: [literal, ...] or a parameter that holds one"
@@ -274,6 +281,14 @@ class _Checker:
             message = f"cannot compare {place_name(place)}, which is {place.type}, with the values of {found}"
             self._findings.report(rules.INCOMPATIBLE, message, value.span)
         return fits
+
+
+def _of_row(place: Place, target: TableType) -> PropertyValue | EntityField:
+    """Return what a condition tests, as a value of the row that it is asked of."""
+    row = Variable(0, "", target, anonymous=True)
+    if isinstance(place, Property):
+        return PropertyValue(row, place)
+    return EntityField(row, EntityPart.SRC if place is Endpoint.FROM else EntityPart.DST)
 
 
 def _value(expression: ast.Expr) -> ast.Value:

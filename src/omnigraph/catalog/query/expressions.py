@@ -10,6 +10,7 @@ Rule    every value but a bare node has a `type`; its `nullable` says whether it
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
@@ -21,6 +22,7 @@ from omnigraph.catalog.types import PropertyType, Scalar
 _STRING = PropertyType(Scalar.STRING)
 _BOOL = PropertyType(Scalar.BOOL)
 _FLOAT = PropertyType(Scalar.F64)
+Fixed = (Constant, ParamRef, Now)  # what does not depend on the row
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +310,14 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """Whether the left side equals one of some constants, or an element of a parameter's list."""
+    """Whether the left side equals one of some values, or an element of a parameter's list.
+
+    It means `left = first or left = second or ...`: with no values it is false, for null too. A list that is
+    itself null makes it unknown.
+    """
 
     left: Value
-    items: tuple[Constant, ...] | ParamRef
+    items: tuple[Operand, ...] | ParamRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +352,55 @@ class Not:
 Condition: TypeAlias = (
     Comparison | Contains | Substring | Prefix | Among | IsNull | And | Or | Not | TextMatch
 )
+
+
+def leaves(value: Condition | Value) -> Iterator[Value]:
+    """Yield the values that a condition or value is made of, down to those that are read or fixed."""
+    match value:
+        case Comparison(left, _, right) | Arithmetic(_, left, right):
+            yield from leaves(left)
+            yield from leaves(right)
+        case Contains(left, right) | Substring(left, right) | Prefix(left, right) | Rrf(left, right):
+            yield from leaves(left)
+            yield from leaves(right)
+        case IsNull(inner) | Not(inner) | Among(inner) | Aggregate(_, inner):
+            yield from leaves(inner)
+        case And(operands) | Or(operands):
+            for operand in operands:
+                yield from leaves(operand)
+        case _:
+            yield value
+
+
+def all_of(operands: Sequence[Condition]) -> Condition:
+    """Return the conjunction of some conditions; `x != 1 and x != 2 ...` is one test of a set."""
+    gathered = _gathered(operands, "!=")
+    return gathered[0] if len(gathered) == 1 else And(gathered)
+
+
+def any_of(operands: Sequence[Condition]) -> Condition:
+    """Return the disjunction of some conditions; `x = 1 or x = 2 ...` is one test of a set."""
+    gathered = _gathered(operands, "=")
+    return gathered[0] if len(gathered) == 1 else Or(gathered)
+
+
+def _gathered(operands: Sequence[Condition], operator: str) -> tuple[Condition, ...]:
+    """Join comparisons of one value with fixed ones, where the first of them stands."""
+    places: dict[Value, int] = {}
+    compared: dict[int, list[Operand]] = {}
+    parts: list[Condition] = []
+    for part in operands:
+        if isinstance(part, Comparison) and part.operator == operator and isinstance(part.right, Fixed):
+            place = places.setdefault(part.left, len(parts))
+            compared.setdefault(place, []).append(part.right)
+            if place < len(parts):
+                continue
+        parts.append(part)
+    for left, place in places.items():
+        if len(compared[place]) > 1:
+            among = Among(left, tuple(compared[place]))
+            parts[place] = among if operator == "=" else Not(among)
+    return tuple(parts)
 
 
 def node_type(variable: Variable) -> NodeType:

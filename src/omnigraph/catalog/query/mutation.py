@@ -10,11 +10,11 @@ Gives   `CheckedMutation` with its statements in order:
         Update   properties of the nodes or edges that meet `where`; never key members or endpoints
         Delete   nodes or edges that meet `where`
 
-Rule    a statement names its type by the catalog object, an assignment its property or endpoint, and a
-        test likewise: `column` is the stored column in all cases. `assigned_value` gives what to store;
-        where.py turns a `where` into comparisons with stored values. An insert lists only what was
-        written: defaults and NULL for the rest are the engine's part, and so are required-ness of NULL
-        parameters, enum membership of parameters and all constraints.
+Rule    a statement names its type by the catalog object, an assignment its property or endpoint: `column` is
+        the stored column in all cases. `assigned_value` gives what to store. A `where` is a condition like
+        those of reads (expressions.py), on one variable: the row. An insert lists only what was written:
+        defaults and NULL for the rest are the engine's part, and so are required-ness of NULL parameters,
+        enum membership of parameters and all constraints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from omnigraph.catalog.model import EdgeType, NodeType, Property, TableType
-from omnigraph.catalog.query.operands import Operand, Parameter, ParamRef, Stored, Values, operand_value
+from omnigraph.catalog.query.expressions import Condition
+from omnigraph.catalog.query.operands import Operand, Parameter, Stored, Values, operand_value
 from omnigraph.catalog.query.operation import Operation
 from omnigraph.catalog.query.values import assigned
 from omnigraph.catalog.types import PropertyType, Scalar
@@ -77,58 +78,6 @@ def assigned_value(assignment: Assignment, target: TableType, values: Values, no
     return assigned(operand_value(assignment.operand, values, now), place.type, name)
 
 
-# -- conditions --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A column against a value; operator is one of `= != < <= > >=`. Null on either side is unknown."""
-
-    place: Place
-    operator: str
-    operand: Operand
-
-
-@dataclass(frozen=True, slots=True)
-class IsIn:
-    """A column against some values: constants, or a parameter that holds a list."""
-
-    place: Place
-    operands: tuple[Operand, ...] | ParamRef
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """True when the column is null, or with `negated` when it is not; never unknown."""
-
-    place: Place
-    negated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """True when the operand is false; unknown stays unknown."""
-
-    operand: Where
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """True when all operands are."""
-
-    operands: tuple[Where, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """True when any operand is."""
-
-    operands: tuple[Where, ...]
-
-
-Where: TypeAlias = Comparison | IsIn | IsNull | Not | And | Or
-
-
 # -- statements --------------------------------------------------------------------------------------
 
 
@@ -146,7 +95,7 @@ class Update:
 
     target: TableType
     assignments: tuple[Assignment, ...]
-    where: Where
+    where: Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +103,7 @@ class Delete:
     """The end of every entity that meets the condition; of a node, with its edges of all types."""
 
     target: TableType
-    where: Where
+    where: Condition
 
 
 Statement: TypeAlias = Insert | Update | Delete

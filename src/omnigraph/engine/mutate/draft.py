@@ -31,12 +31,11 @@ from omnigraph.catalog.query.mutation import (
 )
 from omnigraph.catalog.query.operands import Stored, Values
 from omnigraph.catalog.query.params import INLINE
-from omnigraph.catalog.query.where import ground
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.load.times import DAY_MS
 from omnigraph.engine.mutate.pending import Pending
-from omnigraph.engine.mutate.search import search
+from omnigraph.engine.mutate.search import Search
 from omnigraph.engine.write import Draft
 from omnigraph.language.schema.literals import Now
 from omnigraph.storage.transaction import WriteTxn
@@ -98,13 +97,13 @@ class Run:
 
     def _update(self, txn: WriteTxn, statement: Update, pending: Pending) -> int:
         target = statement.target
-        found = search(ground(statement.where, self.values, self.now_ms), target)
+        search = Search(statement.where, target, self.values, self.now_ms)
         types = target.stored_schema
         values = {
             column: pa.scalar(value, types.field(column).type)
             for column, value in self._assigned(statement.assignments, target).items()
         }
-        return pending.update(txn, found, values)
+        return pending.update(txn, search, values)
 
     def _assigned(self, assignments: tuple[Assignment, ...], target: TableType) -> dict[str, Any]:
         found = {}
@@ -122,8 +121,8 @@ class Run:
             if not isinstance(statement, Delete):
                 raise AssertionError("a mutation writes or deletes, never both")
             target = statement.target
-            found = search(ground(statement.where, self.values, self.now_ms), target)
-            ids = found.run(txn, target, [ID])[ID]
+            search = Search(statement.where, target, self.values, self.now_ms)
+            ids = search.run(txn, [ID])[ID]
             decided.add(target.id)
             _add(gone, target.id, ids)
             if isinstance(target, NodeType):

@@ -6,7 +6,7 @@ Rule    statements come in order; of several rows with one id the last one count
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.engine.change import TypeChange, last_of_each
-from omnigraph.storage.tables.predicate import Predicate, matching
+from omnigraph.engine.mutate.search import Search
 from omnigraph.storage.transaction import WriteTxn
 
 
@@ -36,7 +36,7 @@ class Pending:
     def update(self, txn: WriteTxn, search: Search, values: Mapping[str, pa.Scalar]) -> int:
         """Give matching rows new values; return how many there were."""
         mine = self.rows()
-        touched = pa.concat_tables([self._committed(txn, search, mine), matching(mine, search.predicate)])
+        touched = pa.concat_tables([self._committed(txn, search, mine), search.among(mine)])
         for name, value in values.items():
             position = touched.schema.get_field_index(name)
             column = pa.repeat(value, touched.num_rows)
@@ -48,7 +48,7 @@ class Pending:
 
     def _committed(self, txn: WriteTxn, search: Search, mine: pa.Table) -> pa.Table:
         schema = self.declared.stored_schema
-        found = search.run(txn, self.declared, schema.names).select(schema.names).cast(schema)
+        found = search.run(txn, schema.names).cast(schema)
         hidden = pc.is_in(found[ID], value_set=mine[ID].combine_chunks())
         return found.filter(pc.invert(hidden))
 
@@ -69,20 +69,3 @@ class Pending:
         """Return what happens to the type."""
         rows = self.rows()
         return TypeChange(self.declared, rows, minted=self.minted and rows.num_rows > 0)
-
-
-@dataclass(frozen=True)
-class Search:
-    """A condition, and the values of one column that it cannot be true without, if there are such."""
-
-    predicate: Predicate
-    column: str | None = None
-    values: pa.Array | None = None
-    exact: bool = False  # the values are all there is to the condition
-
-    def run(self, txn: WriteTxn, declared: TableType, columns: Sequence[str]) -> pa.Table:
-        """Return the committed rows that meet the condition: by look-up where a column is pinned down."""
-        if self.column is None:
-            return txn.where(declared.table_id, self.predicate, columns)
-        found = txn.lookup(declared.table_id, self.column, self.values, declared.stored_schema.names)
-        return (found if self.exact else matching(found, self.predicate)).select(list(columns))

@@ -1,98 +1,94 @@
-"""Search: the condition of an update or delete as a typed predicate, and the look-up that serves it.
+"""Search: the rows that the condition of an update or delete is true of.
 
 Room    engine.mutate. A condition that pins one column to some values is looked up by them, which costs the
         same in a table of any size where the column has an index; a key is looked up as the id it makes.
+Rule    a look-up or a scan gives all rows that may meet the condition, and perhaps others: which do is
+        decided by the function that judges the conditions of reads (execution/conditions.py).
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.catalog.keys import NoCanonicalText, canonical_text
+from omnigraph.catalog.keys import canonical_texts
 from omnigraph.catalog.model import ID, NodeType, TableType
-from omnigraph.catalog.query import where as ground
-from omnigraph.catalog.query.operands import Stored
-from omnigraph.catalog.query.where import Ground
-from omnigraph.engine.mutate.pending import Search
-from omnigraph.storage.tables import predicate as typed
-from omnigraph.storage.tables.predicate import Operator, Predicate
+from omnigraph.catalog.query.expressions import (
+    Among,
+    And,
+    Comparison,
+    Condition,
+    EntityField,
+    Fixed,
+    PropertyValue,
+)
+from omnigraph.catalog.query.operands import Values
+from omnigraph.catalog.types import FLOATS, PropertyType
+from omnigraph.execution.conditions import StoredRows, holds, members, stored_column, stored_columns
+from omnigraph.execution.predicates import pruning
+from omnigraph.storage.transaction import WriteTxn
 
 
-def search(condition: Ground, declared: TableType) -> Search:
-    """Return how to find the rows of a type that meet a condition."""
-    predicate = _typed(condition)
-    pinned = _pinned(condition)
-    if pinned is None:
-        return Search(predicate)
-    exact = pinned is condition
-    values = pinned.values if isinstance(pinned, ground.Among) else (pinned.value,)
-    found = [value for value in values if value is not None]
-    if isinstance(declared, NodeType) and len(declared.key) == 1:
-        key = declared.property_by_id(declared.key[0])
-        if key.column == pinned.column:
-            return Search(predicate, ID, _ids(found, pinned), exact)
-    return Search(predicate, pinned.column, pa.array(found, pinned.type.arrow), exact)
+@dataclass(frozen=True)
+class Pinned:
+    """A column, and the values of it without which a condition is never true."""
+
+    column: str
+    values: pa.Array
 
 
-def _ids(values: list[Stored], pinned: ground.Compare | ground.Among) -> pa.Array:
-    texts = []
-    for value in values:
-        try:
-            texts.append(canonical_text(value, pinned.type))
-        except NoCanonicalText:
-            continue  # no entity has such a key
-    return pa.array(texts, pa.string())
+class Search:
+    """A condition on the rows of a type, with its parameters filled in."""
+
+    def __init__(self, condition: Condition, declared: TableType, values: Values, now_ms: int) -> None:
+        self._condition = condition
+        self._declared = declared
+        self._request = StoredRows(values, now_ms)
+        self._pinned = _pinned(condition, declared, self._request)
+
+    def run(self, txn: WriteTxn, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of the committed rows that meet the condition."""
+        read = list(dict.fromkeys([*columns, *stored_columns(self._condition)]))
+        table_id = self._declared.table_id
+        if self._pinned is None:
+            predicate = pruning([self._condition], self._request)
+            return txn.where(table_id, predicate, read, self._holds).select(list(columns))
+        rows = txn.lookup(table_id, self._pinned.column, self._pinned.values, read)
+        return self.among(rows).select(list(columns))
+
+    def among(self, rows: pa.Table) -> pa.Table:
+        """Return the rows of a table in memory that meet the condition."""
+        return rows.filter(self._holds(rows))
+
+    def _holds(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        return holds(self._condition, replace(self._request, rows=rows))
 
 
-def _pinned(condition: Ground) -> ground.Compare | ground.Among | None:
-    """Return a part of the condition without which it is never true, if it pins a column to values."""
+def _pinned(condition: Condition, declared: TableType, request: StoredRows) -> Pinned | None:
+    """Return what a condition pins a column to; a key is pinned as the id that it makes."""
     match condition:
-        case ground.Compare(operator="=") | ground.Among():
-            return condition
-        case ground.And(operands):
-            return next((found for part in operands if (found := _pinned(part)) is not None), None)
+        case And(operands):
+            parts = (_pinned(part, declared, request) for part in operands)
+            return next((part for part in parts if part is not None), None)
+        case Comparison(PropertyValue() | EntityField() as left, "=", right) if isinstance(right, Fixed):
+            among = members((right,), left.type, request)
+        case Among(PropertyValue() | EntityField() as left, items):
+            among = members(items, left.type, request)
         case _:
             return None
+    column = stored_column(left)
+    values = pa.array([], left.type.arrow) if among is None else among.values
+    if isinstance(declared, NodeType) and len(declared.key) == 1:
+        key = declared.property_by_id(declared.key[0])
+        if key.column == column:
+            return Pinned(ID, _ids(values, left.type))
+    return Pinned(column, values)
 
 
-def _typed(condition: Ground) -> Predicate:
-    match condition:
-        case ground.Compare(column, declared, operator, value) if _is_zero(value):
-            return _with_zero(column, declared.arrow, operator)
-        case ground.Compare(column, declared, operator, value):
-            return typed.Compare(column, _operator(operator), pa.scalar(value, declared.arrow))
-        case ground.Among(column, declared, values):
-            zeros = (0.0, -0.0) if any(map(_is_zero, values)) else ()
-            return typed.IsIn(column, tuple(pa.scalar(v, declared.arrow) for v in (*values, *zeros)))
-        case ground.Null(column):
-            return typed.IsNull(column)
-        case ground.Not(operand):
-            return typed.Not(_typed(operand))
-        case ground.And(operands):
-            return typed.And(tuple(map(_typed, operands)))
-        case ground.Or(operands):
-            return typed.Or(tuple(map(_typed, operands)))
-        case _:
-            assert_never(condition)
-
-
-def _is_zero(value: object) -> bool:
-    return isinstance(value, float) and value == 0
-
-
-def _with_zero(column: str, kind: pa.DataType, operator: str) -> Predicate:
-    """Compare with zero so that both zeros are one value, also where -0.0 is ordered below 0.0."""
-    if operator in ("=", "!="):
-        either = typed.IsIn(column, (pa.scalar(0.0, kind), pa.scalar(-0.0, kind)))
-        return either if operator == "=" else typed.Not(either)
-    zero = -0.0 if operator in ("<", ">=") else 0.0
-    return typed.Compare(column, _operator(operator), pa.scalar(zero, kind))
-
-
-_OPERATORS: dict[str, Operator] = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-
-
-def _operator(text: str) -> Operator:
-    return _OPERATORS[text]
+def _ids(values: pa.Array, kind: PropertyType) -> pa.Array:
+    if kind.scalar in FLOATS:
+        values = values.filter(pc.is_finite(values))  # no entity has another key
+    return pc.unique(canonical_texts(values, kind))

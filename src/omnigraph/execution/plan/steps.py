@@ -129,53 +129,28 @@ def wanted_columns(read: CheckedRead) -> dict[Variable, tuple[str, ...]]:
 
 
 def _columns(value: e.Value) -> Iterator[tuple[Variable, str]]:
-    match value:
-        case e.PropertyValue(variable, member):
-            yield variable, member.column
-        case e.EntityField(variable, part) if part is not e.EntityPart.TYPE:
-            yield variable, part.value
-        case e.Arithmetic(_, left, right):
-            yield from _columns(left)
-            yield from _columns(right)
-        case e.Aggregate(_, argument):
-            yield from _columns(argument)
-        case _:
-            return
+    for leaf in e.leaves(value):
+        match leaf:
+            case e.PropertyValue(variable, member):
+                yield variable, member.column
+            case e.EntityField(variable, part) if part is not e.EntityPart.TYPE:
+                yield variable, part.value
+            case _:
+                continue
 
 
 def variables_of(conditions: tuple[Condition, ...]) -> frozenset[Variable]:
     """Return the variables that conditions mention."""
-    return frozenset(variable for one in conditions for variable in _mentioned(one))
+    return frozenset(variable for one in conditions for value in e.leaves(one) for variable in _of(value))
 
 
-def _mentioned(value: Condition | e.Value) -> Iterator[Variable]:
+def _of(value: e.Value) -> Iterator[Variable]:
     match value:
-        case e.Comparison(left, _, right) | e.Contains(left, right) | e.Substring(left, right):
-            yield from _mentioned(left)
-            yield from _mentioned(right)
-        case e.Prefix(left, right):
-            yield from _mentioned(left)
-            yield from _mentioned(right)
-        case e.Arithmetic(_, left, right):
-            yield from _mentioned(left)
-            yield from _mentioned(right)
-        case e.Among(left):
-            yield from _mentioned(left)
-        case e.IsNull(operand) | e.Not(operand):
-            yield from _mentioned(operand)
-        case e.And(operands) | e.Or(operands):
-            for one in operands:
-                yield from _mentioned(one)
         case e.PropertyValue(variable) | e.EntityField(variable) | e.Entity(variable):
             yield variable
         case e.TextMatch(_, variable) | e.Nearest(variable) | e.Bm25(variable):
             yield variable
-        case e.Rrf(first, second):
-            yield from _mentioned(first)
-            yield from _mentioned(second)
         case e.ShortestPath(source, _, target):
             yield from (source, target)
-        case e.Aggregate(_, argument):
-            yield from _mentioned(argument)
         case _:
             return

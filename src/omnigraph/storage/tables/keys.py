@@ -56,7 +56,7 @@ def scan_where_in(
     wanted = [handle.get_fragment(fragment) for fragment in fragments]
     stored = [name for name in columns if name != ADDRESS]
     if len(values) <= PROBE_LIMIT and not _has_word(values.type):
-        rows = find(handle, IsIn(column, tuple(values)), tuple(stored))
+        rows = find(handle, IsIn(column, values), tuple(stored))
         inside = pc.is_in(pc.shift_right(rows[ADDRESS], 32), value_set=pa.array(fragments, pa.uint64()))
         return rows.filter(inside).select(columns)
     if len(values) <= PROBE_LIMIT:

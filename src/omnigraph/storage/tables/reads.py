@@ -25,7 +25,7 @@ from omnigraph.storage.tables.differences import Side, differences
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.keys import PROBE_LIMIT, addresses, scan_where_in
 from omnigraph.storage.tables.layout import Layout, Layouts, Offsets, Part
-from omnigraph.storage.tables.predicate import ADDRESS, Predicate, find
+from omnigraph.storage.tables.predicate import ADDRESS, Holds, Predicate, both_zeros, find
 from omnigraph.storage.tables.tail import TailCache
 
 
@@ -73,7 +73,7 @@ class TableReads:
         schema = pa.schema([layout.schema.field(name) for name in columns])
         if len(values) == 0 or not layout.parts:
             return schema.empty_table()
-        values = _both_zeros(values)
+        values = both_zeros(values)
         found = []
         for fragment, part in layout.small.items():
             rows = self._tail.get(handle, fragment, part.key).rows
@@ -143,10 +143,12 @@ class TableReads:
         context.register_table(name, provider)
         return context.table(name)
 
-    def where(self, table_id: str, version: int, predicate: Predicate, columns: Sequence[str]) -> pa.Table:
-        """Return some columns of the rows for which a predicate is true."""
+    def where(
+        self, table_id: str, version: int, predicate: Predicate | None, columns: Sequence[str], holds: Holds
+    ) -> pa.Table:
+        """Return some columns of the rows for which a condition holds; the predicate prunes the scan."""
         cost_stage()
-        return find(self.handle(table_id, version), predicate, tuple(columns)).drop_columns([ADDRESS])
+        return find(self.handle(table_id, version), predicate, columns, holds).drop_columns([ADDRESS])
 
     def _from_big(
         self, handle: Handle, layout: Layout, column: str, values: pa.Array, columns: Sequence[str]
@@ -155,10 +157,3 @@ class TableReads:
             return scan_where_in(handle, column, values, list(layout.big), list(columns))
         except (OSError, pa.ArrowInvalid) as error:
             raise storage_failure("looking rows up", error) from error
-
-
-def _both_zeros(values: pa.Array) -> pa.Array:
-    """Return the values, with both zeros where one is among them: they are equal, but not to a hash table."""
-    if not pa.types.is_floating(values.type) or not pc.any(pc.equal(values, 0)).as_py():
-        return values
-    return pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)])
