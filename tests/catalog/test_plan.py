@@ -823,6 +823,6 @@ def test_no_steps_means_equal_digests_and_the_other_way_round(before: str, after
 
     found = plan(accepted, desired)
 
-    assert (found.steps == ()) == (accepted.digest == desired.digest)
+    assert (found.steps == ()) == (accepted.declaration_digest == desired.declaration_digest)
     assert found.to_json() == plan(accepted, desired).to_json()
     assert plan(desired, desired).steps == ()

@@ -4,7 +4,7 @@
 
 Room    catalog. Looked up by name or id on every read and write; stored whole, addressed by its content.
 Given   the types that resolve.py made, or the bytes that `to_json` wrote.
-Gives   lookups, the edges of a node type, index intents, bytes, digest.
+Gives   lookups, the edges of a node type, index intents, bytes, identity and digest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from omnigraph.base.errors import IntegrityError, NotFound
 from omnigraph.catalog import encode
@@ -113,19 +113,21 @@ class Catalog:
         """All indexes that the schema asks for."""
         return tuple(intent for table in self.tables for intent in table.index_intents)
 
-    # -- bytes and digest ----------------------------------------------------------------------------
+    # -- bytes and hashes ----------------------------------------------------------------------------
 
     def to_json(self) -> bytes:
         """Return the stored form: ids, columns and source text included. Equal catalogs, equal bytes."""
-        return dumps(
-            {
-                "format": FORMAT,
-                "source": self.source,
-                "interfaces": [encode.interface(t) for t in self.interfaces],
-                "nodes": [encode.node(t) for t in self.nodes],
-                "edges": [encode.edge(t) for t in self.edges],
-            }
-        )
+        return dumps(self._stored)
+
+    @property
+    def _stored(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "source": self.source,
+            "interfaces": [encode.interface(t) for t in self.interfaces],
+            "nodes": [encode.node(t) for t in self.nodes],
+            "edges": [encode.edge(t) for t in self.edges],
+        }
 
     @classmethod
     def from_json(cls, content: bytes) -> Catalog:
@@ -147,11 +149,20 @@ class Catalog:
             ) from error
 
     @cached_property
-    def digest(self) -> str:
-        """`sha256:<hex>` of the canonical form; two schemas with one digest plan to zero steps.
+    def identity(self) -> str:
+        """`sha256:<hex>` of the stored form without the text: what is compiled or read for one fits the other.
 
-        The canonical form has names instead of ids and everything sorted: order, layout, comments and
-        `@rename_from` do not enter it.
+        Ids and columns are in it, so a type that was dropped and made again, or two names that were
+        exchanged, make another identity.
+        """
+        return _sha256({key: part for key, part in self._stored.items() if key != "source"})
+
+    @cached_property
+    def declaration_digest(self) -> str:
+        """`sha256:<hex>` of what the text declares; two schemas with one digest plan to zero steps.
+
+        It has names instead of ids and everything sorted: order, layout, comments and `@rename_from` do
+        not enter it. Schemas that declare the same may keep it in other tables: see `identity`.
         """
         names = {identity: declared.name for identity, declared in self._ids.items()}
         form = {
@@ -159,13 +170,17 @@ class Catalog:
             "nodes": [encode.canonical_node(t, names) for t in self.nodes],
             "edges": [encode.canonical_edge(t, names) for t in self.edges],
         }
-        return f"sha256:{hashlib.sha256(dumps(form)).hexdigest()}"
+        return _sha256(form)
 
 
 class UnknownType(NotFound):
     """The schema has no declaration of this name."""
 
     code = "type_not_found"
+
+
+def _sha256(form: dict[str, Any]) -> str:
+    return f"sha256:{hashlib.sha256(dumps(form)).hexdigest()}"
 
 
 T = TypeVar("T")

@@ -33,7 +33,7 @@ class Caches:
     topologies: Topologies
     search: Search
     limit: int
-    tables: dict[tuple[str, str, int], EntityTable] = field(default_factory=dict)
+    tables: dict[tuple[str, str, str, int], EntityTable] = field(default_factory=dict)
 
     @classmethod
     def within(cls, limit: int = MEMORY_BYTES) -> Caches:
@@ -51,7 +51,7 @@ class Caches:
 
     def table(self, catalog: Catalog, pin: Pin, reads: TableReads, then: Catalog) -> EntityTable:
         """Return a table at a version, which was written under another schema, or under this one."""
-        key = (catalog.digest, pin.table_id, pin.version)
+        key = (catalog.identity, then.identity, pin.table_id, pin.version)
         found = self.tables.get(key)
         if found is None:
             if len(self.tables) >= TABLES:

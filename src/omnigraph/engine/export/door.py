@@ -90,7 +90,7 @@ def _framed(lines: Iterator[tuple[str, int, dict[str, str]]], plan: ExportPlan) 
         "format": FORMAT,
         "graph_commit_id": plan.snapshot.commit_id,
         "branch": plan.snapshot.branch,
-        "schema_digest": plan.catalog.digest,
+        "schema_digest": plan.catalog.declaration_digest,
         "types": [declared.name for declared in plan.types],
     }
     digest, count, last = hashlib.sha256(), 0, dict[str, str]()

@@ -93,6 +93,6 @@ def report_of(
         format,
         plan.snapshot.commit_id,
         plan.snapshot.branch,
-        plan.catalog.digest,
+        plan.catalog.declaration_digest,
         tuple(ExportedType(t.name, t.kind.value, tuple(files.get(t.id, ()))) for t in plan.types),
     )

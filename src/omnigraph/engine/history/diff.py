@@ -98,7 +98,7 @@ class DiffDoor:
 
 def schema_steps(found: Comparison) -> tuple[Step, ...]:
     """Return what became of the schema between two states."""
-    if found.older.digest == found.newer.digest:
+    if found.older.identity == found.newer.identity:
         return ()
     every = [declared.id for declared in found.older.tables]  # whether rows stood in the way is no matter now
     return plan(found.older, found.newer, empty_types=every).steps

@@ -69,8 +69,8 @@ class LoadDraft:
 
     def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
         """Return the change; it does not depend on the base, except that the schema must be the same."""
-        if catalog.digest != self._input.catalog.digest:
-            raise ReadSetConflict("schema", expected=self._input.catalog.digest, actual=catalog.digest)
+        if catalog.identity != self._input.catalog.identity:
+            raise ReadSetConflict("schema", expected=self._input.catalog.identity, actual=catalog.identity)
         decided = frozenset(t for t, one in self._change.types.items() if one.replaces)
         counts = dict.fromkeys((NodeType, EdgeType), 0)
         for spool in self._input.spools.values():

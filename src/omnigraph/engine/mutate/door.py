@@ -125,7 +125,7 @@ class MutateDoor:
 
     def compile(self, request: Request, catalog: Catalog) -> CheckedMutation:
         """Return the checked mutation of a text, from the cache when it was checked before."""
-        key = (request.source, request.query_name, catalog.digest)
+        key = (request.source, request.query_name, catalog.identity)
         with self._lock:
             found = self._compiled.get(key)
             if found is not None:

@@ -175,7 +175,7 @@ class QueryDoor:
         return made
 
     def _compile(self, text: str, file: str, name: str | None, catalog: Catalog) -> CheckedRead:
-        key = (text, name, catalog.digest)
+        key = (text, name, catalog.identity)
         with self._lock:
             found = self._compiled.get(key)
             if found is not None:

@@ -178,8 +178,8 @@ class BulkDraft:
 
     def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
         """Return the change; it does not depend on the base, except that the schema must be the same."""
-        if catalog.digest != self._read.catalog.digest:
-            raise ReadSetConflict("schema", expected=self._read.catalog.digest, actual=catalog.digest)
+        if catalog.identity != self._read.catalog.identity:
+            raise ReadSetConflict("schema", expected=self._read.catalog.identity, actual=catalog.identity)
         if self._options.sets_aside:
             self._set_aside(txn)
         decided = frozenset(t for t, one in self.change.types.items() if one.replaces)

@@ -326,7 +326,7 @@ def test_broken_utf8_says_line_and_byte() -> None:
 
 def framed(*records: Any, **end: Any) -> list[str]:
     """Return the lines of a framed export."""
-    header = {"og_export": {"format": 1, "schema_digest": CATALOG.digest, "branch": "main", "types": []}}
+    header = {"og_export": {"format": 1, "schema_digest": CATALOG.declaration_digest, "branch": "main", "types": []}}
     texts = [json.dumps(line) for line in (header, *records)]
     digest = hashlib.sha256("".join(f"{text}\n" for text in texts).encode()).hexdigest()
     last = {"lines": len(records), "sha256": digest, "last": {"type": "Person", "id": "x"}, **end}
@@ -351,7 +351,7 @@ WRONG_FRAMES: list[Any] = [
     ([json.dumps(ADA), *framed(ADA)], 2, "can only be the first line"),
     (framed(ADA, lines=2), 3, "counts 2 records, the file has 1"),
     (framed(ADA, sha256="0" * 64), 3, "does not match the export's sha256"),
-    ([line.replace(CATALOG.digest, "sha256:other") for line in framed(ADA)], 1, "another schema"),
+    ([line.replace(CATALOG.declaration_digest, "sha256:other") for line in framed(ADA)], 1, "another schema"),
     ([framed(ADA)[0].replace('"format": 1', '"format": 2'), *framed(ADA)[1:]], 1, "export format 2"),
 ]
 

@@ -74,11 +74,11 @@ class Frame:
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             found = header.get("format") if isinstance(header, dict) else header
             raise Refused("envelope", f"unknown export format {shown(found)}: this release reads {FORMAT}")
-        if (digest := header.get("schema_digest")) != self._catalog.digest:
+        if (digest := header.get("schema_digest")) != self._catalog.declaration_digest:
             raise Refused(
                 "envelope",
                 f"the export was made with another schema: {shown(digest)}, this branch has "
-                f"{shown(self._catalog.digest)}; apply its schema first, or load it without its header",
+                f"{shown(self._catalog.declaration_digest)}; apply its schema first, or load it without its header",
             )
 
     def _end(self, end: Any) -> None:
