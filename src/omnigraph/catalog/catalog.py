@@ -90,16 +90,6 @@ class Catalog:
             return found
         raise UnknownType(f"the schema has no table {identity!r}", name=identity)
 
-    def columns_of(self, declared: TableType) -> dict[str, str]:
-        """Return where this schema keeps the properties that another one declares: column there -> here.
-
-        A change of type makes a new column, so a property is found by its identity. Those that this schema
-        does not have are left out.
-        """
-        mine = self.by_id(declared.id)
-        known = {p.id: p.column for p in mine.properties} if isinstance(mine, NodeType | EdgeType) else {}
-        return {p.column: known[p.id] for p in declared.properties if p.id in known}
-
     def edges_from(self, node_id: str) -> tuple[EdgeType, ...]:
         """Return the edge types that leave a node type."""
         return tuple(e for e in self.edges if e.source == node_id)

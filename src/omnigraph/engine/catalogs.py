@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.past import past_catalog
 from omnigraph.storage.schema_objects import SchemaObjects
 
 KEPT = 64
@@ -20,18 +22,27 @@ class Catalogs:
 
     def __init__(self, schemas: SchemaObjects) -> None:
         self._schemas = schemas
-        self._known: OrderedDict[str, Catalog] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], Catalog] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, digest: str) -> Catalog:
         """Return the catalog of a schema hash."""
+        return self._kept((digest,), lambda: Catalog.from_json(self._schemas.get(digest)))
+
+    def past(self, now: str, then: str) -> Catalog:
+        """Return what one schema declares as a state with another schema has it."""
+        if now == then:
+            return self.get(now)
+        return self._kept((now, then), lambda: past_catalog(self.get(now), self.get(then)))
+
+    def _kept(self, key: tuple[str, ...], make: Callable[[], Catalog]) -> Catalog:
         with self._lock:
-            if digest in self._known:
-                self._known.move_to_end(digest)
-                return self._known[digest]
-        catalog = Catalog.from_json(self._schemas.get(digest))
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        catalog = make()
         with self._lock:
-            self._known[digest] = catalog
+            catalog = self._known.setdefault(key, catalog)
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
         return catalog

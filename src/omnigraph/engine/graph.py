@@ -14,7 +14,6 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.ids import new_id
 from omnigraph.base.moment import At
 from omnigraph.catalog.identity import IdMinter
-from omnigraph.catalog.model import TableType
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.branches import BranchesDoor
 from omnigraph.engine.catalogs import Catalogs
@@ -25,7 +24,7 @@ from omnigraph.engine.history.change import Names
 from omnigraph.engine.history.diff import Diff, DiffDoor
 from omnigraph.engine.history.entity import Entity
 from omnigraph.engine.history.feed import Changes
-from omnigraph.engine.history.moments import resolve as resolve_moment
+from omnigraph.engine.history.moments import read_state
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
 from omnigraph.engine.load.engines import Engine, chosen_engine, load_engine
@@ -296,14 +295,14 @@ class Graph:
         return ensure_indexes(self.store, self._catalogs, branch, actor=actor)
 
     def nodes(self, name: str, *, branch: str = "main", at: At | None = None) -> TableView:
-        """Return the nodes of a type, now or at a past commit, under the names of the schema in force now."""
-        current = self.schema.catalog(branch).node(name)
-        return self._view(current, branch, at)
+        """Return the nodes of a type, now or at a past commit: in its types, under the names in force now."""
+        snapshot, catalog = read_state(self.store, self._catalogs, branch, at)
+        return TableView(self.store, snapshot, catalog.node(name))
 
     def edges(self, name: str, *, branch: str = "main", at: At | None = None) -> TableView:
         """Return the edges of a type, like `nodes`."""
-        current = self.schema.catalog(branch).edge(name)
-        return self._view(current, branch, at)
+        snapshot, catalog = read_state(self.store, self._catalogs, branch, at)
+        return TableView(self.store, snapshot, catalog.edge(name))
 
     def export(
         self,
@@ -342,10 +341,6 @@ class Graph:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _view(self, current: TableType, branch: str, at: At | None) -> TableView:
-        snapshot = resolve_moment(self.store, branch, at)
-        return TableView(self.store, snapshot, current, self._catalogs.get(snapshot.schema))
 
 
 def _parameters(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Table: the rows of one type at one snapshot, under the names in force now.
 
-Room    engine. A past snapshot has its own catalog; columns are found through property identity, so a rename
-        since then is followed, a property that did not exist yet reads as null, and a type that did not
-        exist is said not to.
+Room    engine. The type is declared as the snapshot has it (catalog/past.py), so a rename since then is
+        followed, a property that did not exist yet reads as null, and a type that did not exist is said
+        not to.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.base.errors import TableNotFound
-from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import EdgeType, NodeType, TableType
+from omnigraph.catalog.model import EdgeType, TableType
+from omnigraph.catalog.past import stored_column
+from omnigraph.engine.history.moments import check_existed
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
@@ -27,8 +27,7 @@ class TableView:
 
     _store: GraphStore
     snapshot: PinnedSnapshot
-    current: TableType
-    _then: Catalog
+    declared: TableType  # as the snapshot has it
 
     @property
     def commit_id(self) -> str:
@@ -36,25 +35,22 @@ class TableView:
         return self.snapshot.commit_id
 
     def __len__(self) -> int:
-        return self.snapshot.pin(self.current.table_id).rows
+        return self.snapshot.pin(self.declared.table_id).rows
 
     def to_arrow(self) -> pa.Table:
         """Return all rows, by id."""
-        if not isinstance(self._then.by_id(self.current.id), NodeType | EdgeType):
-            raise TableNotFound(
-                f"type {self.current.name!r} did not exist at commit {self.commit_id}", name=self.current.name
-            )
-        handle = self._store.table(self.snapshot, self.current.table_id)
-        fixed = (ID, *ENDPOINTS) if isinstance(self.current, EdgeType) else (ID,)
-        columns = self._then.columns_of(self.current)
+        check_existed(self.snapshot, self.declared)
+        handle = self._store.table(self.snapshot, self.declared.table_id)
+        fixed = (ID, *ENDPOINTS) if isinstance(self.declared, EdgeType) else (ID,)
+        stored = [p.column for p in self.declared.properties if stored_column(p) is not None]
         try:
-            rows = handle.scanner(columns=[*fixed, *columns.values()]).to_table().sort_by(ID)
+            rows = handle.scanner(columns=[*fixed, *stored]).to_table().sort_by(ID)
         except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
-            raise self._store.why_unreadable(self.snapshot, self.current.table_id, error) from error
-        found = {name: rows[name] for name in fixed}
-        for declared in self.current.properties:
-            if declared.column in columns:
-                found[declared.name] = rows[columns[declared.column]].cast(declared.type.arrow)
+            raise self._store.why_unreadable(self.snapshot, self.declared.table_id, error) from error
+        columns = {name: rows[name] for name in fixed}
+        for declared in self.declared.properties:
+            if stored_column(declared) is not None:
+                columns[declared.name] = rows[declared.column].cast(declared.type.arrow)
             else:
-                found[declared.name] = pa.nulls(rows.num_rows, declared.type.arrow)
-        return pa.table(found)
+                columns[declared.name] = pa.nulls(rows.num_rows, declared.type.arrow)
+        return pa.table(columns)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query.operands import Values
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.entities import ColumnCache, EntityTable
@@ -33,7 +33,7 @@ class Caches:
     topologies: Topologies
     search: Search
     limit: int
-    tables: dict[tuple[str, str, str, int], EntityTable] = field(default_factory=dict)
+    tables: dict[tuple[str, int], EntityTable] = field(default_factory=dict)
 
     @classmethod
     def within(cls, limit: int = MEMORY_BYTES) -> Caches:
@@ -49,16 +49,14 @@ class Caches:
             if taken > allowed:
                 one.shrink(max(one.nbytes - (taken - allowed), 0))
 
-    def table(self, catalog: Catalog, pin: Pin, reads: TableReads, then: Catalog) -> EntityTable:
-        """Return a table at a version, which was written under another schema, or under this one."""
-        key = (catalog.identity, then.identity, pin.table_id, pin.version)
+    def table(self, declared: TableType, pin: Pin, reads: TableReads) -> EntityTable:
+        """Return a table at a version; `declared` is the type as that version has it."""
+        key = (pin.table_id, pin.version)
         found = self.tables.get(key)
-        if found is None:
+        if found is None or found.declared is not declared:  # other names may have come since
             if len(self.tables) >= TABLES:
                 self.tables.clear()  # cheap to make again
-            declared = catalog.table(pin.table_id)
-            moved = {} if then is catalog else then.columns_of(declared)
-            found = EntityTable(declared, pin.table_id, pin.version, reads, self.columns, moved)
+            found = EntityTable(declared, pin.table_id, pin.version, reads, self.columns)
             self.tables[key] = found
         return found
 
@@ -68,7 +66,7 @@ class Context:
     """One run."""
 
     snapshot: PinnedSnapshot
-    catalog: Catalog  # whose names the query uses
+    catalog: Catalog  # whose names the query uses, with the types and columns of the snapshot
     reads: TableReads
     caches: Caches
     values: Values
@@ -77,7 +75,6 @@ class Context:
     budget: Budget = field(default_factory=Budget)
     traversal: Traversal = "auto"
     note: Callable[[str], None] = lambda _: None  # what was chosen on the way, for explain and profile
-    then: Catalog | None = None  # that of the snapshot, where it is another one
     _tables: dict[str, EntityTable] = field(default_factory=dict)
 
     def table(self, type_id: str) -> EntityTable:
@@ -85,8 +82,7 @@ class Context:
         found = self._tables.get(type_id)
         if found is None:
             pin = self.snapshot.pin(type_id)
-            found = self.caches.table(self.catalog, pin, self.reads, self.then or self.catalog)
-            found = found.under(self.budget)
+            found = self.caches.table(self.catalog.table(type_id), pin, self.reads).under(self.budget)
             self._tables[type_id] = found
         return found
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.base.errors import ResourceLimit
-from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.execution.budget import Budget
 from omnigraph.storage.opener import Handle
@@ -113,7 +112,6 @@ class EntityTable:
         version: int,
         reads: TableReads,
         columns: ColumnCache,
-        moved: Mapping[str, str] = FrozenMap(),
     ) -> None:
         self.declared = declared
         self.handle: Handle = reads.handle(table_id, version)
@@ -130,15 +128,13 @@ class EntityTable:
         self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self.span = int(self._starts[-1])  # ordinals are below this
         self.rows = sum(part.size.rows for _, part in parts)
-        # In the past, properties of today may lie in other columns (their type was another one), or may be
-        # missing: then they are null in every row.
-        self._moved = {name: at for name, at in moved.items() if name != at}
-        self.absent = frozenset({*declared.stored_schema.names} - {*layout.schema.names, *self._moved})
+        # In the past, properties of today may be missing: then they are null in every row.
+        self.absent = frozenset({*declared.stored_schema.names} - {*layout.schema.names})
 
     @property
     def as_declared(self) -> bool:
         """Say whether the version has the columns of today, so that it can be filtered by them."""
-        return not (self.absent or self._moved)
+        return not self.absent
 
     def under(self, budget: Budget) -> EntityTable:
         """Return the same table, on the account of one query."""
@@ -272,24 +268,14 @@ class EntityTable:
 
     def _scanned_column(self, name: str) -> pa.Table:
         """Read a whole column, as long as there is room for it and for putting its pieces together."""
-        stored = self._moved.get(name, name)
-        scanner = self.handle.scanner(columns=[stored], with_row_address=True, scan_in_order=True)
+        scanner = self.handle.scanner(columns=[name], with_row_address=True, scan_in_order=True)
         batches: list[pa.RecordBatch] = []
         size = 0
         for batch in scanner.to_batches():
             batches.append(batch)
             size += batch.nbytes
             self._budget.check_bytes(2 * size, f"column {name} of {self.declared.name}")
-        found = pa.Table.from_batches(batches, scanner.projected_schema)
-        return found if stored == name else self._as_declared(found, {name: stored})
-
-    def _as_declared(self, rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
-        """Return columns of an earlier type under their names and in their types of today."""
-        schema = self.declared.stored_schema
-        for name, stored in names.items():
-            place = rows.schema.get_field_index(stored)
-            rows = rows.set_column(place, name, rows.column(place).cast(schema.field(name).type))
-        return rows
+        return pa.Table.from_batches(batches, scanner.projected_schema)
 
     def _if_there_is_room(self, name: str) -> pa.Array | None:
         """Read a whole column that could as well be picked from."""
@@ -368,11 +354,7 @@ class EntityTable:
 
     def _picked(self, names: Sequence[str], ordinals: Ordinals, absent: NDArray[np.bool_]) -> list[pa.Array]:
         distinct, back = np.unique(ordinals[~absent], return_inverse=True)
-        moved = {name: self._moved[name] for name in names if name in self._moved}
-        stored = [moved.get(name, name) for name in names]
-        table = self.handle._take_rows(self.addresses(distinct).tolist(), columns=stored)
-        if moved:
-            table = self._as_declared(table, moved)
+        table = self.handle._take_rows(self.addresses(distinct).tolist(), columns=list(names))
         places = np.zeros(len(ordinals), dtype=np.int64)
         places[~absent] = back
         return [_one(table[name]).take(pa.array(places, mask=absent)) for name in names]

@@ -43,7 +43,7 @@ def diff(
     before, after = side(store, a).state, side(store, b).state
     found = Comparison(store, catalogs, before, after)
     chosen = None if type is None else find_type(found.newer, type)
-    images = Images(chosen)
+    images = Images(None if chosen is None else found.pair(chosen).declared)
     wanted = [one for one in found.types if chosen is None or one.table_id == chosen.table_id]
     frames = [_changes(spark, store, found, declared, images) for declared in wanted]
     if not frames:
@@ -54,16 +54,16 @@ def diff(
 def _changes(
     spark: SparkSession, store: GraphStore, found: Comparison, declared: TableType, images: Images
 ) -> DataFrame:
-    table = declared.table_id
+    table, pair = declared.table_id, found.pair(declared)
     gone, come = found.sides(declared)
     read = [
-        *readings(0, store, table, gone, found.older, declared),
-        *readings(1, store, table, come, found.newer, declared),
+        *readings(0, store, table, gone, found.older, pair.declared),
+        *readings(1, store, table, come, found.newer, pair.declared),
     ]
-    schema = declared.stored_schema
-    rows = by_id(spark, read, schema, fills_of(declared, found.after), gone.rows + come.rows)
+    schema = pair.declared.stored_schema
+    rows = by_id(spark, read, schema, fills_of(pair.declared, found.after), gone.rows + come.rows)
 
     def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from images.changes(compare(*gathered(batches, schema, 2)), declared)
+        yield from images.changes(compare(*gathered(batches, schema, 2)), pair)
 
     return rows.mapInArrow(compared, images.of_changes)

@@ -71,7 +71,7 @@ class Piece:
 def _pieces(plan: ExportPlan, location: Location) -> list[Piece]:
     found: list[Piece] = []
     for declared in plan.types:
-        scan = scan_of(location, plan.snapshot, declared, plan.catalog)
+        scan = scan_of(location, plan.snapshot, declared)
         # A type without rows has a file, too: it says which columns there are.
         found += [Piece(declared, scan, n, group) for n, group in enumerate(scan.groups() or [()])]
     return found

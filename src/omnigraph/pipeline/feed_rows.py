@@ -30,13 +30,16 @@ from pyspark.sql.types import (
 )
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType, Property, TableType
+from omnigraph.catalog.past import columns_then
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.history.change import Op, kind_of
 from omnigraph.engine.history.comparison import Comparison, changes_in
 from omnigraph.engine.history.delta import Delta
 from omnigraph.engine.history.images import column_name
+from omnigraph.engine.history.paired import Pair
 from omnigraph.pipeline.scan import BATCH_ROWS
 from omnigraph.pipeline.types import INSTANT, spark_type, to_spark, travels_as
 from omnigraph.storage.manifest.records import CommitRecord
@@ -82,18 +85,18 @@ class Images:
         """Yield the changes between the states before and after a commit."""
         for declared in found.types:
             for delta in found.deltas(declared):
-                for changes in self.changes(delta, declared):
+                for changes in self.changes(delta, found.pair(declared)):
                     yield _with_commit(changes, found.after.commit)
 
-    def changes(self, delta: Delta, declared: TableType) -> Iterator[pa.RecordBatch]:
+    def changes(self, delta: Delta, pair: Pair) -> Iterator[pa.RecordBatch]:
         """Yield the changes of one type."""
-        shown = self._json(delta, declared) if self.declared is None else self._structs(delta, declared)
+        shown = self._json(delta, pair) if self.declared is None else self._structs(delta, pair)
         for part in shown:
-            yield _batch(part, declared)
+            yield _batch(part, pair.declared)
 
     # -- one type ----------------------------------------------------------------------------------
 
-    def _structs(self, delta: Delta, now: TableType) -> Iterator[_Part]:
+    def _structs(self, delta: Delta, pair: Pair) -> Iterator[_Part]:
         for op, old, new in (
             (Op.INSERT, None, delta.inserted),
             (Op.UPDATE, delta.before, delta.after),
@@ -101,22 +104,23 @@ class Images:
         ):
             rows = new if new is not None else old
             assert rows is not None
-            names = _names_of_changed(delta, now) if op is Op.UPDATE else [None] * rows.num_rows
+            names = _names_of_changed(delta, pair.declared) if op is Op.UPDATE else [None] * rows.num_rows
             for low in range(0, rows.num_rows, BATCH_ROWS):
                 ids = rows[ID].slice(low, BATCH_ROWS).combine_chunks()
                 before, after = (
                     pa.nulls(len(ids), self._image)
                     if side is None
-                    else self._struct(side.slice(low, BATCH_ROWS), now)
-                    for side in (old, new)
+                    else self._struct(side.slice(low, BATCH_ROWS), pair.declared, then)
+                    for side, then in ((old, pair.older), (new, pair.newer))
                 )
                 ops = pa.repeat(pa.scalar(op.value), len(ids))
                 fields = pa.array(names[low : low + BATCH_ROWS], NAMES)
                 yield _Part(ops, ids, fields, before, after)
 
-    def _struct(self, rows: pa.Table, now: TableType) -> pa.Array:
-        """Return rows as structs, each property from the column that holds it in this commit."""
-        here = {p.id: p for p in now.properties}
+    def _struct(self, rows: pa.Table, compared: TableType, then: Catalog) -> pa.Array:
+        """Return compared rows of a state as structs; what its schema lacks is null."""
+        known = columns_then(compared, then)
+        here = {p.id: p for p in compared.properties if p.column in known}
         columns = [_one(rows[name]) for name in self._ends]
         columns += [_values(rows, p, here.get(p.id)) for p in self._members]
         return pa.StructArray.from_arrays(columns, fields=list(self._image))
@@ -137,8 +141,8 @@ class Images:
 
     # -- several types -----------------------------------------------------------------------------
 
-    def _json(self, delta: Delta, now: TableType) -> Iterator[_Part]:
-        every = changes_in(delta, now)
+    def _json(self, delta: Delta, pair: Pair) -> Iterator[_Part]:
+        every = changes_in(delta, pair)
         while some := list(islice(every, JSON_ROWS)):
             yield _Part(
                 pa.array([one.op.value for one in some], pa.string()),

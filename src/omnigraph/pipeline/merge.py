@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
+from omnigraph.catalog.past import compared_type
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.graph import Graph
@@ -102,6 +103,7 @@ class Job:
 
     location: Location
     declared: TableType
+    compared: pa.Schema  # of the rows that come to the task
     version: int  # of the target's table, beside whose files rows are written
     choices: Choices
 
@@ -133,10 +135,12 @@ class LargeMerges:
         pin, here = states.source.pins.get(table), states.target.pins.get(table)
         if pin is None or here is None or not moved(states.base, states.source, table):
             return None
-        read, rows = self._readings(declared, states)
+        schemas = [self._catalog(state) for state in (states.base, states.target, states.source)]
+        wide = compared_type(declared, schemas)
+        read, rows = self._readings(wide, states)
         if rows <= self._large_rows:
             return None
-        shares = self._decided(declared, here.version, choices, read, rows, states.source)
+        shares = self._decided(declared, wide, here.version, choices, read, rows, states.source)
         counts = Counts(declared, *map(sum, zip(*(share.counts for share in shares), strict=True)))
         change = self._change(declared, states.target, here.version, shares)
         adopted = Adopted(pin, *counts.numbers) if not moved(states.base, states.target, table) else None
@@ -169,15 +173,15 @@ class LargeMerges:
     def _decided(
         self,
         declared: TableType,
+        wide: TableType,
         version: int,
         choices: Choices,
         read: list[Reading],
         rows: int,
         source: ManifestState,
     ) -> list[Share]:
-        schema = declared.stored_schema
-        frame = by_id(self._spark, read, schema, fills_of(declared, source), rows)
-        job = Job(self._store.location, declared, version, choices)
+        frame = by_id(self._spark, read, wide.stored_schema, fills_of(wide, source), rows)
+        job = Job(self._store.location, declared, wide.stored_schema, version, choices)
         return for_each_partition(frame, partial(_share, job))
 
     def _change(
@@ -204,7 +208,7 @@ class LargeMerges:
 
 def _share(job: Job, batches: Iterator[pa.RecordBatch]) -> Share:
     """Decide the ids of one task and write what becomes of them, in an executor."""
-    gone, come, lost, won = gathered(batches, job.declared.stored_schema, 4)
+    gone, come, lost, won = gathered(batches, job.compared, 4)
     theirs, ours = compare(gone, come), compare(lost, won)
     outcome = merge_type(job.declared, ours, theirs, job.choices, frozenset())
     fragments: list[str] = []

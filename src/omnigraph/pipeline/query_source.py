@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
-from omnigraph.base.errors import InvalidRequest, TableNotFound
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.catalog.query import CheckedMutation, CheckedRead, bind_params, compile_query
@@ -29,7 +29,7 @@ from omnigraph.catalog.query.expressions import Entity, OutputRef, type_of
 from omnigraph.catalog.query.read import Output
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.history.moments import resolve
+from omnigraph.engine.history.moments import check_existed, read_state
 from omnigraph.engine.query_text import read_query
 from omnigraph.execution.answer import Answerer
 from omnigraph.execution.budget import Budget
@@ -50,7 +50,7 @@ class Query:
 
     location: Location
     snapshot: PinnedSnapshot
-    names: str  # hash of the schema whose names the text uses
+    catalog: Catalog  # names of today, types of the snapshot
     text: str
     file: str
     query_name: str | None
@@ -61,19 +61,17 @@ class Query:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Run the query, and yield its rows in the types that travel."""
         with GraphStore(self.location) as store:
-            catalog = Catalogs(store.schemas).get(self.names)
-            read = _compiled(self.text, self.file, self.query_name, catalog)
+            read = _compiled(self.text, self.file, self.query_name, self.catalog)
             caches = Caches.within()
             context = Context(
                 snapshot=self.snapshot,
-                catalog=catalog,
+                catalog=self.catalog,
                 reads=store.reads,
                 caches=caches,
                 values=bind_params(read.parameters, self.params),
                 now_ms=self.now_ms,
                 embeddings=Embeddings(embedder_of("mock" if _mocked() else None)),
                 budget=Budget(caches.limit, caches.make_room),
-                then=Catalogs(store.schemas).get(self.snapshot.schema),
             )
             counts = {table_id: pin.rows for table_id, pin in self.snapshot.state.pins.items()}
             columns = Answerer(context, read).run(plan(read, counts))
@@ -88,17 +86,16 @@ def query_of(options: Options) -> Query:
     params = _params(options.get("params"))
     text, file = read_query(options["query"])
     with open_store(location) as store:
-        snapshot = resolve(store, branch, at)
-        # The past is asked in the names of today, as `graph.query` does.
-        named = snapshot if at is None else store.snapshot(snapshot.branch)
-        read = _compiled(text, file, options.get("query_name"), Catalogs(store.schemas).get(named.schema))
-        _check_there(read.operation.reads, snapshot)
+        snapshot, catalog = read_state(store, Catalogs(store.schemas), branch, at)
+        read = _compiled(text, file, options.get("query_name"), catalog)
+        for declared in read.operation.reads:
+            check_existed(snapshot, declared)
         bind_params(read.parameters, params)  # what is wrong with them is said now
         now_ms = store.clock.now_us() // 1000
     return Query(
         location,
         snapshot,
-        named.schema,
+        catalog,
         text,
         file,
         options.get("query_name"),
@@ -172,14 +169,6 @@ def _compiled(text: str, file: str, name: str | None, catalog: Catalog) -> Check
     if isinstance(checked, CheckedMutation):
         raise InvalidRequest(f"query {checked.name!r} changes the graph", remedy="Run it with graph.mutate")
     return checked
-
-
-def _check_there(reads: Sequence[TableType], snapshot: PinnedSnapshot) -> None:
-    for declared in reads:
-        if declared.table_id not in snapshot.state.pins:
-            raise TableNotFound(
-                f"type {declared.name!r} did not exist at commit {snapshot.commit_id}", name=declared.name
-            )
 
 
 def _params(text: str | None) -> Mapping[str, Any]:

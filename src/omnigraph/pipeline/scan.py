@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from omnigraph.base.errors import InvalidRequest, TableNotFound
-from omnigraph.catalog.catalog import Catalog
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.catalog.model import ID, EdgeType, TableType
+from omnigraph.catalog.past import stored_column
+from omnigraph.engine.history.moments import check_existed
 from omnigraph.pipeline.types import to_spark, travelling_schema
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
@@ -120,21 +121,17 @@ class Scan:
         return GraphStore(self.location)  # reads nothing: the version is known
 
 
-def scan_of(location: Location, snapshot: PinnedSnapshot, current: TableType, then: Catalog) -> Scan:
-    """Return the scan of a type: id, ends, then properties, under the names in force now."""
-    if not isinstance(then.by_id(current.id), NodeType | EdgeType):
-        raise TableNotFound(
-            f"type {current.name!r} did not exist at commit {snapshot.commit_id}", name=current.name
-        )
-    fixed = (ID, *ENDPOINTS) if isinstance(current, EdgeType) else (ID,)
-    stored = then.columns_of(current)
+def scan_of(location: Location, snapshot: PinnedSnapshot, declared: TableType) -> Scan:
+    """Return the scan of a type that is declared as the snapshot has it: id, ends, then properties."""
+    check_existed(snapshot, declared)
+    fixed = (ID, *ENDPOINTS) if isinstance(declared, EdgeType) else (ID,)
     return Scan(
         location,
         snapshot,
-        current.table_id,
+        declared.table_id,
         (
             *(Column(name, name, pa.string()) for name in fixed),
-            *(Column(p.name, stored.get(p.column), p.type.arrow) for p in current.properties),
+            *(Column(p.name, stored_column(p), p.type.arrow) for p in declared.properties),
         ),
     )
 

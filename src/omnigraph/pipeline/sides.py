@@ -21,8 +21,8 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, TableType
+from omnigraph.catalog.past import columns_then
 from omnigraph.engine.history.delta import Fills, conformed
-from omnigraph.engine.history.paired import columns_then
 from omnigraph.pipeline.tasks import rows_of
 from omnigraph.pipeline.types import from_spark, spark_type, to_spark, travels_as
 from omnigraph.storage.location import Location
@@ -48,10 +48,8 @@ class Reading:
         """Yield the rows under a schema."""
         with GraphStore(self.location) as store:
             side = Side(store.reads.handle(self.table_id, self.version), self.pieces)
-            here = set(side.schema.names)
-            names = {new: old for new, old in self.names.items() if old in here}
-            for batch in side.batches(list(names.values())):
-                found = pa.Table.from_batches([batch]).rename_columns(list(names))
+            for batch in side.batches(list(self.names.values())):
+                found = pa.Table.from_batches([batch]).rename_columns(list(self.names))
                 yield conformed(found, schema, fills)
 
 
@@ -61,7 +59,7 @@ def readings(
     """Return what executors read of one side, in parts; `then` is the schema that its version has."""
     if side.handle is None:
         return []
-    names = columns_then(then, declared)
+    names = columns_then(declared, then)
     whole = Reading(number, store.location, table_id, side.handle.version, (), names)
     # What the driver holds of small fragments stays here: executors read them as they read the others.
     pieces = [replace(piece, held=None) for piece in side.pieces]

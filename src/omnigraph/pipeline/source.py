@@ -39,7 +39,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.moment import At
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.history.moments import resolve
+from omnigraph.engine.history.moments import read_state
 from omnigraph.pipeline.feed import Feed, FeedReader, feed_of
 from omnigraph.pipeline.options import (
     CHANGES,
@@ -208,11 +208,8 @@ def _pinned(options: Options) -> Scan:
 
 
 def _scan(store: GraphStore, named: str, branch: str, at: At | None) -> Scan:
-    catalogs = Catalogs(store.schemas)
-    head = store.snapshot(branch)
-    snapshot = head if at is None else resolve(store, branch, at)
-    current = find_type(catalogs.get(head.schema), named)
-    return scan_of(store.location, snapshot, current, catalogs.get(snapshot.schema))
+    snapshot, catalog = read_state(store, Catalogs(store.schemas), branch, at)
+    return scan_of(store.location, snapshot, find_type(catalog, named))
 
 
 def _chosen(scan: Scan, schema: StructType) -> Scan:

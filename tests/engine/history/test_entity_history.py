@@ -130,7 +130,7 @@ def test_who_touched_an_entity_last_between_two_states(graph: Graph) -> None:
     declared = graph.schema.catalog().node("Person")
 
     def last(entity: str) -> str | None:
-        found = last_touched(graph.store, declared, entity, head, base)
+        found = last_touched(graph.store, graph._catalogs, declared, entity, head, base)
         return None if found is None else found.actor or found.id
 
     assert last("Alice") == "ada"

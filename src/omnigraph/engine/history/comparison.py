@@ -6,8 +6,9 @@ Room    engine.history. The one source of changes for diff, commit changes, feed
 Given   two states, or one and nothing before it; which changes are asked for.
 Gives   counts by type, and changes: nodes before edges, by type id, by entity id (contract T-13).
 Rule    types and properties are paired by identity. Names and columns are those of the newer state; what it
-        no longer declares is not shown, and a property that the older state lacked reads there as its
-        default. A table whose pins agree is not opened.
+        no longer declares is not shown, and a property that the older state lacked counts there as its
+        default. Values are compared in the wider of two types; each image is in the types of its own state,
+        as every read of that state shows it. A table whose pins agree is not opened.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.change import ALL, Change, Op, Wanted, kind_of
 from omnigraph.engine.history.delta import Delta, deltas
-from omnigraph.engine.history.images import column_name, image, to_python
-from omnigraph.engine.history.paired import fills_of, moved, under_names, version_of
+from omnigraph.engine.history.images import column_name
+from omnigraph.engine.history.paired import Pair, fills_of, moved, under_names, version_of
 from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.snapshot import PinnedSnapshot
@@ -114,7 +115,11 @@ class Comparison:
                 continue
             beyond = after[2] if after is not None and here == after[:2] else None
             for delta in self.deltas(declared):
-                yield from changes_in(delta, declared, self.wanted, beyond)
+                yield from changes_in(delta, self.pair(declared), self.wanted, beyond)
+
+    def pair(self, declared: TableType) -> Pair:
+        """Return how rows of a type are compared and shown."""
+        return Pair.of(declared, self.older, self.newer)
 
     def sides(self, declared: TableType) -> tuple[Side, Side]:
         """Return the rows of one type that only one of the states has: those gone and those come."""
@@ -127,8 +132,9 @@ class Comparison:
     def _compared(self, declared: TableType) -> Iterator[Delta]:
         with self._readable(declared):
             gone, come = self.sides(declared)
-            sides = under_names(gone, self.older, declared), come
-            yield from deltas(sides, declared.stored_schema, fills_of(declared, self.after))
+            wide = self.pair(declared).declared
+            sides = under_names(gone, self.older, wide), under_names(come, self.newer, wide)
+            yield from deltas(sides, wide.stored_schema, fills_of(wide, self.after))
 
     @contextmanager
     def _readable(self, declared: TableType) -> Iterator[None]:
@@ -149,15 +155,13 @@ class Comparison:
             raise (gone or reasons)[0] from error
 
 
-def changes_in(
-    delta: Delta, declared: TableType, wanted: Wanted = ALL, beyond: str | None = None
-) -> Iterator[Change]:
+def changes_in(delta: Delta, pair: Pair, wanted: Wanted = ALL, beyond: str | None = None) -> Iterator[Change]:
     """Stream the changes of a delta by id, all or those beyond an id."""
     columns = list(delta.changed)
-    names = [column_name(column, declared) for column in columns]
+    names = [column_name(column, pair.declared) for column in columns]
     differs = np.array([delta.changed[column] for column in columns]).T if columns else None
     streams = [
-        _stream(op, before, after, declared, beyond, names, differs)
+        _stream(op, before, after, pair, beyond, names, differs)
         for op, after, before in _parts(delta, wanted)
     ]
     yield from merge(*streams, key=attrgetter("id"))
@@ -178,18 +182,20 @@ def _stream(
     op: Op,
     before: pa.Table,
     after: pa.Table,
-    declared: TableType,
+    pair: Pair,
     beyond: str | None,
     names: list[str],
     differs: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None,
 ) -> Iterator[Change]:
     """Yield the changes of one sort, building images as they are asked for."""
     start = 0 if beyond is None else _first_beyond(after[ID], beyond)
-    kind = kind_of(declared)
+    declared, kind = pair.declared, kind_of(pair.declared)
     for low in range(start, after.num_rows, ROWS_AT_ONCE):
-        new = to_python(after.slice(low, ROWS_AT_ONCE))
-        old = to_python(before.slice(low, ROWS_AT_ONCE)) if op is Op.UPDATE else new
-        for place, (was, now) in enumerate(zip(old, new, strict=True)):
+        ids = after[ID].slice(low, ROWS_AT_ONCE).to_pylist()
+        none = [None] * len(ids)
+        old = none if op is Op.INSERT else pair.before(before.slice(low, ROWS_AT_ONCE))
+        new = none if op is Op.DELETE else pair.after(after.slice(low, ROWS_AT_ONCE))
+        for place, (entity, was, now) in enumerate(zip(ids, old, new, strict=True)):
             fields: tuple[str, ...] = ()
             if op is Op.UPDATE and differs is not None:
                 fields = tuple(sorted(names[at] for at in np.flatnonzero(differs[low + place])))
@@ -197,10 +203,10 @@ def _stream(
                 kind,
                 declared.table_id,
                 declared.name,
-                str(now[ID]),
+                entity,
                 op,
-                before=None if op is Op.INSERT else image(was, declared),
-                after=None if op is Op.DELETE else image(now, declared),
+                before=was,
+                after=now,
                 fields=fields,
             )
 

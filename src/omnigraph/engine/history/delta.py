@@ -123,6 +123,14 @@ def differs(one: pa.Array, other: pa.Array) -> Mask:
     return np.where(absent | gone, absent != gone, values)
 
 
+def narrowed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    """Return a column in a narrower type, and which of its values that type cannot hold exactly."""
+    if values.type == kind:
+        return values, np.zeros(len(values), dtype=bool)
+    narrow = values.cast(kind, safe=False)
+    return narrow, differs(values, narrow.cast(values.type, safe=False))
+
+
 def _vectors_differ(one: pa.Array, other: pa.Array) -> Mask:
     """Compare vectors as numbers; a null vector is compared as anything, the caller knows better."""
     size = one.type.list_size

@@ -8,7 +8,7 @@ Rule    a version is listed only where values differ, under the names in force a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,14 @@ from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
 from omnigraph.base.moment import At
 from omnigraph.catalog.catalog import Catalog, UnknownType
 from omnigraph.catalog.model import ID, TableType
+from omnigraph.catalog.past import columns_then
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.change import Cause, Change, Op, find_type, kind_of
 from omnigraph.engine.history.comparison import changes_in
-from omnigraph.engine.history.delta import compare
+from omnigraph.engine.history.delta import NO_FILLS, Fills, compare, conformed
 from omnigraph.engine.history.images import image, to_python
-from omnigraph.engine.history.moments import resolve
-from omnigraph.engine.history.paired import columns_then, fills_of
+from omnigraph.engine.history.moments import read_state
+from omnigraph.engine.history.paired import Pair, fills_of
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import CommitRecord, ManifestState
@@ -101,11 +102,11 @@ class Entity:
     def get(self, *, branch: str = "main", at: At | None = None) -> dict[str, Any] | None:
         """Return the entity's values, now or at a moment, under the names of now; None if it is not there."""
         with measured():
-            declared = self._declared(self._store.snapshot(branch).state)
-            state = resolve(self._store, branch, at).state
-            then = self._catalogs.get(state.schema)
-            rows = to_python(_row(self._store, state, declared, self.id, then))
-            return image(rows[0], declared) if rows else None
+            snapshot, catalog = read_state(self._store, self._catalogs, branch, at)
+            declared = self._declared(catalog)
+            names = columns_then(declared, self._catalogs.get(snapshot.schema))
+            rows = _row(self._store, snapshot.state, declared, self.id, names)
+            return image(to_python(rows)[0], declared) if rows.num_rows else None
 
     def history(self, *, branch: str = "main", limit: int = 50) -> EntityHistory:
         """List the versions of the entity, newest first: who changed what, when and why."""
@@ -113,11 +114,11 @@ class Entity:
             raise InvalidRequest(f"a history has at least 1 version, not {limit}", remedy="Raise the limit")
         with measured():
             head = self._store.snapshot(branch).state
-            declared = self._declared(head)
+            declared = self._declared(self._catalogs.get(head.schema))
             found: list[EntityVersion] = []
             more = reclaimed = False
             try:
-                for commit, change in _versions(self._store, declared, self.id, head, self._catalogs):
+                for commit, change in _versions(self._store, self._catalogs, declared, self.id, head):
                     if len(found) == limit:
                         more = True
                         break
@@ -129,8 +130,8 @@ class Entity:
                 kind, declared.table_id, name, self.id, tuple(found), more=more, reclaimed=reclaimed
             )
 
-    def _declared(self, head: ManifestState) -> TableType:
-        found = find_type([self._catalogs.get(head.schema)], self.type_name)
+    def _declared(self, catalog: Catalog) -> TableType:
+        found = find_type([catalog], self.type_name)
         if found is None:
             raise UnknownType(f"the schema has no type {self.type_name!r}", name=self.type_name)
         return found
@@ -138,6 +139,7 @@ class Entity:
 
 def last_touched(
     store: GraphStore,
+    catalogs: Catalogs,
     declared: TableType,
     entity_id: str,
     from_state: ManifestState,
@@ -148,7 +150,7 @@ def last_touched(
     A change that came by a merge is the merge's. None where nothing changed it, or history was cleaned.
     """
     try:
-        for commit, _ in _versions(store, declared, entity_id, from_state, down_to=down_to_state):
+        for commit, _ in _versions(store, catalogs, declared, entity_id, from_state, down_to_state):
             return commit
     except HistoryReclaimed:
         pass
@@ -157,10 +159,10 @@ def last_touched(
 
 def _versions(
     store: GraphStore,
+    catalogs: Catalogs,
     declared: TableType,
     entity_id: str,
     head: ManifestState,
-    catalogs: Catalogs | None = None,
     down_to: ManifestState | None = None,
 ) -> Iterator[tuple[CommitRecord, Change]]:
     """Yield what commits did to an entity, newest first; raise where history was cleaned."""
@@ -175,11 +177,20 @@ def _versions(
         pins = [state.pins.get(declared.table_id) for state in states]
         if pins[0] is not None and pins[1] is not None and pins[0].content == pins[1].content:
             continue
+        schemas = [catalogs.get(state.schema) for state in states]
+        pair = Pair.of(declared, *schemas)
         before, after = (
-            _row(store, state, declared, entity_id, None if catalogs is None else catalogs.get(state.schema))
-            for state in states
+            _row(
+                store,
+                state,
+                pair.declared,
+                entity_id,
+                columns_then(declared, then),
+                fills_of(pair.declared, state),
+            )
+            for state, then in zip(states, schemas, strict=True)
         )
-        for change in changes_in(compare(before, after), declared):
+        for change in changes_in(compare(before, after), pair):
             yield commit, change
 
 
@@ -205,27 +216,25 @@ def _has(state: ManifestState, commit: CommitRecord) -> bool:
 
 
 def _row(
-    store: GraphStore, state: ManifestState, declared: TableType, entity_id: str, then: Catalog | None
+    store: GraphStore,
+    state: ManifestState,
+    declared: TableType,
+    entity_id: str,
+    names: Mapping[str, str],
+    fills: Fills = NO_FILLS,
 ) -> pa.Table:
-    """Return the row of an entity in a state as the declaration has it: one row, or none."""
+    """Return the row of an entity in a state as the declaration has it: one row, or none.
+
+    `names` says which column has the values of each that is declared.
+    """
     pin = state.pins.get(declared.table_id)
     if pin is None:
         return declared.stored_schema.empty_table()
     check_kept(store.branches.chain(state.line.incarnation), state, declared.table_id)
-    names = columns_then(Catalog() if then is None else then, declared)
-    there = set(store.reads.handle(declared.table_id, pin.version).schema.names)
-    stored = {new: old for new, old in names.items() if old in there}
-    found = store.reads.lookup(
-        declared.table_id, pin.version, ID, pa.array([entity_id]), list(stored.values())
-    ).rename_columns(list(stored))
-    fills = fills_of(declared, state)
-    columns = [
-        found[field.name].cast(field.type)
-        if field.name in stored
-        else pa.repeat(fills.get(field.name, pa.scalar(None, field.type)), found.num_rows)
-        for field in declared.stored_schema
-    ]
-    return pa.table(columns, schema=declared.stored_schema)
+    rows = store.reads.lookup(
+        declared.table_id, pin.version, ID, pa.array([entity_id]), list(names.values())
+    ).rename_columns(list(names))
+    return conformed(rows, declared.stored_schema, fills)
 
 
 def _cleaned() -> HistoryReclaimed:

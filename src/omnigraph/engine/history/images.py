@@ -29,13 +29,16 @@ def from_python(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
     return pa.Table.from_pylist([dict(row) for row in rows], schema=_numbers(schema)).cast(schema)
 
 
-def image(row: Mapping[str, Any] | None, declared: TableType) -> dict[str, Any] | None:
-    """Return an entity as surfaces show it: id, ends, then every property but blobs, by name."""
-    if row is None:
-        return None
+def image(row: Mapping[str, Any], declared: TableType) -> dict[str, Any]:
+    """Return an entity as surfaces show it: id, ends, then every property but blobs, by name.
+
+    A property whose column the row lacks is null.
+    """
     ends = ENDS if isinstance(declared, EdgeType) else {}
     fixed = {ID: row[ID], **{name: row[column] for column, name in ends.items()}}
-    members = {p.name: shown(row[p.column], p.type.arrow) for p in declared.properties if not _blob(p.type)}
+    members = {
+        p.name: shown(row.get(p.column), p.type.arrow) for p in declared.properties if not _blob(p.type)
+    }
     return {**fixed, **members}
 
 

@@ -3,7 +3,7 @@
 Room    engine.history. The spelling is told apart in base.moment; here it is looked up.
 Given   a branch and `at`: a commit id, a version, a tag, `name~n`, a time, or nothing for the head.
 Gives   a snapshot. Its branch is the one that holds the state, which for an older state of a branch is the
-        branch that it was forked from.
+        branch that it was forked from. With it, for reads, the schema to read it by (catalog/past.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from omnigraph.base.errors import (
     BadTagName,
     BranchNotFound,
     GraphError,
+    TableNotFound,
     TagNotFound,
 )
 from omnigraph.base.moment import (
@@ -29,6 +30,9 @@ from omnigraph.base.moment import (
     VersionAt,
     read_moment,
 )
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import TableType
+from omnigraph.engine.catalogs import Catalogs
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
@@ -41,6 +45,25 @@ def resolve(store: GraphStore, branch: str = "main", at: At | None = None) -> Pi
     if not isinstance(at, At):
         raise BadMoment(f"{at!r} names no state", remedy=f"Give {FORMS}", at=repr(at))
     return _find(store, branch, read_moment(at))
+
+
+def read_state(
+    store: GraphStore, catalogs: Catalogs, branch: str = "main", at: At | None = None
+) -> tuple[PinnedSnapshot, Catalog]:
+    """Return a state and the schema that every read of it uses: names of today, types of the state."""
+    snapshot = resolve(store, branch, at)
+    if at is None:
+        return snapshot, catalogs.get(snapshot.schema)
+    head = store.snapshot(snapshot.branch)
+    return snapshot, catalogs.past(head.schema, snapshot.schema)
+
+
+def check_existed(snapshot: PinnedSnapshot, declared: TableType) -> None:
+    """Refuse to read a type that a state does not have."""
+    if declared.table_id not in snapshot.state.pins:
+        raise TableNotFound(
+            f"type {declared.name!r} did not exist at commit {snapshot.commit_id}", name=declared.name
+        )
 
 
 def _find(store: GraphStore, branch: str, moment: Moment) -> PinnedSnapshot:

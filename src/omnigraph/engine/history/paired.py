@@ -1,22 +1,28 @@
 """Paired: a type in two states that may have different schemas.
 
 Room    engine.history. Under diff, merge and entity history. A change of a property's type makes a new
-        column, so one property may lie in different columns of two versions; its identity finds it.
+        column, so one property may lie in different columns of two versions; its identity finds it. Rows
+        are compared in types that hold the values of both, and shown in the types of their own state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
+from omnigraph.catalog.past import columns_then, compared_type, types_then
+from omnigraph.engine.history.images import image, to_python
 from omnigraph.engine.schema.lower import scalar
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.tables.differences import Side
+
+Row = dict[str, Any]
 
 
 def moved(before: ManifestState | None, after: ManifestState, table_id: str) -> bool:
@@ -34,17 +40,42 @@ def version_of(state: ManifestState | None, table_id: str) -> int | None:
     return None if pin is None else pin.version
 
 
+@dataclass(frozen=True)
+class Pair:
+    """One type in two states: compared in types that hold the values of both, shown in the types of each."""
+
+    declared: TableType  # with the names and columns of the newer state, in the wider types
+    older: Catalog
+    newer: Catalog
+
+    @classmethod
+    def of(cls, declared: TableType, older: Catalog, newer: Catalog) -> Pair:
+        """Pair the two declarations that a type has in two schemas; names and columns are given."""
+        return cls(compared_type(declared, (older, newer)), older, newer)
+
+    def before(self, rows: pa.Table) -> list[Row]:
+        """Return rows of the older state as images."""
+        return images(rows, self.declared, self.older)
+
+    def after(self, rows: pa.Table) -> list[Row]:
+        """Return rows of the newer state as images."""
+        return images(rows, self.declared, self.newer)
+
+
+def images(rows: pa.Table, declared: TableType, then: Catalog) -> list[Row]:
+    """Return compared rows as a state with the schema `then` shows them: what it lacks is null."""
+    seen = types_then(declared, then)
+    known = set(columns_then(declared, then))
+    schema = pa.schema([field for field in seen.stored_schema if field.name in known])
+    return [image(row, seen) for row in to_python(rows.select(schema.names).cast(schema))]
+
+
 def under_names(side: Side, then: Catalog, declared: TableType) -> Side:
     """Return a side with its columns under the names of a declaration; `then` is the schema it has now."""
-    names = columns_then(then, declared)
-    if all(new == old for new, old in names.items()):
+    names = columns_then(declared, then)
+    if all(names.get(name) == name for name in declared.stored_schema.names):
         return side
     return _Renamed(side.handle, side.pieces, names)
-
-
-def columns_then(then: Catalog, declared: TableType) -> dict[str, str]:
-    """Return, for each stored column of a type, the one that had its values; itself where there was none."""
-    return {field.name: field.name for field in declared.stored_schema} | then.columns_of(declared)
 
 
 def fills_of(declared: TableType, state: ManifestState) -> dict[str, pa.Scalar]:

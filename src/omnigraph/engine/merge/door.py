@@ -239,7 +239,8 @@ class MergeDoor:
                 found.append(one)
                 continue
             ours, other = (
-                last_touched(self._store, declared, one.entity_id, side, base) for side in (target, theirs)
+                last_touched(self._store, self._catalogs, declared, one.entity_id, side, base)
+                for side in (target, theirs)
             )
             found.append(replace(one, ours=_origin(ours), theirs=_origin(other)))
         return found

@@ -5,6 +5,8 @@
 Room    engine.merge. Pure: tables in, values out. An entity that one side left alone is as the other made it;
         one that both changed is decided property by property; the ends of an edge count as one property.
 Rule    a property that both sides changed to different values is a conflict, unless a choice decides it.
+        Deltas come in types that hold the values of all three states. The merged type may be narrower, where
+        a side took a widening back: a value that it cannot hold exactly is a conflict, never rounded.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, EdgeType, TableType
-from omnigraph.engine.history.delta import Delta, same_value
+from omnigraph.engine.history.delta import Delta, narrowed, same_value
 from omnigraph.engine.history.images import ENDS, column_name, from_python, shown, to_python
 from omnigraph.engine.merge.choices import Choices, Take, Value
 from omnigraph.engine.merge.conflicts import Conflict, ConflictKind, PropertyConflict
@@ -55,13 +57,16 @@ def merge_type(
 ) -> TypeMerge:
     """Merge the changes of both sides; `ambiguous` ids have different states in equally good bases."""
     chosen = {entity for table, entity in choices.names() if table == declared.table_id}
+    wide = theirs.inserted.schema
+    narrow = {field.name: field.type for field in declared.stored_schema if wide.field(field.name) != field}
     shared = set(_ids_in_both(ours, theirs)) | ambiguous | chosen
+    shared |= _unheld_ids(ours, narrow) | _unheld_ids(theirs, narrow)
     alone = pc.invert(pc.is_in(theirs.inserted[ID], value_set=_values(shared)))
     updated = pc.invert(pc.is_in(theirs.after[ID], value_set=_values(shared)))
     gone = pc.invert(pc.is_in(theirs.deleted[ID], value_set=_values(shared)))
     rows = [theirs.inserted.filter(alone), theirs.after.filter(updated)]
     removed = theirs.deleted[ID].filter(gone).to_pylist()
-    judge = _Judge(declared, choices, ambiguous)
+    judge = _Judge(declared, choices, ambiguous, wide, narrow)
     written: list[Row] = []
     for entity in entities(shared, ours, theirs):
         state = judge.decide(entity)
@@ -69,15 +74,19 @@ def merge_type(
             removed.append(entity.id)
         elif state is not None and (entity.ours is None or not _same_row(state, entity.ours)):
             written.append(state)
-    schema = declared.stored_schema
-    rows.append(from_python(written, schema))
+    rows.append(from_python(written, wide))
     return TypeMerge(
         declared,
-        pa.concat_tables([part.cast(schema) for part in rows]),
+        in_types_of(pa.concat_tables(rows), declared),
         pa.array(sorted(removed), pa.string()),
         tuple(judge.conflicts),
         frozenset(chosen & judge.seen),
     )
+
+
+def in_types_of(rows: pa.Table, declared: TableType) -> pa.Table:
+    """Return compared rows in the types of a declaration; what those cannot hold was a conflict before."""
+    return rows.cast(declared.stored_schema, safe=False)
 
 
 def entities(ids: set[str], ours: Delta, theirs: Delta) -> Iterator[Entity]:
@@ -113,10 +122,19 @@ class _States:
 class _Judge:
     """Decides entities one by one and collects what it cannot decide."""
 
-    def __init__(self, declared: TableType, choices: Choices, ambiguous: frozenset[str]) -> None:
+    def __init__(
+        self,
+        declared: TableType,
+        choices: Choices,
+        ambiguous: frozenset[str],
+        wide: pa.Schema,
+        narrow: Mapping[str, pa.DataType],
+    ) -> None:
         self._declared = declared
         self._choices = choices
         self._ambiguous = ambiguous
+        self._wide = wide  # the types in which states are held
+        self._narrow = narrow  # columns that the merged type holds less of
         self._units = _units(declared)
         self.conflicts: list[Conflict] = []
         self.seen: set[str] = set()
@@ -124,6 +142,33 @@ class _Judge:
     def decide(self, entity: Entity) -> Row | None:
         """Return the merged state; on a conflict, ours."""
         self.seen.add(entity.id)
+        known = len(self.conflicts)
+        state = self._merged(entity)
+        columns = self._unheld(state)
+        if state is None or not columns or len(self.conflicts) > known:
+            return state
+        if self._choices.strategy is not None:
+            side = entity.side(self._choices.strategy)
+            state = None if side is None else {**state, **{column: side[column] for column in columns}}
+            if not self._unheld(state):
+                return state
+        types = ", ".join(sorted({str(p.type) for p in self._declared.properties if p.column in columns}))
+        self._report(entity, ConflictKind.DIVERGENT_UPDATE, columns, f"has values that {types} cannot hold")
+        return entity.ours
+
+    def _unheld(self, state: Row | None) -> list[str]:
+        """Return the columns whose values the merged type cannot hold exactly."""
+        if state is None:
+            return []
+        wide = pa.schema([self._wide.field(column) for column in self._narrow])
+        row = from_python([{column: state[column] for column in self._narrow}], wide)
+        return [
+            column
+            for column, kind in self._narrow.items()
+            if narrowed(row[column].combine_chunks(), kind)[1].any()
+        ]
+
+    def _merged(self, entity: Entity) -> Row | None:
         take = self._choices.entities.get((self._declared.table_id, entity.id))
         if take is not None:
             return entity.side(take)
@@ -189,43 +234,42 @@ class _Judge:
     ) -> dict[str, Any]:
         if isinstance(choice, Value):
             field = self._declared.stored_schema.field(unit[0])
-            return to_python(pa.table([pa.array([choice.stored], field.type)], schema=pa.schema([field])))[0]
+            value = pa.table([pa.array([choice.stored], field.type)], schema=pa.schema([field]))
+            return to_python(value.cast(pa.schema([self._wide.field(unit[0])])))[0]
         return dict(zip(unit, mine if choice == "ours" else other, strict=True))
 
     def _undecided(self, entity: Entity, kind: ConflictKind, units: Sequence[tuple[str, ...]]) -> Row | None:
         if self._choices.strategy is not None:
             return entity.side(self._choices.strategy)
-        properties = tuple(self._property(column, entity) for unit in units for column in unit)
-        declared = self._declared
-        what = f"{declared.kind.value} {declared.name} {entity.id!r}"
-        self.conflicts.append(
-            Conflict(
-                declared.kind.value,
-                declared.name,
-                kind,
-                f"{kind.value}: {what} {_said(entity, kind, properties)}",
-                entity.id,
-                properties,
-            )
-        )
+        self._report(entity, kind, [column for unit in units for column in unit], _said(entity, kind))
         return entity.ours
 
+    def _report(self, entity: Entity, kind: ConflictKind, columns: Sequence[str], said: str) -> None:
+        properties = tuple(self._property(column, entity) for column in columns)
+        declared = self._declared
+        what = f"{declared.kind.value} {declared.name} {entity.id!r}"
+        values = f": {_list(properties)}" if properties else ""
+        message = f"{kind.value}: {what} {said}{values}"
+        self.conflicts.append(
+            Conflict(declared.kind.value, declared.name, kind, message, entity.id, properties)
+        )
+
     def _property(self, column: str, entity: Entity) -> PropertyConflict:
-        kind = self._declared.stored_schema.field(column).type
+        kind = self._wide.field(column).type
         states = (entity.base, entity.ours, entity.theirs)
         values = (None if row is None else shown(row[column], kind) for row in states)
         return PropertyConflict(column_name(column, self._declared), *values)
 
 
-def _said(entity: Entity, kind: ConflictKind, properties: Sequence[PropertyConflict]) -> str:
+def _said(entity: Entity, kind: ConflictKind) -> str:
     match kind:
         case ConflictKind.DELETE_VS_UPDATE:
             first, second = ("removed", "changed") if entity.ours is None else ("changed", "removed")
             return f"was {first} on the target and {second} on the source"
         case ConflictKind.DIVERGENT_INSERT:
-            return f"was inserted on both sides with different {_list(properties)}"
+            return "was inserted on both sides with different values"
         case _:
-            return f"was changed on both sides: {_list(properties)}"
+            return "was changed on both sides"
 
 
 def _list(properties: Sequence[PropertyConflict]) -> str:
@@ -255,6 +299,16 @@ def _same_row(one: Row, other: Row) -> bool:
 def _ids_in_both(ours: Delta, theirs: Delta) -> list[str]:
     mine = ours.ids
     return list(mine.filter(pc.is_in(mine, value_set=theirs.ids)).to_pylist())
+
+
+def _unheld_ids(delta: Delta, narrow: Mapping[str, pa.DataType]) -> set[str]:
+    """Return the entities that a side gave values which a narrower type cannot hold exactly."""
+    found: set[str] = set()
+    for table in (delta.inserted, delta.after) if narrow else ():
+        for column, kind in narrow.items():
+            lost = narrowed(table[column].combine_chunks(), kind)[1]
+            found.update(table[ID].filter(pa.array(lost)).to_pylist())
+    return found
 
 
 def _values(ids: set[str]) -> pa.Array:

@@ -21,6 +21,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.catalog.past import compared_type
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.history.delta import Delta, delta, nothing, touched
@@ -29,7 +30,7 @@ from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Ta
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
 from omnigraph.engine.merge.merged import Conflicts, Counts, LargeTypes, MergedType, States
 from omnigraph.engine.merge.schemas import merge_schemas
-from omnigraph.engine.merge.threeway import TypeMerge, merge_type
+from omnigraph.engine.merge.threeway import TypeMerge, in_types_of, merge_type
 from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values
 from omnigraph.engine.validate.findings import Findings
 from omnigraph.engine.validate.questions import Question, questions
@@ -183,7 +184,7 @@ class MergeWrite:
         outcome = merge_type(declared, ours, theirs, choices, frozenset(ambiguous))
         judged = _judged(outcome)
         if self._new_schema:  # what we wrote was never judged by the constraints that the source brings
-            judged = _judged(outcome, ours.inserted, ours.after)
+            judged = _judged(outcome, *(in_types_of(rows, declared) for rows in (ours.inserted, ours.after)))
         counts = Counts(declared, *count(outcome, ours, theirs))
         merged = MergedType(counts, judged, Conflicts(outcome.conflicts, len(outcome.conflicts)), outcome.met)
         pin = self._source.pins.get(table)
@@ -213,9 +214,10 @@ class MergeWrite:
     ) -> Delta:
         """Return what happened to a type between two states; nothing is opened where their pins agree.
 
-        Where only some ids are wanted, rows are read only if one of those was touched at all.
+        Rows are in types that hold the values of all states of this merge. Where only some ids are wanted,
+        rows are read only if one of those was touched at all.
         """
-        table = declared.table_id
+        table, wide = declared.table_id, self._compared(declared)
         versions = (
             [version_of(state, table) for state in (before, after)]
             if moved(before, after, table)
@@ -223,12 +225,18 @@ class MergeWrite:
         )
         sides = self._reads.differences(table, *versions)
         if wanted is not None and not pc.any(pc.is_in(touched(sides), value_set=wanted)).as_py():
-            return nothing(declared.stored_schema)
+            return nothing(wide.stored_schema)
         gone, come = (
-            under_names(side, self._catalogs.get(state.schema), declared)
+            under_names(side, self._catalogs.get(state.schema), wide)
             for side, state in zip(sides, (before, after), strict=True)
         )
-        return delta((gone, come), declared.stored_schema, fills_of(declared, self._source))
+        return delta((gone, come), wide.stored_schema, fills_of(wide, self._source))
+
+    def _compared(self, declared: TableType) -> TableType:
+        assert self.base is not None
+        assert self.target is not None
+        states = (self.base, self.target, self._source)
+        return compared_type(declared, [self._catalogs.get(state.schema) for state in states])
 
 
 def _effect(share: TypeMerge) -> Effect | None:

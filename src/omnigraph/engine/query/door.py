@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.base.errors import InvalidRequest, TableNotFound
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.moment import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query import bind_params, compile_query
 from omnigraph.catalog.query.mutation import CheckedMutation
 from omnigraph.catalog.query.read import CheckedRead
 from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.history.moments import resolve
+from omnigraph.engine.history.moments import check_existed, read_state
 from omnigraph.engine.query_text import QueryText, read_query
 from omnigraph.execution.answer import Answerer
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
@@ -129,16 +129,10 @@ class QueryDoor:
         options: Options,
     ) -> _Prepared:
         text, file = read_query(gq)
-        snapshot = resolve(self._store, branch, at)
-        # The past is asked in the names of today: columns are stored by identity, not by name.
-        named = snapshot if at is None else self._store.snapshot(snapshot.branch)
-        catalog = self._catalogs.get(named.schema)
+        snapshot, catalog = read_state(self._store, self._catalogs, branch, at)
         read = self._compile(text, file, query_name, catalog)
         for declared in read.operation.reads if at is not None else ():
-            if declared.table_id not in snapshot.state.pins:
-                raise TableNotFound(
-                    f"type {declared.name!r} did not exist at commit {snapshot.commit_id}", name=declared.name
-                )
+            check_existed(snapshot, declared)
         context = Context(
             snapshot=snapshot,
             catalog=catalog,
@@ -149,7 +143,6 @@ class QueryDoor:
             embeddings=self._embeddings,
             budget=Budget(options.memory_bytes or self._caches.limit, self._caches.make_room),
             traversal=options.traversal,
-            then=None if at is None else self._catalogs.get(snapshot.schema),
         )
         return _Prepared(context, self._plan(read, snapshot, options.rules))
 

@@ -20,7 +20,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.lint import lint
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.history.moments import resolve
+from omnigraph.engine.history.moments import read_state, resolve
 from omnigraph.engine.schema.change import Proposal, SchemaChange, judge_rows, propose
 from omnigraph.engine.schema.hard import ReclaimedType, Reclamation, is_hard, reclaim
 from omnigraph.language.diagnostics import Diagnostic
@@ -114,6 +114,10 @@ class SchemaDoor:
     def catalog(self, branch: str = "main", at: At | None = None) -> Catalog:
         """Return the resolved schema of a branch, now or then."""
         return self._catalogs.get(resolve(self._store, branch, at).schema)
+
+    def for_reads(self, branch: str = "main", at: At | None = None) -> Catalog:
+        """Return the schema that reads of a state go by: the names of today, the types of the state."""
+        return read_state(self._store, self._catalogs, branch, at)[1]
 
     def show(self, branch: str = "main", at: At | None = None) -> str:
         """Return the schema text that was accepted."""

@@ -24,7 +24,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.history.moments import resolve
+from omnigraph.engine.history.moments import read_state
 from omnigraph.pipeline.scan import scan_of
 from omnigraph.pipeline.tasks import frame_of
 from omnigraph.storage.snapshot import PinnedSnapshot
@@ -58,14 +58,11 @@ def read_network(
 ) -> Network:
     """Read the ids of nodes and edges at one snapshot, under the names in force now."""
     store = graph.store
-    catalogs = Catalogs(store.schemas)
-    head = store.snapshot(branch)
-    snapshot = head if at is None else resolve(store, branch, at)
-    now, then = catalogs.get(head.schema), catalogs.get(snapshot.schema)
-    edges = _edge_types(now, then, edge_types)
-    reader = _Reader(spark, graph, snapshot, then)
+    snapshot, catalog = read_state(store, Catalogs(store.schemas), branch, at)
+    edges = _edge_types(catalog, snapshot, edge_types)
+    reader = _Reader(spark, graph, snapshot)
 
-    ends = {edge.id: (_node(now, edge.source), _node(now, edge.target)) for edge in edges}
+    ends = {edge.id: (_node(catalog, edge.source), _node(catalog, edge.target)) for edge in edges}
     types = {node.id: node for pair in ends.values() for node in pair}
     ids = [reader.read(node, "id").withColumn("type", f.lit(node.name)) for node in types.values()]
     ordered = reduce(DataFrame.union, ids).orderBy("type", "id")
@@ -91,20 +88,19 @@ class _Reader:
     spark: SparkSession
     graph: Graph
     snapshot: PinnedSnapshot
-    then: Catalog
 
     def read(self, declared: TableType, *columns: str) -> DataFrame:
         location = self.graph.store.location
-        return frame_of(self.spark, scan_of(location, self.snapshot, declared, self.then).narrowed(columns))
+        return frame_of(self.spark, scan_of(location, self.snapshot, declared).narrowed(columns))
 
 
-def _edge_types(now: Catalog, then: Catalog, names: Iterable[str] | None) -> list[EdgeType]:
+def _edge_types(catalog: Catalog, snapshot: PinnedSnapshot, names: Iterable[str] | None) -> list[EdgeType]:
     if isinstance(names, str):
         raise InvalidRequest(f"edge_types={names!r} is one text", remedy="Give a list of names")
     if names is not None:
-        found = list({edge.id: edge for edge in map(now.edge, names)}.values())
+        found = list({edge.id: edge for edge in map(catalog.edge, names)}.values())
     else:
-        found = [edge for edge in now.edges if then.by_id(edge.id) is not None]
+        found = [edge for edge in catalog.edges if edge.table_id in snapshot.state.pins]
     if not found:
         raise InvalidRequest("there is no edge type to follow", remedy="Name one that the schema has")
     return found

@@ -49,7 +49,7 @@ def write_back(
     declared = catalog.node(type)
     _check(declared, property)
     values = _values(result, property, declared)
-    rows = frame_of(spark, scan_of(graph.store.location, base, declared, catalog))
+    rows = frame_of(spark, scan_of(graph.store.location, base, declared))
     return load(
         spark,
         graph,

@@ -14,7 +14,6 @@ from omnigraph.surfaces.cli.query_source import (
     Words,
     asked,
     moment,
-    names,
 )
 
 
@@ -55,7 +54,7 @@ def profile(
 def show_plan(call: Call, wanted: Asked, at: str | None, *, measured: bool = False) -> None:
     """Print the plan of a read; if `measured`, with what running it showed."""
     with call.connect(wanted.where) as graph:
-        checked = wanted.check_read(names(graph, call.settings.branch, at))
+        checked = wanted.check_read(graph.schema.for_reads(call.settings.branch, at))
         describe = graph.profile if measured else graph.explain
         found = describe(
             wanted.source.text,

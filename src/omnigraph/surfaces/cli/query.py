@@ -23,7 +23,6 @@ from omnigraph.surfaces.cli.query_source import (
     Words,
     asked,
     moment,
-    names,
 )
 
 FormatFlag = Annotated[
@@ -104,7 +103,7 @@ def read(call: Call, wanted: Asked, flags: ReadFlags, *, alias_format: Any = Non
     )
     _refuse_terminal(form, flags.out)
     with call.connect(wanted.where) as graph:
-        checked = wanted.check_read(names(graph, call.settings.branch, at))
+        checked = wanted.check_read(graph.schema.for_reads(call.settings.branch, at))
         result = graph.query(
             wanted.source.text,
             wanted.given.bound(checked.parameters),

@@ -18,8 +18,6 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.moment import FORMS, TimeAt, VersionAt, read_moment
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query import CheckedQuery, CheckedRead, compile_query
-from omnigraph.engine.graph import Graph
-from omnigraph.engine.history.moments import resolve
 from omnigraph.engine.query_text import read_query
 from omnigraph.surfaces.cli.frame import Call
 from omnigraph.surfaces.cli.params import GivenParams, read_params
@@ -97,11 +95,6 @@ def moment(settings: Settings, snapshot: str | None) -> str | None:
     if not isinstance(read_moment(snapshot), TimeAt | VersionAt):
         raise InvalidRequest("--branch and --snapshot exclude each other", remedy="Give one")
     return snapshot
-
-
-def names(graph: Graph, branch: str, at: str | None) -> Catalog:
-    """Return the catalog whose names a read goes by: that of today, also for the past."""
-    return graph.schema.catalog(branch if at is None else resolve(graph.store, branch, at).branch)
 
 
 def graph_and_name(
