@@ -59,9 +59,9 @@ class MergedSchema:
 
 def merge_schemas(base: Catalog, ours: Catalog, theirs: Catalog) -> MergedSchema:
     """Merge three ways, or refuse with the names of the types that do not go together."""
-    if ours.digest == theirs.digest or base.digest == theirs.digest:
+    if ours.identity == theirs.identity or base.identity == theirs.identity:
         return MergedSchema(ours)
-    if base.digest == ours.digest:
+    if base.identity == ours.identity:
         return MergedSchema(theirs)
     before, mine, other = (_types(catalog) for catalog in (base, ours, theirs))
     kept: list[tuple[AnyType, Catalog]] = []  # with the schema that has it as it is

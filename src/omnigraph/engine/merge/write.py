@@ -100,7 +100,7 @@ class MergeWrite:
         catalogs = [self._catalogs.get(state.schema) for state in (base, target, self._source)]
         schemas = merge_schemas(*catalogs)
         choices = read_choices(self._resolutions, self._strategy, schemas.catalog, self._granularity)
-        self._new_schema = schemas.catalog.digest != catalogs[1].digest
+        self._new_schema = schemas.catalog.identity != catalogs[1].identity
         merges = self._merge_types(bases, schemas.catalog, choices)
         told = [merge.conflicts for merge in merges]
         self._refuse([one for found in told for one in found.first], sum(found.total for found in told))
