@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.base.errors import GraphError, PublishContention
+from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.catalogs import Catalogs
@@ -146,6 +146,8 @@ class IndexWrite:
         """Say whether a table can be read at all; one that cannot is reported, and the others go on."""
         try:
             txn.table(table_id)
+        except HistoryReclaimed:
+            raise
         except GraphError as error:
             self._errors[table_id] = str(error)
             return False

@@ -43,10 +43,8 @@ class TableView:
         handle = self._store.table(self.snapshot, self.declared.table_id)
         fixed = (ID, *ENDPOINTS) if isinstance(self.declared, EdgeType) else (ID,)
         stored = [p.column for p in self.declared.properties if stored_column(p) is not None]
-        try:
+        with self._store.reading(self.snapshot.state, tables=(self.declared.table_id,)):
             rows = handle.scanner(columns=[*fixed, *stored]).to_table().sort_by(ID)
-        except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
-            raise self._store.why_unreadable(self.snapshot, self.declared.table_id, error) from error
         columns = {name: rows[name] for name in fixed}
         for declared in self.declared.properties:
             if stored_column(declared) is not None:

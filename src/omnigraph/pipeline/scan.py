@@ -10,6 +10,7 @@ Rule    no handle is part of it, and nobody who holds one asks for "latest".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -78,7 +79,8 @@ class Scan:
         """
         with self._open() as store:
             handle = self._table(store)
-            sizes = {n: part.size.bytes for n, part in store.reads.layout(handle).parts.items()}
+            with self._reading(store):
+                sizes = {n: part.size.bytes for n, part in store.reads.layout(handle).parts.items()}
         return grouped(sizes, partition_bytes, slots)
 
     def read(self, fragments: Fragments) -> Iterator[pa.RecordBatch]:
@@ -92,16 +94,14 @@ class Scan:
         stored = [column.stored for column in self.columns if column.stored is not None]
         with self._open() as store:
             handle = self._table(store)
-            scanner = handle.scanner(
-                columns=stored or [ID],  # a column that came later is null for each row there is
-                fragments=[handle.get_fragment(number) for number in fragments],
-                batch_size=BATCH_ROWS,
-            )
-            try:
+            with self._reading(store):
+                scanner = handle.scanner(
+                    columns=stored or [ID],  # a column that came later is null for each row there is
+                    fragments=[handle.get_fragment(number) for number in fragments],
+                    batch_size=BATCH_ROWS,
+                )
                 for batch in scanner.to_batches():
                     yield self._named(batch)
-            except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
-                raise store.why_unreadable(self.snapshot, self.table_id, error) from error
 
     def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         found = [
@@ -115,7 +115,11 @@ class Scan:
     def _table(self, store: GraphStore) -> Handle:
         if self.version is None:
             return store.table(self.snapshot, self.table_id)
-        return store.reads.handle(self.table_id, self.version)
+        with self._reading(store):
+            return store.reads.handle(self.table_id, self.version)
+
+    def _reading(self, store: GraphStore) -> AbstractContextManager[None]:
+        return store.reading(self.snapshot.state, tables=(self.table_id,))
 
     def _open(self) -> GraphStore:
         return GraphStore(self.location)  # reads nothing: the version is known

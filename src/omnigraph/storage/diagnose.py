@@ -1,25 +1,43 @@
-"""Diagnose: why a graph cannot be opened or made here, said so that a person can act on it.
+"""Diagnose: why a graph cannot be opened, read or made here, said so that a person can act on it.
 
 Room    storage. Runs only after something failed (or before a graph is made); looks at what is stored
         through the object client, whose errors are typed, instead of parsing anybody's message.
+Reads   a hard drop may take files away from under whoever reads them. Lance, Arrow and DataFusion then raise
+        what they raise for any failure, so the error decides nothing: `Readability` looks at what became of
+        the state. It was reclaimed; or files are lost; or the error is what it says.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pyarrow as pa
 
 from omnigraph.base.errors import (
     AlreadyInitialized,
     GraphError,
     GraphNotFound,
+    HistoryReclaimed,
     IntegrityError,
     InvalidRequest,
+    StorageError,
 )
-from omnigraph.storage.location import Location
+from omnigraph.storage.location import Location, storage_failure
+from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import MANIFEST
 from omnigraph.storage.manifest.damage import versions
+from omnigraph.storage.manifest.reclaimed import check_kept
+from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.manifest.refs import REFS
+from omnigraph.storage.opener import Opener
+from omnigraph.storage.reclaim import TABLES, referenced, stored_files
 from omnigraph.storage.schema_objects import FOLDER as SCHEMAS
 
-TABLES = "tables"
+T = TypeVar("T")
+READS = 16  # of the newest state, when history is reclaimed under each of them
+ROWS = ("data/", "_deletions/")  # what holds rows
 PARTS = (SCHEMAS, REFS, TABLES)
 
 
@@ -73,3 +91,102 @@ def clear(location: Location, leftovers: list[str]) -> None:
 
 def _any(location: Location, part: str) -> bool:
     return next(location.objects.list(part), None) is not None
+
+
+# -- reads -------------------------------------------------------------------------------------------
+
+
+class Readability:
+    """Judges reads that failed: the one place where a missing file gets its meaning."""
+
+    def __init__(self, location: Location, opener: Opener, branches: Branches) -> None:
+        self._location = location
+        self._opener = opener
+        self._branches = branches
+
+    @contextmanager
+    def judged(self, *states: ManifestState, tables: Collection[str] | None = None) -> Iterator[None]:
+        """Read some tables of states, or all; raise `history_reclaimed` for what a reclaim took away."""
+        try:
+            yield
+        except Exception as error:
+            if not _may_be_missing(error):
+                raise
+            reason = self._why(states, tables, error)
+            if reason is error:
+                raise
+            raise reason from error
+
+    def reclaimed(self, state: ManifestState, tables: Collection[str] | None = None) -> GraphError | None:
+        """Look at a chain again; say why a state of it can no longer be read as it was captured, if so."""
+        chain = self._branches.chain(state.line.incarnation)
+        deleted = chain.latest().tombstone is not None
+        try:
+            for table_id in state.pins if tables is None else tables:
+                check_kept(chain, state, table_id)
+        except HistoryReclaimed as reason:
+            return reason
+        return _deleted(state) if deleted else None
+
+    def _why(
+        self, states: Collection[ManifestState], tables: Collection[str] | None, error: Exception
+    ) -> Exception:
+        try:
+            for state in states:
+                reason = self.reclaimed(state, tables)
+                if reason is not None:
+                    return reason
+            if not isinstance(error, GraphError):
+                for state in states:
+                    self._check_stored(state, state.pins if tables is None else tables)
+        except GraphError as reason:
+            return error if isinstance(error, GraphError) else reason
+        untyped = isinstance(error, OSError | pa.ArrowException) or type(error) is Exception
+        return storage_failure("reading a table", error) if untyped else error
+
+    def _check_stored(self, state: ManifestState, tables: Collection[str]) -> None:
+        """Raise when a file that a state needs is not there."""
+        for pin in (state.pins[table_id] for table_id in tables if table_id in state.pins):
+            stored = stored_files(self._location, pin.table_id)
+            needed = referenced(self._opener.table(pin.table_id, pin.version))
+            lost = sorted(file for file in needed if file.startswith(ROWS) and file not in stored)
+            lost = [file for file in lost if not file.endswith("/")]  # a folder may be empty
+            if lost:
+                raise IntegrityError(
+                    f"{pin.name!r} at commit {state.head} needs {len(lost)} files that are not stored, "
+                    f"{lost[0]} for one",
+                    remedy="They are missing: restore tables/ from a copy of the graph",
+                    table=pin.table_id,
+                    version=str(pin.version),
+                )
+
+
+def of_the_newest(read: Callable[[], T]) -> T:
+    """Read the newest state, which `read` captures: again, when its history is reclaimed meanwhile."""
+    before: HistoryReclaimed | None = None
+    for _ in range(READS):
+        try:
+            return read()
+        except HistoryReclaimed as error:
+            if before is not None and before.fields == error.fields:
+                raise  # not the newest state, but one that stays as it is
+            before = error
+    assert before is not None
+    raise before
+
+
+def _may_be_missing(error: Exception) -> bool:
+    """Say whether an error is one of those that a missing file can cause."""
+    if isinstance(error, GraphError):
+        return isinstance(error, StorageError | IntegrityError)
+    # Of Lance or Arrow, whose errors are ValueErrors; DataFusion raises nothing more specific than Exception.
+    return isinstance(error, OSError | ValueError | RuntimeError) or type(error) is Exception
+
+
+def _deleted(state: ManifestState) -> HistoryReclaimed:
+    """Return the reason for a state of a deleted branch: nobody tells that what is reclaimed."""
+    return HistoryReclaimed(
+        f"the branch that held commit {state.head} was deleted, and its data may be gone",
+        remedy="Choose a commit of another branch",
+        commit=state.head,
+    )

@@ -13,13 +13,15 @@ Rules   an attempt that lost had no effect, so every retry starts from a fresh c
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from omnigraph.base.clock import Clock
 from omnigraph.base.errors import (
     BranchNotFound,
     GraphError,
+    HistoryReclaimed,
     InvalidRequest,
     OutcomeUnknown,
     PreconditionFailed,
@@ -31,6 +33,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import is_id, new_id
 from omnigraph.storage.conflict import Decision, decide
 from omnigraph.storage.cost import measured
+from omnigraph.storage.diagnose import Readability, of_the_newest
 from omnigraph.storage.durability import NotDurable
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.location import storage_failure
@@ -85,12 +88,14 @@ class Publisher:
         branches: Branches,
         reads: TableReads,
         staging: Staging,
+        readability: Readability,
         clock: Clock,
         policy: RetryPolicy | None = None,
     ) -> None:
         self._branches = branches
         self._reads = reads
         self._staging = staging
+        self._readability = readability
         self._clock = clock
         self._policy = policy or RetryPolicy()
         self._losers: dict[str, FairLock] = {}  # by chain
@@ -108,9 +113,13 @@ class Publisher:
         """Run a write up to the point where it would stage anything; raise what it would raise."""
         intent = intent or Intent()
         _check(intent)
+        return of_the_newest(lambda: self._rehearsed(branch, write, intent))
+
+    def _rehearsed(self, branch: str, write: Write, intent: Intent) -> WriteTxn:
         _, txn = self._capture(branch, new_id())
         self._check_expected(txn.snapshot, intent)
-        write.validate(txn, write.prepare(txn))
+        with self._readability.judged(txn.snapshot.state):
+            write.validate(txn, write.prepare(txn))
         return txn
 
     # -- attempts ----------------------------------------------------------------------------------
@@ -118,13 +127,19 @@ class Publisher:
     def _run(self, branch: str, write: Write, intent: Intent) -> Receipt:
         commit_id, authored_at = intent.commit_id or new_id(), self._clock.now_us()
         started = self._clock.monotonic()
-        chain, txn = self._capture(branch, commit_id)
-        if intent.commit_id is not None:
-            done = chain.find(commit_id, txn.snapshot.state)
-            if done is not None:
-                return Receipt(branch, done.commit, done.commit.tables, replayed=True)
-        now = self._prepare(chain, txn, write, intent)
         attempts, failures = 1, 0
+        while True:
+            chain, txn = self._capture(branch, commit_id)
+            if intent.commit_id is not None:
+                done = chain.find(commit_id, txn.snapshot.state)
+                if done is not None:
+                    return Receipt(branch, done.commit, done.commit.tables, replayed=True)
+            first = self._unless_reclaimed(txn, partial(self._prepare, chain, txn, write, intent))
+            if first is not None:
+                break
+            self._give_up(branch, attempts, started)
+            attempts += 1
+        now = first
         turn = self._losers.setdefault(now.chain.incarnation, FairLock()).turn()
         with turn.held:
             while True:
@@ -144,7 +159,10 @@ class Publisher:
                 attempts += 1
                 if (chain, txn.snapshot.state.version) != (now.chain, now.txn.snapshot.state.version):
                     failures = 0
-                    now = self._go_on(now, chain, txn, write, intent)
+                    went_on = self._unless_reclaimed(
+                        txn, partial(self._go_on, now, chain, txn, write, intent)
+                    )
+                    now = now if went_on is None else went_on  # None: it will lose again, and look again
                     continue
                 failures += 1  # nobody moved the head: the store itself refused
                 if failures >= self._policy.failures:
@@ -152,7 +170,7 @@ class Publisher:
 
     def _capture(self, branch: str, commit_id: str) -> tuple[Chain, WriteTxn]:
         chain, state = self._branches.writable(branch)
-        return chain, WriteTxn(PinnedSnapshot(branch, state), commit_id, self._reads)
+        return chain, WriteTxn(PinnedSnapshot(branch, state), commit_id, self._reads, self._readability)
 
     def _recapture(
         self, lost: _Attempt, branch: str, commit_id: str, failed: Exception
@@ -178,7 +196,7 @@ class Publisher:
         if not self._landed(lost.chain, state, lost, commit_id):
             return None
         snapshot = replace(lost.txn.snapshot, state=state)
-        return lost.chain, WriteTxn(snapshot, commit_id, self._reads)
+        return lost.chain, WriteTxn(snapshot, commit_id, self._reads, self._readability)
 
     def _prepare(
         self, chain: Chain, txn: WriteTxn, write: Write, intent: Intent, reuse: StagedPlan | None = None
@@ -187,6 +205,16 @@ class Publisher:
         plan = write.prepare(txn)
         write.validate(txn, plan)
         return _Attempt(txn, chain, plan, self._staging.stage(txn, plan, reuse))
+
+    def _unless_reclaimed(self, txn: WriteTxn, attempt: Callable[[], _Attempt]) -> _Attempt | None:
+        """Make an attempt; None if it failed on a base whose history was reclaimed meanwhile."""
+        try:
+            with self._readability.judged(txn.snapshot.state):
+                return attempt()
+        except HistoryReclaimed:  # of the base, or of another state that the write names
+            if self._readability.reclaimed(txn.snapshot.state) is None:
+                raise
+            return None
 
     def _go_on(self, lost: _Attempt, chain: Chain, txn: WriteTxn, write: Write, intent: Intent) -> _Attempt:
         """Choose the cheapest way to a plan that is right on the new base."""

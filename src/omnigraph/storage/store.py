@@ -11,15 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from omnigraph.base.clock import Clock, SystemClock
 from omnigraph.base.errors import (
     AlreadyInitialized,
     CommitNotFound,
-    GraphError,
     HistoryReclaimed,
-    IntegrityError,
     InvalidRequest,
     StorageError,
     StoreUnsupported,
@@ -31,7 +30,7 @@ from omnigraph.storage.cost import measured
 from omnigraph.storage.durability import Durability, Syncer
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.history import History
-from omnigraph.storage.location import Location, storage_failure
+from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved, chain_path, main_line
 from omnigraph.storage.manifest.metadata import AlreadyThere, MetadataDataset
@@ -92,7 +91,8 @@ class GraphStore:
         )
         self.reads = TableReads(self.opener, layouts, tail)
         self.history = History(self.branches, self._files)
-        self._publisher = Publisher(self.branches, self.reads, staging, self.clock, retry)
+        self.readability = diagnose.Readability(location, self.opener, self.branches)
+        self._publisher = Publisher(self.branches, self.reads, staging, self.readability, self.clock, retry)
         self._reclaimer = Reclaimer(
             location,
             self.opener,
@@ -195,20 +195,14 @@ class GraphStore:
         """Return a table as a snapshot pins it, or say that its history was reclaimed."""
         pin, state = snapshot.pin(table_id), snapshot.state
         check_kept(self._chain(state.line.incarnation), state, table_id)
-        try:
+        with self.readability.judged(state, tables=(table_id,)):
             return self.opener.table(table_id, pin.version)
-        except IntegrityError as missing:
-            raise self.why_unreadable(snapshot, table_id, missing) from missing
 
-    def why_unreadable(self, snapshot: PinnedSnapshot, table_id: str, error: Exception) -> GraphError:
-        """Say why a table could not be read: perhaps another process reclaimed its history meanwhile."""
-        chain = self._chain(snapshot.state.line.incarnation)
-        try:
-            chain.latest()
-            check_kept(chain, snapshot.state, table_id)
-        except GraphError as found:
-            return found
-        return error if isinstance(error, GraphError) else storage_failure("reading a table", error)
+    def reading(
+        self, *states: ManifestState, tables: Collection[str] | None = None
+    ) -> AbstractContextManager[None]:
+        """Read tables of states in a block; what a reclaim takes away meanwhile is `history_reclaimed`."""
+        return self.readability.judged(*states, tables=tables)
 
     # -- writing -----------------------------------------------------------------------------------
 

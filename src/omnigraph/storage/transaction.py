@@ -17,6 +17,7 @@ from datafusion import SessionContext
 
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.cost import NOTHING, Cost
+from omnigraph.storage.diagnose import Readability
 from omnigraph.storage.manifest.records import CommitKind, CommitRecord, Pin, TableChange
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.snapshot import PinnedSnapshot
@@ -32,10 +33,12 @@ class WriteTxn:
     snapshot: PinnedSnapshot
     commit_id: str  # minted once for the operation, the same in every attempt
     _reads: TableReads = field(repr=False)
+    _readability: Readability = field(repr=False)
 
     def table(self, table_id: str) -> Handle:
-        """Return a table at the base's version."""
-        return self._reads.handle(table_id, self._version(table_id))
+        """Return a table at the base's version, or say that its history was reclaimed."""
+        with self._readability.judged(self.snapshot.state, tables=(table_id,)):
+            return self._reads.handle(table_id, self._version(table_id))
 
     def exists(self, table_id: str, ids: pa.Array) -> pa.Array:
         """Return, for each id, whether the base has a row with it."""

@@ -22,10 +22,11 @@ from omnigraph.base.moment import At
 from omnigraph.engine.export.destination import destination_at
 from omnigraph.engine.export.files import ExportedFile, file_name, write_files
 from omnigraph.engine.export.lines import envelope_lines
-from omnigraph.engine.export.plan import ExportPlan, check_format, plan_export
+from omnigraph.engine.export.plan import ExportPlan, Format, check_format, plan_export
 from omnigraph.engine.export.report import ExportReport
 from omnigraph.engine.export.rows import ordered_rows, stored_rows
 from omnigraph.engine.load.sources.framing import END, FORMAT, HEADER
+from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.store import GraphStore
 
 Report = Callable[[int, int], None]  # done, of so many in all
@@ -47,7 +48,23 @@ def export_files(
     The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
     """
     chosen = check_format(format)
-    plan = plan_export(store, types, branch, at)
+    wanted = None if types is None else list(types)
+
+    def export() -> ExportReport:
+        plan = plan_export(store, wanted, branch, at)
+        return _export(store, plan, chosen, destination, storage_options, progress)
+
+    return of_the_newest(export) if at is None else export()
+
+
+def _export(
+    store: GraphStore,
+    plan: ExportPlan,
+    chosen: Format,
+    destination: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    progress: Report | None,
+) -> ExportReport:
     with destination_at(destination, store.location, storage_options) as place:
         files: dict[str, list[ExportedFile]] = {}
         done = 0

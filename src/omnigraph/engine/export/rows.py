@@ -26,29 +26,24 @@ ADDRESS = "_rowaddr"
 def stored_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> Iterator[pa.RecordBatch]:
     """Yield the rows in the order in which they are stored."""
     handle = store.table(plan.snapshot, declared.table_id)
-    scanner = handle.scanner(
-        columns=list(columns_of(declared).values()), batch_size=BATCH_ROWS, batch_size_bytes=BATCH_BYTES
-    )
-    try:
+    columns = list(columns_of(declared).values())
+    with store.reading(plan.snapshot.state, tables=(declared.table_id,)):
+        scanner = handle.scanner(columns=columns, batch_size=BATCH_ROWS, batch_size_bytes=BATCH_BYTES)
         for batch in scanner.to_batches():
             yield _named(batch, declared)
-    except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
-        raise store.why_unreadable(plan.snapshot, declared.table_id, error) from error
 
 
 def ordered_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> Iterator[pa.RecordBatch]:
     """Yield the rows by id. Only the ids are held at once; the rest is looked up in that order."""
     handle = store.table(plan.snapshot, declared.table_id)
     columns = list(columns_of(declared).values())
-    try:
+    with store.reading(plan.snapshot.state, tables=(declared.table_id,)):
         ids = handle.scanner(columns=[ID], with_row_address=True).to_table()
         places = ids[ADDRESS].take(pc.sort_indices(ids[ID])).combine_chunks()
         for start in range(0, len(places), BATCH_ROWS):
             found = handle._take_rows(places.slice(start, BATCH_ROWS), columns=columns)
             for batch in found.combine_chunks().to_batches():
                 yield _named(batch, declared)
-    except (OSError, ValueError) as error:
-        raise store.why_unreadable(plan.snapshot, declared.table_id, error) from error
 
 
 def _named(batch: pa.RecordBatch, declared: TableType) -> pa.RecordBatch:

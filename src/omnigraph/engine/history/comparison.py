@@ -22,7 +22,6 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.catalogs import Catalogs
@@ -32,7 +31,6 @@ from omnigraph.engine.history.images import column_name
 from omnigraph.engine.history.paired import Pair, fills_of, moved, under_names, version_of
 from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import ManifestState
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.differences import Side
 
@@ -142,17 +140,8 @@ class Comparison:
         states = [state for state in (self.before, self.after) if state is not None]
         for state in states:
             check_kept(self._store.branches.chain(state.line.incarnation), state, declared.table_id)
-        try:
+        with self._store.reading(*states, tables=(declared.table_id,)):
             yield
-        except (OSError, ValueError) as error:  # a reclaim may take the files away from under a reader
-            reasons = [
-                self._store.why_unreadable(
-                    PinnedSnapshot(state.commit.branch, state), declared.table_id, error
-                )
-                for state in states
-            ]
-            gone = [reason for reason in reasons if isinstance(reason, HistoryReclaimed)]
-            raise (gone or reasons)[0] from error
 
 
 def changes_in(delta: Delta, pair: Pair, wanted: Wanted = ALL, beyond: str | None = None) -> Iterator[Change]:

@@ -27,6 +27,7 @@ from omnigraph.engine.history.images import image, to_python
 from omnigraph.engine.history.moments import read_state
 from omnigraph.engine.history.paired import Pair, fills_of
 from omnigraph.storage.cost import measured
+from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import CommitRecord, ManifestState
 from omnigraph.storage.store import GraphStore
@@ -102,11 +103,16 @@ class Entity:
     def get(self, *, branch: str = "main", at: At | None = None) -> dict[str, Any] | None:
         """Return the entity's values, now or at a moment, under the names of now; None if it is not there."""
         with measured():
-            snapshot, catalog = read_state(self._store, self._catalogs, branch, at)
-            declared = self._declared(catalog)
-            names = columns_then(declared, self._catalogs.get(snapshot.schema))
-            rows = _row(self._store, snapshot.state, declared, self.id, names)
-            return image(to_python(rows)[0], declared) if rows.num_rows else None
+            if at is None:
+                return of_the_newest(lambda: self._get(branch, None))
+            return self._get(branch, at)
+
+    def _get(self, branch: str, at: At | None) -> dict[str, Any] | None:
+        snapshot, catalog = read_state(self._store, self._catalogs, branch, at)
+        declared = self._declared(catalog)
+        names = columns_then(declared, self._catalogs.get(snapshot.schema))
+        rows = _row(self._store, snapshot.state, declared, self.id, names)
+        return image(to_python(rows)[0], declared) if rows.num_rows else None
 
     def history(self, *, branch: str = "main", limit: int = 50) -> EntityHistory:
         """List the versions of the entity, newest first: who changed what, when and why."""
@@ -231,9 +237,10 @@ def _row(
     if pin is None:
         return declared.stored_schema.empty_table()
     check_kept(store.branches.chain(state.line.incarnation), state, declared.table_id)
-    rows = store.reads.lookup(
-        declared.table_id, pin.version, ID, pa.array([entity_id]), list(names.values())
-    ).rename_columns(list(names))
+    with store.reading(state, tables=(declared.table_id,)):
+        rows = store.reads.lookup(
+            declared.table_id, pin.version, ID, pa.array([entity_id]), list(names.values())
+        ).rename_columns(list(names))
     return conformed(rows, declared.stored_schema, fills)
 
 

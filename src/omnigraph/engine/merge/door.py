@@ -6,12 +6,14 @@ Room    engine.merge. Captures the source once, runs the merge through the publi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
-from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest
+from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.entity import last_touched
 from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
@@ -21,6 +23,7 @@ from omnigraph.engine.merge.write import MergeWrite
 from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.cost import Cost
+from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.lineage import holds, merge_bases
 from omnigraph.storage.manifest.records import CommitKind, CommitRecord, ManifestState
 from omnigraph.storage.publish import Intent
@@ -117,22 +120,27 @@ class MergeDoor:
         """Fold the head of one branch into another as one commit."""
         if source.strip() == into.strip():
             raise InvalidRequest(f"cannot merge {source!r} into itself", remedy="Name two branches")
-        theirs = self._store.snapshot(source).state
-        write = MergeWrite(
-            theirs,
-            lambda target: merge_bases(self._store.branches, target, theirs),
-            self._store.reads,
-            self._catalogs,
-            self._executor,
-            f"merging {source!r} into {into!r}",
-            merged=theirs,
-            resolutions=resolutions,
-            strategy=strategy,
-            granularity=granularity,
-            large=self._large,
-        )
         intent = Intent(actor=actor, message=message, expected_head=if_commit)
-        done = self._run(source, into, write, theirs, intent, preview=preview)
+
+        def merged() -> MergeOutcome:
+            theirs = self._store.snapshot(source).state
+            write = MergeWrite(
+                theirs,
+                lambda target: merge_bases(self._store.branches, target, theirs),
+                self._store.reads,
+                partial(self._check_kept, theirs),
+                self._catalogs,
+                self._executor,
+                f"merging {source!r} into {into!r}",
+                merged=theirs,
+                resolutions=resolutions,
+                strategy=strategy,
+                granularity=granularity,
+                large=self._large,
+            )
+            return self._run(source, into, write, theirs, intent, preview=preview)
+
+        done = of_the_newest(merged)
         return self._delete(done, source) if delete_branch and not preview else done
 
     def revert(
@@ -161,6 +169,7 @@ class MergeDoor:
             before,
             lambda target: (undone,),
             self._store.reads,
+            partial(self._check_kept, before),
             self._catalogs,
             self._executor,
             f"reverting {commit_id}",
@@ -186,10 +195,11 @@ class MergeDoor:
         preview: bool,
     ) -> MergeOutcome:
         try:
-            if preview:
-                self._store.rehearse(into, write, intent)
-                return self._outcome(source, into, write, theirs, preview=True)
-            receipt = self._store.publish(into, write, intent)
+            with self._reading(write, theirs):
+                if preview:
+                    self._store.rehearse(into, write, intent)
+                    return self._outcome(source, into, write, theirs, preview=True)
+                receipt = self._store.publish(into, write, intent)
         except MergeConflict as met:
             conflict = met.with_conflicts(self._traced(met.conflicts, write, theirs))
             if not preview:
@@ -203,6 +213,22 @@ class MergeDoor:
             )
         done = self._outcome(source, into, write, theirs, preview=False)
         return replace(done, commit=receipt.commit, cost=receipt.cost)
+
+    @contextmanager
+    def _reading(self, write: MergeWrite, theirs: ManifestState) -> Iterator[None]:
+        """Merge in a block; what cannot be read of the source or of the base may have been reclaimed."""
+        try:
+            yield
+        except OutcomeUnknown:
+            raise
+        except Exception:
+            with self._store.reading(*(state for state in (theirs, write.base) if state is not None)):
+                raise
+
+    def _check_kept(self, state: ManifestState, tables: Collection[str]) -> None:
+        reason = self._store.readability.reclaimed(state, tables)
+        if reason is not None:
+            raise reason
 
     def _outcome(
         self, source: str, into: str, write: MergeWrite, theirs: ManifestState, *, preview: bool

@@ -10,7 +10,7 @@ Rule    whatever way a type takes, the evaluator judges the merged image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -54,6 +54,7 @@ class MergeWrite:
         source: ManifestState,
         bases: Bases,
         reads: TableReads,
+        check_kept: Callable[[Collection[str]], None],
         catalogs: Catalogs,
         executor: ExecutorFor,
         doing: str,
@@ -68,6 +69,7 @@ class MergeWrite:
         self._source = source
         self._bases = bases
         self._reads = reads
+        self._check_kept = check_kept
         self._catalogs = catalogs
         self._executor = executor
         self._doing = doing
@@ -110,6 +112,8 @@ class MergeWrite:
         self._judged = ChangeSet.of(schemas.catalog, judged)
         self._asked = tuple(questions(self._judged))
         adopt = {one.table_id: one.adopted for one in merges if one.adopted is not None}
+        if adopt:  # after the base was captured: a sweep that comes later moves the target
+            self._check_kept(adopt)
         self._image = FrozenMap(
             {**target.pins, **{m.table_id: m.image for m in merges if m.image is not None}}
         )

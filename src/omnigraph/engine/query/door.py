@@ -32,6 +32,7 @@ from omnigraph.execution.plan.steps import Plan
 from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import Embedder, Embeddings
 from omnigraph.storage.cost import measured, process_totals
+from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
@@ -86,11 +87,13 @@ class QueryDoor:
         memory_bytes: int | None = None,
     ) -> Result:
         """Run one read."""
+        options = Options(rules, traversal, memory_bytes)
+
+        def answer() -> Result:
+            return self._answer(self._prepare(gq, params, query_name, branch, at, options), None)
+
         with measured() as meter:
-            prepared = self._prepare(
-                gq, params, query_name, branch, at, Options(rules, traversal, memory_bytes)
-            )
-            result = self._answer(prepared, None)
+            result = of_the_newest(answer) if at is None else answer()
         return replace(result, cost=meter.cost)
 
     def explain(
@@ -104,20 +107,27 @@ class QueryDoor:
         profile: bool = False,
     ) -> Explanation:
         """Describe the plan of a read; with `profile` run it, and say what each step did."""
-        with measured():
+
+        def explanation() -> Explanation:
             prepared = self._prepare(gq, params, query_name, branch, at, Options())
             recorder = Recorder(prepared.plan, _row_counts(prepared.context.snapshot))
             if profile:
-                prepared.context.note = recorder.note
-                started, before = time.perf_counter(), process_totals().requests
-                result = self._answer(prepared, recorder)
-                last = recorder.tail[-1]
-                spent = sum(line.seconds or 0 for line in recorder.steps)
-                asked = sum(line.requests or 0 for line in recorder.steps)
-                last.rows, last.seconds = len(result), time.perf_counter() - started - spent
-                last.requests = process_totals().requests - before - asked
-        read = prepared.plan.read
-        return Explanation(read.name, recorder.lines, prepared.context.snapshot.commit_id)
+                self._profile(prepared, recorder)
+            read = prepared.plan.read
+            return Explanation(read.name, recorder.lines, prepared.context.snapshot.commit_id)
+
+        with measured():
+            return of_the_newest(explanation) if at is None else explanation()
+
+    def _profile(self, prepared: _Prepared, recorder: Recorder) -> None:
+        prepared.context.note = recorder.note
+        started, before = time.perf_counter(), process_totals().requests
+        result = self._answer(prepared, recorder)
+        last = recorder.tail[-1]
+        spent = sum(line.seconds or 0 for line in recorder.steps)
+        asked = sum(line.requests or 0 for line in recorder.steps)
+        last.rows, last.seconds = len(result), time.perf_counter() - started - spent
+        last.requests = process_totals().requests - before - asked
 
     def _prepare(
         self,
@@ -148,7 +158,9 @@ class QueryDoor:
 
     def _answer(self, prepared: _Prepared, recorder: Recorder | None) -> Result:
         context, read = prepared.context, prepared.plan.read
-        columns = Answerer(context, read, recorder).run(prepared.plan)
+        tables = [declared.table_id for declared in read.operation.reads]
+        with self._store.reading(context.snapshot.state, tables=tables):
+            columns = Answerer(context, read, recorder).run(prepared.plan)
         table = pa.table(columns, names=[column.name for column in read.columns])
         return Result(table, read.columns, read.name, context.snapshot.branch, context.snapshot.commit_id)
 

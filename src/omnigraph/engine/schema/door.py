@@ -26,6 +26,7 @@ from omnigraph.engine.schema.hard import ReclaimedType, Reclamation, is_hard, re
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
 from omnigraph.storage.cost import Cost, measured
+from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.records import CommitRecord
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
@@ -137,13 +138,28 @@ class SchemaDoor:
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
         """
         checked = load_schema(schema)
+
+        def proposed() -> SchemaPlan:
+            return self._proposed(checked, branch, if_commit, allow_data_loss, check_rows)
+
+        return of_the_newest(proposed)
+
+    def _proposed(
+        self,
+        checked: CheckedSchema,
+        branch: str,
+        if_commit: str | None,
+        allow_data_loss: bool,
+        check_rows: bool,
+    ) -> SchemaPlan:
         snapshot = self._store.snapshot(branch)
         if if_commit is not None and not snapshot.state.same_content_as(if_commit):
             raise PreconditionFailed(branch, expected=if_commit, actual=snapshot.commit_id)
         state = snapshot.state
         proposal = propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss)
         if check_rows and proposal.plan.supported:
-            judge_rows(proposal, partial(self._store.table, snapshot), now_ms=self._now_ms())
+            with self._store.reading(state):
+                judge_rows(proposal, partial(self._store.table, snapshot), now_ms=self._now_ms())
         return SchemaPlan(proposal)
 
     def apply(

@@ -153,7 +153,12 @@ class Branches:
         seen = self._refs.known().version  # before the source: a sweep that comes later moves the registry
         source_chain, head = self.head(source)
         origin = state or head
-        _check_origin(source, source_chain, origin, head)
+        try:
+            _check_origin(source, source_chain, origin, head)
+        except HistoryReclaimed:
+            if state is not None or source_chain.known is head:
+                raise
+            return self.create(name, source)  # another thread has seen a newer one meanwhile
         now = self._clock.now_us()
         ref = BranchRef(clean, new_id(), source_chain.incarnation, origin.version, now)
         line = Line(ref.incarnation, ref.parent, ref.fork_version, now)
