@@ -6,6 +6,7 @@ Rule    two types are equal when they admit the same values: enum values are kep
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, assert_never
@@ -56,7 +57,8 @@ _ARROW = {
     # The logical type: storage keeps blobs in Lance's own blob encoding.
     Scalar.BLOB: pa.large_binary(),
 }
-NUMBER_OF = {pa.date32(): pa.int32(), pa.date64(): pa.int64()}  # Python's dates hold less than these
+_NUMBERS = {pa.date32(): pa.int32(), pa.date64(): pa.int64()}
+INSTANT = pa.timestamp("ms", "UTC")  # what readers of Arrow get for a DateTime
 
 # A change of type that keeps every value, if each is rewritten in the new one.
 WIDENINGS = frozenset(
@@ -150,3 +152,21 @@ class PropertyType:
             None if values is None else tuple(values),
             scalar["Vector"] if vector else None,
         )
+
+
+def numbers_in(kind: pa.DataType) -> pa.DataType:
+    """Return a stored type with numbers for days and instants, of which Python's own dates hold fewer."""
+    return _each(kind, lambda leaf: _NUMBERS.get(leaf, leaf))
+
+
+def readable(kind: pa.DataType) -> pa.DataType:
+    """Return a stored type as readers of Arrow get it: an instant is a UTC timestamp, with its time."""
+    return _each(kind, lambda leaf: INSTANT if pa.types.is_date64(leaf) else leaf)
+
+
+def _each(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_each(kind.value_type, change)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_each(field.type, change)) for field in kind])
+    return change(kind)

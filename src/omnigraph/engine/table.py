@@ -14,6 +14,7 @@ import pyarrow as pa
 from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.past import stored_column
+from omnigraph.catalog.types import readable
 from omnigraph.engine.history.moments import check_existed
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
@@ -38,7 +39,7 @@ class TableView:
         return self.snapshot.pin(self.declared.table_id).rows
 
     def to_arrow(self) -> pa.Table:
-        """Return all rows, by id."""
+        """Return all rows, by id; a DateTime is a timestamp in milliseconds, UTC."""
         check_existed(self.snapshot, self.declared)
         handle = self._store.table(self.snapshot, self.declared.table_id)
         fixed = (ID, *ENDPOINTS) if isinstance(self.declared, EdgeType) else (ID,)
@@ -47,8 +48,8 @@ class TableView:
             rows = handle.scanner(columns=[*fixed, *stored]).to_table().sort_by(ID)
         columns = {name: rows[name] for name in fixed}
         for declared in self.declared.properties:
-            if stored_column(declared) is not None:
-                columns[declared.name] = rows[declared.column].cast(declared.type.arrow)
-            else:
-                columns[declared.name] = pa.nulls(rows.num_rows, declared.type.arrow)
+            kind = declared.type.arrow
+            there = stored_column(declared) is not None
+            values = rows[declared.column].cast(kind) if there else pa.nulls(rows.num_rows, kind)
+            columns[declared.name] = values.cast(readable(kind))
         return pa.table(columns)

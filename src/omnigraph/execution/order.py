@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID
+from omnigraph.catalog.types import numbers_in
 from omnigraph.execution.context import Context
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.rows import Rows
@@ -67,7 +68,7 @@ def _sortable(values: pa.Array) -> pa.Array:
         return values.cast(pa.uint8())
     if not pa.types.is_nested(values.type):
         return values
-    lists = values.to_pylist()
+    lists = values.cast(numbers_in(values.type)).to_pylist()
     distinct = sorted({tuple(one) for one in lists if one is not None})
     place = {one: number for number, one in enumerate(distinct)}
     return pa.array([None if one is None else place[tuple(one)] for one in lists], pa.int64())

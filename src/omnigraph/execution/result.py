@@ -2,7 +2,8 @@
 
 Room    execution. An Arrow table with the query's columns; the same values as objects, frames and JSON.
 Rule    a zero-row result still has typed columns. JSON follows the specification: dates as text, times with
-        three fraction digits, integers in full.
+        three fraction digits, integers in full. Every stored value can be read, also a date beyond those
+        that Python has: it is text, and in Arrow the number that is stored.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.base.errors import InvalidRequest, NotFound
+from omnigraph.base.times import python_day, python_instant, write_day, write_instant
 from omnigraph.catalog.query.columns import Column
+from omnigraph.catalog.types import numbers_in, readable
 from omnigraph.storage.cost import Cost
 
 SHOWN_ROWS = 50
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +56,8 @@ class Result:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries of Python values."""
-        found: list[dict[str, Any]] = self.to_arrow().to_pylist()
-        return found
+        """The rows as dictionaries of Python values; a date that Python has not (year 57045) is text."""
+        return self._rows(python_values)
 
     def one(self) -> dict[str, Any]:
         """Return the only row; an error if there is none or more than one."""
@@ -72,7 +72,7 @@ class Result:
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table; DateTime is a timestamp in milliseconds, UTC."""
-        columns = [_timed(column) for column in self.table.columns]
+        columns = [column.cast(readable(column.type)) for column in self.table.columns]
         return pa.table(dict(zip(self.table.column_names, columns, strict=True)))
 
     def to_batches(self, max_rows: int = 65_536) -> Iterator[pa.RecordBatch]:
@@ -80,8 +80,11 @@ class Result:
         return iter(self.to_arrow().to_batches(max_chunksize=max_rows))
 
     def to_pandas(self) -> Any:
-        """Return a pandas frame (needs pandas)."""
-        return self.to_arrow().to_pandas()
+        """Return a pandas frame (needs pandas); a date that Python has not is text there too."""
+        try:
+            return self.to_arrow().to_pandas()
+        except (ValueError, OverflowError):
+            return self._pandas_with_texts()
 
     def to_polars(self) -> Any:
         """Return a polars frame (needs polars)."""
@@ -91,9 +94,7 @@ class Result:
 
     def json_rows(self) -> list[dict[str, Any]]:
         """Return the rows as plain JSON values."""
-        columns = self.table.columns
-        lists = [[json_value(value, column.type) for value in _python(column)] for column in columns]
-        return [dict(zip(self.table.column_names, row, strict=True)) for row in zip(*lists, strict=True)]
+        return self._rows(json_values)
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape of a read."""
@@ -105,6 +106,21 @@ class Result:
             "rows": self.json_rows(),
             "graph_commit_id": self.commit_id,
         }
+
+    def _pandas_with_texts(self) -> Any:
+        import pandas
+
+        columns = {}
+        for name, column in zip(self.table.column_names, self.table.columns, strict=True):
+            try:
+                columns[name] = column.cast(readable(column.type)).to_pandas()
+            except (ValueError, OverflowError):
+                columns[name] = pandas.Series(python_values(column), dtype=object)
+        return pandas.DataFrame(columns)
+
+    def _rows(self, values: Callable[[pa.ChunkedArray], list[Any]]) -> list[dict[str, Any]]:
+        columns = [values(column) for column in self.table.columns]
+        return [dict(zip(self.table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def _repr_html_(self) -> str:
         shown = Result(
@@ -123,53 +139,71 @@ def _cell(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _timed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_date64(column.type):
-        return column.cast(pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
-    if pa.types.is_list(column.type) and pa.types.is_date64(column.type.value_type):
-        inner = pa.list_(pa.field("item", pa.int64()))
-        return column.cast(inner).cast(pa.list_(pa.field("item", pa.timestamp("ms", tz="UTC"))))
-    return column
+# -- values ------------------------------------------------------------------------------------------
+
+Convert = Callable[[Any], Any]
 
 
-def _python(column: pa.ChunkedArray) -> Any:
-    if pa.types.is_date64(column.type):
-        return column.cast(pa.int64()).to_pylist()
-    if pa.types.is_list(column.type) and pa.types.is_date64(column.type.value_type):
-        return column.cast(pa.list_(pa.field("item", pa.int64()))).to_pylist()
-    if pa.types.is_struct(column.type):
-        fields = [column.type.field(n) for n in range(column.type.num_fields)]
-        parts = [_python(pa.chunked_array(_fields(column, n), f.type)) for n, f in enumerate(fields)]
-        valid = column.is_valid().to_pylist()
-        rows = zip(*parts, strict=True)
-        names = [f.name for f in fields]
-        return [
-            {name: (f.type, value) for name, f, value in zip(names, fields, row, strict=True)} if ok else None
-            for row, ok in zip(rows, valid, strict=True)
-        ]
-    return column.to_pylist()
+def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return stored values in Python, every one of them: days and instants are numbers."""
+    values: list[Any] = column.cast(numbers_in(column.type)).to_pylist()
+    return values
 
 
-def _fields(column: pa.ChunkedArray, number: int) -> list[pa.Array]:
-    return [chunk.field(number) for chunk in column.chunks]
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return stored values as Python's own; a date that Python has not is text."""
+    return _all(plain_values(column), _converter(column.type, _python_leaf))
+
+
+def json_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return stored values as JSON has them."""
+    return _all(plain_values(column), _converter(column.type, _json_leaf))
 
 
 def json_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a value in the format of results; moments come as milliseconds."""
-    if value is None or isinstance(value, str | bool):
-        return value
-    if pa.types.is_struct(kind):
-        return {name: json_value(inner, inner_kind) for name, (inner_kind, inner) in value.items()}
+    """Return one plain value of a stored type in the format of results."""
+    convert = _converter(kind, _json_leaf)
+    return value if value is None or convert is None else convert(value)
+
+
+def _all(values: list[Any], convert: Convert | None) -> list[Any]:
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+@lru_cache(maxsize=1024)
+def _converter(kind: pa.DataType, leaf: Callable[[pa.DataType], Convert | None]) -> Convert | None:
+    """Return what makes a shown value of a plain one; None where they are the same."""
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        item = _converter(kind.value_type, leaf)
+        return None if item is None else lambda items: _all(items, item)
+    if not pa.types.is_struct(kind):
+        return leaf(kind)
+    members = [(field.name, _converter(field.type, leaf)) for field in kind]
+    changed = [(name, convert) for name, convert in members if convert is not None]
+
+    def struct(value: dict[str, Any]) -> dict[str, Any]:
+        shown = {name: None if value[name] is None else convert(value[name]) for name, convert in changed}
+        return {**value, **shown}
+
+    return struct if changed else None
+
+
+def _python_leaf(kind: pa.DataType) -> Convert | None:
     if pa.types.is_date64(kind):
-        moment = _EPOCH + timedelta(milliseconds=value)
-        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _WORDS[repr(value)]
-    if isinstance(value, list):
-        return [json_value(item, kind.value_type) for item in value]
-    return value
+        return python_instant
+    return python_day if pa.types.is_date32(kind) else None
+
+
+def _json_leaf(kind: pa.DataType) -> Convert | None:
+    if pa.types.is_date64(kind):
+        return write_instant
+    if pa.types.is_date32(kind):
+        return write_day
+    return _number_or_word if pa.types.is_floating(kind) else None
+
+
+def _number_or_word(value: float) -> float | str:
+    return value if math.isfinite(value) else _WORDS[repr(value)]
 
 
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 
 from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
-from omnigraph.catalog.types import NUMBER_OF
+from omnigraph.catalog.types import numbers_in
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.relation import (
     Answer,
@@ -197,7 +197,7 @@ def _compared(stored: pa.Schema) -> pa.Schema:
 
 
 def _kind(stored: pa.DataType) -> pa.DataType:
-    return pa.float64() if pa.types.is_floating(stored) else NUMBER_OF.get(stored, stored)
+    return pa.float64() if pa.types.is_floating(stored) else numbers_in(stored)
 
 
 def _comparable(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -35,8 +35,8 @@ FIRST: dict[str, Any] = {
     "w": 2**64 - 1,
     "f": 0.1,
     "d": 5e-324,
-    "day": -719_163,  # before year 1
-    "at": 253_402_300_800_001,  # after year 9999
+    "day": -719_162,  # the first day of year 1
+    "at": 253_402_300_799_999,  # the last instant of year 9999
     "raw": "base64:AP8=",
     "v": [0.1, -1.5, 3e38],
     "mood": "wild",

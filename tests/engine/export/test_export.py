@@ -111,8 +111,8 @@ def test_lines_are_envelopes_with_every_property_nodes_first_and_ids_in_order(gr
     (first,) = (r for r in records if r.get("type") == "All" and r["data"]["b"])
     assert list(first["data"]) == ["id", *(p.name for p in graph.schema.catalog().node("All").properties)]
     assert {n: first["data"][n] for n in ("day", "at", "w", "raw", "days", "mood", "texts")} == {
-        "day": -719_163,
-        "at": 253_402_300_800_001,
+        "day": -719_162,
+        "at": 253_402_300_799_999,
         "w": 2**64 - 1,
         "raw": "base64:AP8=",
         "days": [-1, 0, 19_782],

@@ -21,9 +21,10 @@ from datetime import date, datetime
 from typing import Any
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.times import OutsideYears, day_of, instant_of, read_day, read_instant
 from omnigraph.catalog.query.operands import Parameter, Stored
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
-from omnigraph.language.schema.literals import RANGES, days, milliseconds, stored_float
+from omnigraph.language.schema.literals import RANGES, stored_float
 from omnigraph.language.suggest import did_you_mean
 
 INLINE = "base64:"
@@ -143,9 +144,9 @@ def _scalar(value: object, scalar: Scalar) -> str | bool | int | float:
         case Scalar.DATE | Scalar.DATETIME, str():
             return _time(value, scalar)
         case Scalar.DATETIME, datetime():
-            return _time(value.isoformat(), scalar)
+            return _time(value, scalar)
         case Scalar.DATE, date() if not isinstance(value, datetime):
-            return _time(value.isoformat(), scalar)
+            return _time(value, scalar)
         case Scalar.BLOB, str():
             return _blob(_text(value))
         case _:
@@ -206,11 +207,15 @@ def _float(value: int | float, scalar: Scalar) -> float:
     return stored
 
 
-def _time(text: str, scalar: Scalar) -> int:
-    value = days(text) if scalar is Scalar.DATE else milliseconds(text)
-    if value is None:
-        raise _Wrong(f"invalid {scalar.value} literal '{text[:_SHOWN]}'")
-    return value
+def _time(value: str | date, scalar: Scalar) -> int:
+    try:
+        if isinstance(value, str):
+            return read_day(value) if scalar is Scalar.DATE else read_instant(value)
+        return day_of(value) if scalar is Scalar.DATE else instant_of(value)
+    except OutsideYears as error:
+        raise _Wrong(str(error)) from None
+    except ValueError:
+        raise _Wrong(f"invalid {scalar.value} literal '{str(value)[:_SHOWN]}'") from None
 
 
 def _blob(text: str) -> str:

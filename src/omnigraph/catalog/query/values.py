@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.times import read_day, read_instant
 from omnigraph.catalog.query.operands import Constant, Stored
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.language.query.tree import ListLiteral, Literal, LiteralKind
-from omnigraph.language.schema.literals import RANGES, Misfit, days, milliseconds, stored_float
+from omnigraph.language.schema.literals import RANGES, Misfit, stored_float
 
 NUMBERS = INTEGERS | FLOATS
 _SCALARS = {
@@ -103,11 +104,11 @@ def _plain(literal: Literal) -> str | bool | int | float:
             return float(literal.text)
         case LiteralKind.BOOLEAN:
             return literal.text == "true"
-        # A text that is no date was reported when it was parsed.
-        case LiteralKind.DATE:
-            return days(literal.text) or 0
-        case LiteralKind.DATETIME:
-            return milliseconds(literal.text) or 0
+        case LiteralKind.DATE | LiteralKind.DATETIME:
+            try:
+                return (read_day if literal.kind is LiteralKind.DATE else read_instant)(literal.text)
+            except ValueError:
+                return 0  # a text that is no date was reported when it was parsed
         case _:
             return literal.text
 

@@ -22,6 +22,7 @@ from pyarrow import parquet as pq
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
+from omnigraph.catalog.types import readable
 from omnigraph.engine.export.lines import envelope_lines
 from omnigraph.engine.export.plan import Format, schema_of
 from omnigraph.storage.location import Location
@@ -29,7 +30,6 @@ from omnigraph.storage.location import Location
 COMPRESSION = "zstd"
 FILE_BYTES = 1 << 30
 Write = Callable[[pa.RecordBatch], None]
-MOMENT = pa.timestamp("ms", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,4 @@ def _jsonl(sink: BinaryIO, declared: TableType) -> Iterator[Write]:
 
 
 def _portable(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_date64(kind):
-        return MOMENT
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_portable(kind.value_type))
-    return kind
+    return pa.list_(kind.value_type) if pa.types.is_fixed_size_list(kind) else readable(kind)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from omnigraph.base.errors import IntegrityError
 from omnigraph.catalog.model import EdgeType, TableType
-from omnigraph.catalog.types import NUMBER_OF
+from omnigraph.catalog.types import numbers_in
 from omnigraph.engine.load.cells import BASE64
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -41,7 +41,7 @@ def envelope_lines(batch: pa.RecordBatch, declared: TableType) -> Iterator[str]:
 
 def _json_texts(column: pa.Array) -> list[str]:
     write = _writer(column)
-    plain = column.cast(_number(column.type)).to_pylist()
+    plain = column.cast(numbers_in(column.type)).to_pylist()
     return ["null" if value is None else write(value) for value in plain]
 
 
@@ -52,7 +52,7 @@ def _writer(column: pa.Array) -> Callable[[Any], str]:
         return encode_basestring
     if pa.types.is_large_binary(kind):
         return _base64
-    if pa.types.is_integer(kind) or kind in NUMBER_OF:
+    if pa.types.is_integer(kind) or pa.types.is_date(kind):
         return str
     if pa.types.is_floating(kind) and pc.all(pc.is_finite(column)).as_py() is not False:
         return repr
@@ -71,10 +71,3 @@ def _any(value: Any) -> str:
             f"a stored number is not finite, which JSON does not have: {value}",
             remedy="Export as Parquet, and mend the values",
         ) from error
-
-
-def _number(kind: pa.DataType) -> pa.DataType:
-    """Return the type that passes through Python whole: its own dates hold less than the stored ones."""
-    if pa.types.is_list(kind) and kind.value_type in NUMBER_OF:
-        return pa.list_(NUMBER_OF[kind.value_type])
-    return NUMBER_OF.get(kind, kind)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.model import ID, EdgeType, TableType
-from omnigraph.catalog.types import NUMBER_OF, Scalar
+from omnigraph.catalog.types import Scalar, numbers_in
 from omnigraph.execution.result import json_value
 
 ENDS = {"src": "from", "dst": "to"}
@@ -37,20 +37,9 @@ def image(row: Mapping[str, Any], declared: TableType) -> dict[str, Any]:
     ends = ENDS if isinstance(declared, EdgeType) else {}
     fixed = {ID: row[ID], **{name: row[column] for column, name in ends.items()}}
     members = {
-        p.name: shown(row.get(p.column), p.type.arrow) for p in declared.properties if not _blob(p.type)
+        p.name: json_value(row.get(p.column), p.type.arrow) for p in declared.properties if not _blob(p.type)
     }
     return {**fixed, **members}
-
-
-def shown(value: Any, kind: pa.DataType) -> Any:
-    """Return a stored value in the format of results."""
-    if pa.types.is_date32(kind) and value is not None:
-        value = pa.scalar(value, pa.int32()).cast(pa.date32()).as_py()
-    if pa.types.is_list(kind) and kind.value_type == pa.date32() and value is not None:
-        value = [
-            None if day is None else pa.scalar(day, pa.int32()).cast(pa.date32()).as_py() for day in value
-        ]
-    return json_value(value, kind)
 
 
 def column_name(column: str, declared: TableType) -> str:
@@ -63,10 +52,4 @@ def _blob(kind: Any) -> bool:
 
 
 def _numbers(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(_number(field.type)) for field in schema])
-
-
-def _number(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_list(kind) and kind.value_type in NUMBER_OF:
-        return pa.list_(kind.value_field.with_type(NUMBER_OF[kind.value_type]))
-    return NUMBER_OF.get(kind, kind)
+    return pa.schema([field.with_type(numbers_in(field.type)) for field in schema])

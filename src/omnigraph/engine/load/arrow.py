@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.load.cells import cells_column, list_array, vector_array
 from omnigraph.engine.load.column import Column, ColumnMisfit, Misfit, Target
-from omnigraph.engine.load.times import DAY_MS
 from omnigraph.engine.validate.values import Breach, rows_with, shown
 
 _LISTS = (

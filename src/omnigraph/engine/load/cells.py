@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.times import OutsideYears, day_of, instant_of, read_day, read_instant
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.load.column import Column, Misfit, Target
-from omnigraph.engine.load.times import day_of, instant_of, read_day, read_instant
 from omnigraph.engine.validate.values import shown
 from omnigraph.language.schema.literals import RANGES
 
@@ -264,6 +264,8 @@ def _time(
                 return convert(value)
     except Misfit:
         raise
+    except OutsideYears as error:
+        raise Misfit(str(error), value) from None
     except (ValueError, OverflowError):
         pass
     raise _wrong(value, wanted)

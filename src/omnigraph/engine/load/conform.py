@@ -27,7 +27,7 @@ from omnigraph.engine.load.block import Block
 from omnigraph.engine.load.column import Column, Target
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.schema.lower import scalar as default_scalar
-from omnigraph.engine.validate.values import Breach, shown, value_breaches
+from omnigraph.engine.validate.values import Breach, breaches_of_years, shown, value_breaches
 
 TEXT = PropertyType(Scalar.STRING, nullable=True)
 
@@ -67,6 +67,7 @@ def conform(given: Given, report: Problems, now_ms: int) -> Iterator[Block]:
     ends = [given.column(name, pa.string()) for name in ENDPOINTS if isinstance(declared, EdgeType)]
     rows = pa.RecordBatch.from_arrays([ids, *ends, *columns], names=declared.stored_schema.names)
     breaches = [*(b for column in given.columns.values() for b in column.breaches), *misnamed]
+    breaches += breaches_of_years(rows, declared)
     breaches += _not_yet_known(value_breaches(rows, declared), breaches)
     positions = given.positions
     if breaches:

@@ -13,7 +13,7 @@ from typing import Any
 
 from omnigraph.base.ids import is_id
 from omnigraph.catalog.model import ID, NodeType
-from omnigraph.catalog.types import NUMBER_OF
+from omnigraph.catalog.types import numbers_in
 from omnigraph.engine.load.block import Block
 from omnigraph.language.schema.literals import Now
 
@@ -44,7 +44,7 @@ class Fingerprint:
             if name == ID and not derived:
                 yield [None if self._generated(row_id) else row_id for row_id in column.to_pylist()]
             elif name != ID and name not in timed:
-                yield column.cast(NUMBER_OF.get(column.type, column.type)).to_pylist()
+                yield column.cast(numbers_in(column.type)).to_pylist()
 
     def _generated(self, row_id: str) -> bool:
         return row_id[:_TIME] >= self._since and is_id(row_id)

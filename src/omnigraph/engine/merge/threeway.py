@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.history.delta import Delta, narrowed, same_value
-from omnigraph.engine.history.images import ENDS, column_name, from_python, shown, to_python
+from omnigraph.engine.history.images import ENDS, column_name, from_python, to_python
 from omnigraph.engine.merge.choices import Choices, Take, Value
 from omnigraph.engine.merge.conflicts import Conflict, ConflictKind, PropertyConflict
+from omnigraph.execution.result import json_value
 
 Row = Mapping[str, Any]  # stored values by column
 
@@ -257,7 +258,7 @@ class _Judge:
     def _property(self, column: str, entity: Entity) -> PropertyConflict:
         kind = self._wide.field(column).type
         states = (entity.base, entity.ours, entity.theirs)
-        values = (None if row is None else shown(row[column], kind) for row in states)
+        values = (None if row is None else json_value(row[column], kind) for row in states)
         return PropertyConflict(column_name(column, self._declared), *values)
 
 

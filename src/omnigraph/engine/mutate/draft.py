@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.ids import new_id
+from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.keys import NoCanonicalText, derive_id
 from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
@@ -33,7 +34,6 @@ from omnigraph.catalog.query.operands import Stored, Values
 from omnigraph.catalog.query.params import INLINE
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import ChangeSet, TypeChange
-from omnigraph.engine.load.times import DAY_MS
 from omnigraph.engine.mutate.pending import Pending
 from omnigraph.engine.mutate.search import Search
 from omnigraph.engine.write import Draft

@@ -18,6 +18,7 @@ from omnigraph.catalog.steps import AddConstraint, AlterProperty, AnyConstraint,
 from omnigraph.engine.schema.image import Image
 from omnigraph.engine.validate import checks
 from omnigraph.engine.validate.findings import Findings, Violation
+from omnigraph.execution.result import json_values
 
 
 def needs_rows(step: Step) -> TypeGuard[AddConstraint | AlterProperty]:
@@ -120,7 +121,10 @@ def _unique(image: Image, properties: tuple[str, ...]) -> Findings:
     names = [image.declared.name_of(p) for p in properties]
     place = f"{type_name}.{names[0]}" if len(names) == 1 else f"{type_name}.({', '.join(names)})"
     violations = []
-    for row in several.sort_by("a").to_pylist():
+    ordered = several.sort_by("a")
+    columns = [json_values(column) for column in ordered.columns]
+    for values in zip(*columns, strict=True):
+        row = dict(zip(ordered.column_names, values, strict=True))
         value = ", ".join(str(row[f"k{position}"]) for position in range(len(names)))
         shown = f"'{value}'" if len(names) == 1 else f"'({value})'"
         message = f"@unique violation on {place}: value {shown} held by {row['a']!r} and {row['b']!r}"

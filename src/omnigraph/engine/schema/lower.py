@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType, TypeKind
 from omnigraph.catalog.plan import MigrationPlan
@@ -35,8 +36,6 @@ from omnigraph.language.schema.literals import DefaultValue, Now
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import AddColumn, DropColumn, Effect, FillNulls, Several
 from omnigraph.storage.transaction import NewTable, PublishPlan, WriteTxn
-
-DAY_MS = 86_400_000
 
 
 def lower(

@@ -16,7 +16,7 @@ from datafusion import functions as f
 
 from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
-from omnigraph.catalog.types import NUMBER_OF
+from omnigraph.catalog.types import numbers_in
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.relation import (
     Answer,
@@ -126,8 +126,8 @@ class FrameExecutor:
             value = col(quoted(stored))
             if pa.types.is_floating(kind):
                 value = value + lit(0.0)  # both zeros are one value
-            elif kind in NUMBER_OF:
-                value = value.cast(NUMBER_OF[kind])
+            elif pa.types.is_date(kind):
+                value = value.cast(numbers_in(kind))
             chosen.append(value.alias(name))
         # Typed: a bare text becomes a view, which Arrow cannot sort.
         labels = [lit(pa.scalar(value, pa.string())).alias(name) for name, value in read.label]

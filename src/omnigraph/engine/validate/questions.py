@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-
+from omnigraph.base.times import write_day, write_instant
 from omnigraph.catalog.constraints import ENDPOINTS, Unique
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.catalog.types import Scalar
@@ -33,7 +32,7 @@ from omnigraph.engine.validate.relation import (
 from omnigraph.engine.validate.values import shown
 
 SOURCE, TARGET = ENDPOINTS
-_UNITS: dict[Scalar, Literal["D", "ms"]] = {Scalar.DATE: "D", Scalar.DATETIME: "ms"}
+_TEXTS = {Scalar.DATE: write_day, Scalar.DATETIME: write_instant}
 Row = Mapping[str, Any]
 
 
@@ -149,8 +148,8 @@ def _held(declared: TableType, constraint: Unique, row: Row, mine: str, other: s
 
 def _shown(declared: TableType, member: str, value: Any) -> str:
     """Return a value as people write it: dates and moments come as numbers."""
-    unit = None if member in ENDPOINTS else _UNITS.get(declared.property_by_id(member).type.scalar)
-    return shown(value if unit is None else str(np.datetime64(value, unit)))
+    write = None if member in ENDPOINTS else _TEXTS.get(declared.property_by_id(member).type.scalar)
+    return shown(value if write is None else write(value))
 
 
 # -- endpoints ---------------------------------------------------------------------------------------

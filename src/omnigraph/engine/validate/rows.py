@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType
-from omnigraph.catalog.types import NUMBER_OF
+from omnigraph.catalog.types import numbers_in
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.relation import (
     STORED,
@@ -212,8 +212,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return dates and moments as numbers (Python's own dates are coarser), and both zeros as one."""
     if pa.types.is_floating(column.type):
         return pc.add(column, 0.0)
-    stored = NUMBER_OF.get(column.type)
-    return column if stored is None else column.cast(stored)
+    return column.cast(numbers_in(column.type))
 
 
 def _shared(rows: _Rows, by: tuple[str, ...], holder: str, columns: tuple[str, ...]) -> _Rows:

@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.base import times
 from omnigraph.catalog.constraints import ENDPOINTS, Check, Range
 from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
-from omnigraph.catalog.types import FLOATS, PropertyType, Scalar
+from omnigraph.catalog.types import FLOATS, PropertyType, Scalar, numbers_in
 from omnigraph.engine.validate import checks
 from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
 
@@ -192,7 +193,8 @@ def _elements(values: pa.Array, declared: TableType, member: Property) -> Iterat
     place = f"{declared.name}.{member.name}"
 
     def describe(row: int) -> tuple[str, str | None]:
-        return f"{place}: {_element_problem(values[row].as_py(), member.type)}", None
+        items = values.slice(row, 1).cast(numbers_in(values.type))[0].as_py()
+        return f"{place}: {_element_problem(items, member.type)}", None
 
     yield from _breach("type", member.name, rows_with(values, bad), describe)
 
@@ -213,6 +215,42 @@ def rows_with(values: pa.Array, bad: pa.Array) -> pa.Array:
     mask = np.zeros(len(values), bool)
     mask[parents[bad.to_numpy(zero_copy_only=False)]] = True
     return pa.array(mask)
+
+
+# -- days and instants -------------------------------------------------------------------------------
+
+_YEARS = {
+    Scalar.DATE: (times.FIRST_DAY, times.LAST_DAY, times.write_day, "days"),
+    Scalar.DATETIME: (times.FIRST_INSTANT, times.LAST_INSTANT, times.write_instant, "milliseconds"),
+}
+
+
+def breaches_of_years(batch: pa.RecordBatch, declared: TableType) -> Iterator[Breach]:
+    """Yield what new data may not hold: days and instants beyond the years that readers have.
+
+    Stored rows are not held to it: those of older graphs may have such values, and are still merged,
+    updated and mended.
+    """
+    for member in declared.properties:
+        if member.type.scalar in _YEARS:
+            yield from _outside_years(batch.column(member.column), declared, member)
+
+
+def _outside_years(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
+    first, last, write, unit = _YEARS[member.type.scalar]
+    numbers = values.cast(numbers_in(values.type))
+    flat = numbers.flatten() if member.type.is_list else numbers
+    outside = pc.fill_null(pc.or_(pc.less(flat, first), pc.greater(flat, last)), False)
+
+    def describe(row: int) -> tuple[str, str | None]:
+        value = numbers[row].as_py()
+        items = value if isinstance(value, list) else [value]
+        text = write(next(item for item in items if item is not None and not first <= item <= last))
+        place = f"{declared.name}.{member.name}"
+        return f"{place}: {text} is outside {times.YEARS} (a number counts {unit} since 1970)", text
+
+    mask = rows_with(values, outside) if member.type.is_list else outside
+    yield from _breach("type", member.name, mask, describe)
 
 
 # -- constraints -------------------------------------------------------------------------------------

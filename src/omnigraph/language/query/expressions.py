@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from lark import Token, Tree
 
+from omnigraph.base.times import read_day, read_instant
 from omnigraph.language.query import rules
 from omnigraph.language.query.functions import AGGREGATES, FUNCTIONS, TEXT_MATCHES
 from omnigraph.language.query.place import Child, Parsed, Place, optional, tokens, tree, trees
@@ -42,7 +43,7 @@ from omnigraph.language.query.tree import (
     Var,
 )
 from omnigraph.language.schema.arguments import unquote
-from omnigraph.language.schema.literals import LONGEST_INTEGER, RANGES, days, milliseconds
+from omnigraph.language.schema.literals import LONGEST_INTEGER, RANGES
 from omnigraph.language.schema.tree import Ident
 from omnigraph.language.suggest import did_you_mean
 
@@ -257,7 +258,9 @@ class Expressions:
             case [Literal(kind=LiteralKind.STRING) as text]:
                 span = self._place.reporter.source.span(function.span.start, text.span.end + 1)
                 date = kind is LiteralKind.DATE
-                if (days(text.text) if date else milliseconds(text.text)) is None:
+                try:
+                    (read_day if date else read_instant)(text.text)
+                except ValueError:
                     message = f"invalid {'Date' if date else 'DateTime'} literal '{text.text[:40]}'"
                     shape = "2026-01-31" if date else "2026-01-31T09:00:00Z"
                     self._place.report(rules.BAD_DATE, message, text.span, f'write "{shape}"')

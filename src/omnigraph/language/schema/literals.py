@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
+from omnigraph.base.times import read_day, read_instant
 from omnigraph.language.schema.tree import (
     BadType,
     EnumType,
@@ -52,10 +52,6 @@ RANGES = {
 }
 LONGEST_INTEGER = 20  # digits of 2**64; longer texts are refused before they are converted
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_DATETIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
-_DAY = 86_400_000  # in milliseconds
 
 
 class Misfit(ValueError):
@@ -133,32 +129,9 @@ def _time(argument: Literal | Ident, name: str) -> int | Now:
     if name == "DateTime":
         wanted = 'now or a time such as "2026-01-31T09:00:00Z"'
     text = _of_kind(argument, LiteralKind.STRING, wanted)
-    value = milliseconds(text) if name == "DateTime" else days(text) if _DATE.fullmatch(text) else None
-    if value is None:
+    if name == "Date" and not _DATE.fullmatch(text):
         raise Misfit(wanted)
-    return value
-
-
-def days(text: str) -> int | None:
-    """Return the day number that a text denotes, or None; a full timestamp is cut to its UTC day.
-
-    >>> days("1970-01-02"), days("1970-01-02T23:30:00-01:00"), days("soon")
-    (1, 2, None)
-    """
-    moment = milliseconds(text)
-    return None if moment is None else moment // _DAY
-
-
-def milliseconds(text: str) -> int | None:
-    """Return the milliseconds since 1970 that a text denotes, or None; no offset means UTC.
-
-    >>> milliseconds("1970-01-01 00:00:01.5"), milliseconds("1970-01-02"), milliseconds("soon")
-    (1500, 86400000, None)
-    """
-    if not _DATETIME.fullmatch(text):
-        return None
     try:
-        moment = datetime.fromisoformat(text)
-        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
-    except (ValueError, OverflowError):
-        return None
+        return read_instant(text) if name == "DateTime" else read_day(text)
+    except ValueError:
+        raise Misfit(wanted) from None

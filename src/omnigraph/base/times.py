@@ -1,0 +1,133 @@
+"""Times: days and instants as the numbers that are stored, as Python values and as text.
+
+Room    base. The one reading and the one writing of dates for every surface: schemas, queries, parameters,
+        loads, results, histories.
+Rule    without an offset a time is UTC, a day alone is its midnight. Anything finer than a millisecond is
+        cut off, which rounds towards the past: the same on either side of 1970, in text and in Arrow.
+        What is written stays within the years that Python, and most other readers, have; what is read may
+        lie beyond them, since older graphs hold such values: it is then text with a signed year.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+DAY_MS = 86_400_000
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
+FIRST_INSTANT, LAST_INSTANT = FIRST_DAY * DAY_MS, (LAST_DAY + 1) * DAY_MS - 1
+YEARS = "the years 1 to 9999"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_MILLISECOND = timedelta(milliseconds=1)
+_CALENDAR_YEARS, _CALENDAR_DAYS = 400, 146_097  # after these the calendar repeats
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_INSTANT = re.compile(
+    r"\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?([Zz]|[+-]\d{2}:\d{2})?)?", re.ASCII
+)
+_FAR = re.compile(r"([+-]\d{4,9}|0000)-\d{2}-\d{2}([Tt ].{1,40})?", re.ASCII)
+
+
+class OutsideYears(ValueError):
+    """The date is one, and cannot be stored: it is before year 1 or after year 9999."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text} is outside {YEARS}")
+
+
+# -- Python values -----------------------------------------------------------------------------------
+
+
+def day_of(value: date | datetime) -> int:
+    """Return the stored day; an instant is cut to its day in UTC."""
+    if isinstance(value, datetime):
+        return instant_of(value) // DAY_MS
+    return value.toordinal() - _EPOCH_DAY
+
+
+def instant_of(value: date | datetime) -> int:
+    """Return the stored millisecond; a day is its midnight in UTC."""
+    if not isinstance(value, datetime):
+        return day_of(value) * DAY_MS
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    # An offset may carry the first or the last hours over the edge.
+    return checked_instant((aware - _EPOCH) // _MILLISECOND)
+
+
+def python_day(days: int) -> date | str:
+    """Return a stored day as Python's, or as text where Python has no such year."""
+    return date.fromordinal(days + _EPOCH_DAY) if FIRST_DAY <= days <= LAST_DAY else write_day(days)
+
+
+def python_instant(milliseconds: int) -> datetime | str:
+    """Return a stored instant as an aware datetime, or as text where Python has no such year."""
+    if FIRST_INSTANT <= milliseconds <= LAST_INSTANT:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    return write_instant(milliseconds)
+
+
+def checked_day(days: int) -> int:
+    """Return a day that may be stored, or raise `OutsideYears`."""
+    if not FIRST_DAY <= days <= LAST_DAY:
+        raise OutsideYears(write_day(days))
+    return days
+
+
+def checked_instant(milliseconds: int) -> int:
+    """Return an instant that may be stored, or raise `OutsideYears`."""
+    if not FIRST_INSTANT <= milliseconds <= LAST_INSTANT:
+        raise OutsideYears(write_instant(milliseconds))
+    return milliseconds
+
+
+# -- text --------------------------------------------------------------------------------------------
+
+
+def read_day(text: str) -> int:
+    """Return the stored day that a text means, or raise ValueError.
+
+    >>> read_day("1970-01-02"), read_day("1970-01-02T23:00:00-02:00")
+    (1, 2)
+    """
+    if _DAY.fullmatch(text) and not _FAR.fullmatch(text):
+        return date.fromisoformat(text).toordinal() - _EPOCH_DAY
+    return read_instant(text) // DAY_MS
+
+
+def read_instant(text: str) -> int:
+    """Return the stored millisecond that a text means, or raise ValueError.
+
+    >>> read_instant("1970-01-01T00:00:01.0009Z"), read_instant("1969-12-31 23:59:59.9995")
+    (1000, -1)
+    """
+    if _FAR.fullmatch(text):
+        raise OutsideYears(text)
+    if not _INSTANT.fullmatch(text):
+        raise ValueError(f"not a time: {text[:40]!r}")
+    return instant_of(datetime.fromisoformat(text.upper()))
+
+
+def write_day(days: int) -> str:
+    """Return a stored day as text.
+
+    >>> write_day(0), write_day(-719_162), write_day(20_000_000), write_day(-720_000)
+    ('1970-01-01', '0001-01-01', '+56728-02-22', '-0002-09-16')
+    """
+    cycles, rest = divmod(days, _CALENDAR_DAYS)
+    near = date.fromordinal(_EPOCH_DAY + rest)
+    year = near.year + cycles * _CALENDAR_YEARS
+    sign = "+" if year > 9999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04}-{near.month:02}-{near.day:02}"
+
+
+def write_instant(milliseconds: int) -> str:
+    """Return a stored instant as text: UTC, with three digits of a second's fraction.
+
+    >>> write_instant(1500), write_instant(-62_135_596_800_000)
+    ('1970-01-01T00:00:01.500Z', '0001-01-01T00:00:00.000Z')
+    """
+    days, rest = divmod(milliseconds, DAY_MS)
+    seconds, fraction = divmod(rest, 1000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{write_day(days)}T{hour:02}:{minute:02}:{second:02}.{fraction:03}Z"
