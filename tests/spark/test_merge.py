@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from omnigraph import Graph
 from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.engine.merge.conflicts import MergeConflict
 from omnigraph.engine.merge.door import MergeOutcome
-from omnigraph.pipeline import diff, load, merge
+from omnigraph.pipeline import diff, load, merge, read, register
 from omnigraph.pipeline.merge import LargeMerges
 from omnigraph.storage.tables.effects import Replace, written_in
 from omnigraph.surfaces.cli.app import app
@@ -225,6 +226,50 @@ def test_a_property_that_came_later_reads_as_its_default(spark: SparkSession, tm
 
         found = diff(spark, graph, "main", "side")
         assert rows(found) == [("insert", "node", "P", "b", []), ("update", "node", "P", "c", ["at"])]
+
+
+def test_values_that_only_a_wider_type_holds_are_read_compared_and_never_rounded(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    register(spark)
+    narrow = "node P { name: String @key  f: F32?  n: I32?  at: Date? }"
+    fine = {"f": 0.1234567890123, "n": 2**40, "at": "2020-01-01T10:00:00.001Z"}
+    with og.init(tmp_path / "g.og", narrow, durability="os") as graph:
+        graph.load(
+            [{"type": "P", "data": {"name": "a", "f": 0.5, "n": 7, "at": "2020-01-01"}}], mode="append"
+        )
+        first = graph.store.snapshot().commit_id
+        graph.schema.apply("node P { name: String @key  f: F64?  n: I64?  at: DateTime? }")
+        widening = graph.store.snapshot().commit_id
+        fork(graph)
+        graph.load([{"type": "P", "data": {"name": "a", **fine}}], mode="merge", branch="side")
+        graph.revert(widening)  # nothing on main needs the wider types
+        wide = graph.store.snapshot("side").commit_id
+        for at, types in ((first, ["float", "int", "date"]), (wide, ["double", "bigint", "timestamp"])):
+            frame = read(spark, graph, "P", at=at).select("f", "n", "at")
+            source = spark.read.format("omnigraph").option("uri", graph.uri).option("at", at)
+            by_query = source.option(
+                "query", "query q() { match { $p: P } return { $p.f, $p.n, $p.at } }"
+            ).load()
+            assert [kind for _, kind in frame.dtypes] == [kind for _, kind in by_query.dtypes] == types
+            values = [list(row) for row in frame.collect()]
+            assert values == [list(row) for row in by_query.collect()]
+            assert values[0][:2] == ([0.5, 7] if at == first else [fine["f"], fine["n"]])
+        for pair in (("main", "side"), ("side", "main")):
+            (change,) = diff(spark, graph, *pair, type="P").collect()
+            assert change.fields == ["at", "f", "n"]
+            assert {change.before.f, change.after.f} == {0.5, fine["f"]}
+            (told,) = diff(spark, graph, *pair).collect()
+            (here,) = graph.diff(*pair)
+            assert (json.loads(told.before), json.loads(told.after)) == (here.before, here.after)
+
+        with pytest.raises(MergeConflict) as met:
+            merge(spark, graph, "side", large_rows=0)
+        (conflict,) = met.value.conflicts
+        assert (conflict.kind.value, [one.name for one in conflict.properties]) == (
+            "divergent_update",
+            ["at", "f", "n"],
+        )
 
 
 def test_a_large_load_on_a_branch_comes_home(spark: SparkSession, tmp_path: Path) -> None:

@@ -168,6 +168,35 @@ def test_the_history_of_an_entity_has_each_version_in_the_types_of_its_commit(gr
     assert first.change.after == {"id": "a", "k": "a", "f": 0.5, "n": 7, "d": "2024-05-01"}
 
 
+def test_a_value_of_a_property_that_the_other_branch_declared_for_itself_is_a_difference_both_ways(
+    graph: Graph,
+) -> None:
+    graph.branches.create("b")
+    for branch in ("main", "b"):
+        graph.schema.apply(NARROW.replace(" }", "  tag: String? }"), branch=branch)
+    graph.load([row("a", f=0.5, n=7, d="2024-05-01", tag="A")], mode="merge")
+
+    for states in (("main", "b"), ("b", "main")):
+        assert graph.diff(*states)
+        assert [step.kind for step in graph.diff(*states).schema] == ["add_property", "drop_property"]
+
+
+def test_a_property_that_came_later_is_null_in_every_read_of_a_commit_before_it(graph: Graph) -> None:
+    before = head(graph)
+    graph.schema.apply(NARROW.replace(" }", '  team: String @default("none") }'))
+    graph.load([row("a", f=0.25, team="none")], mode="merge")
+
+    (change,) = graph.diff(before, "main")
+
+    assert change.before is not None
+    assert change.before == graph.entity("P", "a").get(at=before)
+    assert change.before["team"] is None
+    assert change.fields == ("d", "f", "n")  # for what changed, it had its default all along
+    assert graph.nodes("P", at=before).to_arrow()["team"].to_pylist() == [None]
+    gq = "query q() { match { $p: P } return { $p.team as team } }"
+    assert graph.query(gq, at=before).rows == [{"team": None}]
+
+
 # -- writes that narrow --------------------------------------------------------------------------------
 
 
