@@ -37,7 +37,7 @@ from omnigraph.catalog.query.expressions import (
     Variable,
     holds_aggregate,
 )
-from omnigraph.catalog.query.operands import Constant, Now, ParamRef, Values
+from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef, Values
 from omnigraph.catalog.query.read import (
     Bind,
     CheckedRead,
@@ -176,28 +176,19 @@ class _Reader:
                 yield edge, edge.source
 
     def _reached(self, hops: Hops, start: str) -> set[str]:
-        """Section 6, hop bounds, rules 1 to 5."""
+        """Part two, section 4.4: each node at its shortest distance; the start by its own loop, at hop 1."""
         chains = hops.edge.source == hops.edge.target
-        visited = {start} if chains else set()
         frontier = {start}
-        emitted: set[str] = set()
+        distances: dict[str, int] = {}
         for hop in range(1, hops.high + 1):
-            following: set[str] = set()
-            for node in frontier:
-                for _, neighbour in self._steps(hops, node):
-                    if chains and neighbour == node:  # a self-loop
-                        found = True
-                    else:
-                        found = neighbour not in visited
-                        if found:
-                            following.add(neighbour)
-                    if found and hop >= hops.low:
-                        emitted.add(neighbour)
-            visited |= following
-            frontier = following if chains else set()
-            if not frontier:
+            reached = {neighbour for node in frontier for _, neighbour in self._steps(hops, node)}
+            frontier = {node for node in reached if node not in distances}
+            if hop > 1 and chains:
+                frontier.discard(start)
+            distances |= dict.fromkeys(frontier, hop)
+            if not frontier or not chains:
                 break
-        return emitted
+        return {node for node, distance in distances.items() if distance >= hops.low}
 
     # -- conditions (sections 7 and 19) ------------------------------------------------------------
 
@@ -241,7 +232,7 @@ class _Reader:
 
     def _contains(self, left: Value, right: Value, row: Row) -> Truth:
         items, wanted = self.value(left, row), self.value(right, row)
-        if items is None or wanted is None:
+        if items is None or (wanted is None and len(items)):
             return None
         if is_column(left, Scalar.F32) and not isinstance(right, PropertyValue):
             wanted = single(wanted)
@@ -249,16 +240,16 @@ class _Reader:
             items = [single(item) for item in items]
         return any(item == wanted for item in items)
 
-    def _among(self, left: Value, items: tuple[Constant, ...] | ParamRef, row: Row) -> Truth:
+    def _among(self, left: Value, items: tuple[Operand, ...] | ParamRef, row: Row) -> Truth:
+        """Part two, section 1: `left = first or left = second or ...`."""
         if isinstance(items, ParamRef):
             given = self._values[items.parameter.name]
             if given is None:
                 return None
             kind = PropertyType(items.type.scalar)
             items = tuple(Constant(item, kind) for item in given)  # type: ignore[union-attr]
-        if self.value(left, row) is None:
-            return None
-        return any(self._compared(left, "=", item, row) for item in items)
+        truths = [self._compared(left, "=", item, row) for item in items]
+        return True if True in truths else None if None in truths else False
 
     # -- values ------------------------------------------------------------------------------------
 

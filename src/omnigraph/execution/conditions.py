@@ -184,18 +184,18 @@ def _compared(left: Value, operator: str, right: Value, source: Source) -> pa.Ar
     if isinstance(left, Fixed) and not isinstance(right, Fixed):
         return _compared(right, _FLIPPED[operator], left, source)
     column, kind = source.column(left), type_of(left)
-    if isinstance(right, Fixed) and kind is not None and kind.scalar in NUMBERS:
-        value = source.operand(right)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            operator, value = restate(operator, value, kind.scalar)
-        if value is None:
-            return pa.nulls(source.count, pa.bool_())
-        return _FUNCTIONS[operator](column, pa.scalar(value, column.type))
-    return compare(column, operator, source.column(right))
+    if not isinstance(right, Fixed):
+        return compare(column, operator, source.column(right))
+    value = source.operand(right)
+    if value is None:
+        return pa.nulls(source.count, pa.bool_())
+    if kind is not None and kind.scalar in NUMBERS and isinstance(value, int | float):
+        operator, value = restate(operator, value, kind.scalar)
+    return compare(column, operator, pa.scalar(value, column.type))
 
 
-def compare(left: pa.Array, operator: str, right: pa.Array) -> pa.Array:
-    """Compare two columns value by value."""
+def compare(left: pa.Array, operator: str, right: pa.Array | pa.Scalar) -> pa.Array:
+    """Compare a column with another value by value, or with one value."""
     if left.type == right.type:
         if pa.types.is_boolean(left.type):
             left, right = left.cast(pa.uint8()), right.cast(pa.uint8())

@@ -3,7 +3,8 @@
 Room    execution. One meaning, two ways to get at the neighbours of a set of nodes: look-ups by the indexes
         on the ends of edges (few nodes), or the topology (many, or again and again).
 Rule    without an edge variable each distinct pair of nodes counts once; breadth first from every source, a
-        node at its shortest distance; a self-loop gives its node again. With one, each edge is a row.
+        node at its shortest distance; by a self-loop a source reaches itself, in one hop. With an edge
+        variable, each edge is a row.
 Choice  a topology that is there is used; else look-ups, until they have cost as much as building one.
 """
 
@@ -36,16 +37,11 @@ class Found:
 
 
 class Expander:
-    """Follows one edge type in one direction; `turned` says that this leads from the right end to the left.
+    """Follows one edge type in one direction."""
 
-    Distances run from the left either way. Seen from the right end, only the self-loop of that end gives it
-    again: every way to it is one hop longer, too.
-    """
-
-    def __init__(self, context: Context, hops: Hops, *, turned: bool = False) -> None:
+    def __init__(self, context: Context, hops: Hops) -> None:
         self._context = context
         self._hops = hops
-        self._turned = turned
         self._edges, self._sources, self._targets = context.ends(hops.edge)
 
     @property
@@ -69,7 +65,8 @@ class Expander:
                 return places, reached
         places = np.arange(len(nodes))
         frontier = nodes
-        visited = places * span + nodes if self.start.key == self.end.key else np.zeros(0, np.int64)
+        chains = self.start.key == self.end.key  # edges between different types do not
+        visited = places * span + nodes if chains else np.zeros(0, np.int64)
         emitted: list[Ordinals] = []
         for hop in range(1, hops.high + 1):
             if not len(frontier):
@@ -79,22 +76,17 @@ class Expander:
             self._context.budget.check(int(self._edges.rows * share), STEP_COLUMNS, "a hop over edges")
             found = self.neighbours(distinct)
             self._context.budget.check(_fanned(found.places, back, len(distinct)), 2, "a traversal")
-            at, reached, looped = _spread(found, distinct, back, self.start.key == self.end.key)
+            at, reached = _spread(found, back, len(distinct))
             keys = np.unique(places[at] * span + reached)
-            fresh = keys[~np.isin(keys, visited, assume_unique=True)] if len(visited) else keys
+            known = np.isin(keys, visited, assume_unique=True)
+            fresh = keys[~known]
             if hop >= hops.low:
-                emitted.append(fresh)
-            if hop >= hops.low and (hop == 1 or not self._turned):
-                emitted.append(np.unique(places[looped] * span + frontier[looped]))
-            if hop == 1:
-                ends = places[looped]
-            if hop == hops.low - 1 and self._turned:
-                emitted.append(fresh[np.isin(fresh // max(span, 1), ends)])
+                emitted.append(keys if hop == 1 else fresh)  # at first only the sources are known: self-loops
             visited = np.concatenate([visited, fresh])
             places, frontier = np.divmod(fresh, max(span, 1))
-            if self.start.key != self.end.key:
-                break  # edges between different types do not chain
-        every = np.unique(np.concatenate(emitted)) if emitted else np.zeros(0, np.int64)
+            if not chains:
+                break
+        every = np.sort(np.concatenate(emitted)) if emitted else np.zeros(0, np.int64)
         first, second = np.divmod(every, max(span, 1))
         return first, second
 
@@ -203,25 +195,19 @@ class Expander:
         return Found(places[kept], edges[kept], others[kept])
 
 
-def _spread(
-    found: Found, distinct: Ordinals, back: Ordinals, same_type: bool
-) -> tuple[Ordinals, Ordinals, Ordinals]:
+def _spread(found: Found, back: Ordinals, distinct: int) -> tuple[Ordinals, Ordinals]:
     """Bring what was found from distinct nodes to every frontier entry that is one of them.
 
-    Returns (entry, node reached) without self-loops, and the entries that have one.
+    Returns (entry, node reached).
     """
-    loops = (found.others == distinct[found.places]) & same_type
-    looping = np.zeros(len(distinct), dtype=bool)
-    looping[found.places[loops]] = True
-    places, others = found.places[~loops], found.others[~loops]
-    order = np.argsort(places, kind="stable")
-    counts = np.bincount(places, minlength=len(distinct))
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(distinct) else np.zeros(0, np.int64)
+    order = np.argsort(found.places, kind="stable")
+    counts = np.bincount(found.places, minlength=distinct)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if distinct else np.zeros(0, np.int64)
     each = counts[back]
     entries = np.repeat(np.arange(len(back)), each)
     before = np.concatenate([[0], np.cumsum(each)[:-1]]) if len(back) else np.zeros(0, np.int64)
     at = np.arange(int(each.sum())) - np.repeat(before - starts[back], each)
-    return entries, others[order][at], np.flatnonzero(looping[back])
+    return entries, found.others[order][at]
 
 
 def _fanned(places: Ordinals, back: Ordinals, distinct: int) -> int:

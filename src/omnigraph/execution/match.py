@@ -157,7 +157,7 @@ class Matcher:
         else:
             near, far = clause.right, clause.left
             hops = Hops(hops.edge, _TURNED[hops.direction], hops.low, hops.high)
-        expander = Expander(self._context, hops, turned=not left)
+        expander = Expander(self._context, hops)
         present = rows.bound[near] >= 0
         if not present.all():
             rows = rows.keep(present)

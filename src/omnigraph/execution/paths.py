@@ -44,9 +44,8 @@ def _from(
         reached: dict[int, list[str]] = {}
         for place, other, name in zip(found.places.tolist(), found.others.tolist(), ids, strict=True):
             way = [*ways[frontier[place]], name]
-            looped = other == frontier[place] and other in wanted and hop >= low
-            if looped and other not in answers:
-                answers[other] = way
+            if hop == low == 1 and other == source and other in wanted:
+                answers[other] = way  # by its own self-loop, or of another type: numbers meet by chance
             if other not in ways and (other not in reached or way < reached[other]):
                 reached[other] = way
         ways |= reached
