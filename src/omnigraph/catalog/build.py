@@ -7,7 +7,7 @@ Rule    a property keeps its column for life, except when its stored type change
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -90,7 +90,8 @@ def _interface(identity: str, match: TypeMatch, ids: dict[str, str]) -> Interfac
         )
         for p in match.properties
     )
-    return InterfaceType(id=identity, name=match.name, properties=properties)
+    aliases = () if match.accepted is None else match.accepted.aliases
+    return InterfaceType(id=identity, name=match.name, properties=properties, aliases=aliases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ class _Table:
             properties=properties,
             constraints=self._constraints(declared.constraints),
             retired_columns=retired,
+            aliases=() if self.match.accepted is None else self.match.accepted.aliases,
             key=in_identity_order(self.ids[name] for name in (*inline, *body)),
             implements=implements,
         )
@@ -126,6 +128,7 @@ class _Table:
             properties=properties,
             constraints=self._constraints(declared.constraints),
             retired_columns=retired,
+            aliases=() if self.match.accepted is None else self.match.accepted.aliases,
             source=source,
             target=target,
             card=UNLIMITED if card is None else Cardinality(card.low, card.high),
@@ -151,11 +154,12 @@ class _Table:
         return Property(
             self.ids[match.name],
             match.name,
-            column or _fresh(match.name, used),
+            column or fresh_column(match.name, used),
             stored_type,
             _annotations(declared.annotations, _NOT_METADATA),
             _default(declared),
             self._embed(declared),
+            match.accepted.aliases if isinstance(match.accepted, Property) else (),
         )
 
     def _embed(self, declared: ast.Property) -> Embed | None:
@@ -175,7 +179,7 @@ class _Table:
                 found.add(Index((self.ids[match.name],)))
         for constraint in body:
             found.update(self._constraint(constraint))
-        return tuple(sorted(found, key=lambda c: dumps(constraint_json(c, str))))
+        return in_stored_order(found)
 
     def _constraint(self, constraint: ast.Constraint) -> list[Constraint]:
         match constraint:
@@ -200,7 +204,7 @@ def _columns(constraint: ast.Constraint) -> tuple[ast.Ident, ...]:
     return constraint.columns if isinstance(constraint, ast.ColumnsConstraint) else ()
 
 
-def _fresh(name: str, used: set[str]) -> str:
+def fresh_column(name: str, used: set[str]) -> str:
     """Return `name`, or the first of `name_2`, `name_3`, ... that no property of the table ever had."""
     column, number = name, 1
     while column in used:
@@ -208,6 +212,11 @@ def _fresh(name: str, used: set[str]) -> str:
         column = f"{name}_{number}"
     used.add(column)
     return column
+
+
+def in_stored_order(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """Return constraints in the order in which a type keeps them."""
+    return tuple(sorted(constraints, key=lambda c: dumps(constraint_json(c, str))))
 
 
 def _default(declared: ast.Property) -> DefaultValue | None:

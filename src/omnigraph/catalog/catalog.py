@@ -46,8 +46,16 @@ class Catalog:
 
     @cached_property
     def _ids(self) -> dict[str, AnyType]:
-        every: list[AnyType] = [*self.interfaces, *self.nodes, *self.edges]
-        return {t.id: t for t in every}
+        return {t.id: t for t in self.types}
+
+    @cached_property
+    def _any_ids(self) -> dict[str, AnyType]:
+        return {identity: t for t in self._ids.values() for identity in t.ids} | self._ids
+
+    @property
+    def types(self) -> tuple[AnyType, ...]:
+        """All declarations: interfaces, nodes, edges, each by name."""
+        return (*self.interfaces, *self.nodes, *self.edges)
 
     def node(self, name: str) -> NodeType:
         """Return the node type of a name."""
@@ -89,6 +97,15 @@ class Catalog:
         if isinstance(found, NodeType | EdgeType):
             return found
         raise UnknownType(f"the schema has no table {identity!r}", name=identity)
+
+    def same_type(self, declared: AnyType) -> AnyType | None:
+        """Return the type here that a type of another schema is: by its id, or one unified with it."""
+        return next((self._any_ids[i] for i in declared.ids if i in self._any_ids), None)
+
+    def same_table(self, declared: TableType) -> TableType | None:
+        """Return the node or edge type here that a type of another schema is."""
+        mine = self.same_type(declared)
+        return mine if isinstance(mine, NodeType | EdgeType) else None
 
     def edges_from(self, node_id: str) -> tuple[EdgeType, ...]:
         """Return the edge types that leave a node type."""
@@ -140,7 +157,7 @@ class Catalog:
 
     @cached_property
     def identity(self) -> str:
-        """`sha256:<hex>` of the stored form without the text: what is compiled or read for one fits the other.
+        """`sha256:<hex>` of the stored form without the text: what fits one schema fits the other.
 
         Ids and columns are in it, so a type that was dropped and made again, or two names that were
         exchanged, make another identity.

@@ -18,6 +18,7 @@ from omnigraph.catalog.constraints import (
 )
 from omnigraph.catalog.model import (
     Annotation,
+    AnyType,
     EdgeType,
     Embed,
     InterfaceProperty,
@@ -63,7 +64,12 @@ def interface(declared: InterfaceType) -> Json:
         }
         for p in declared.properties
     ]
-    return {"id": declared.id, "name": declared.name, "properties": properties}
+    return {"id": declared.id, "name": declared.name, "properties": properties, **_aliases(declared)}
+
+
+def _aliases(declared: AnyType | Property) -> Json:
+    """Return the ids that merges unified with this one; most have none, and say nothing of it."""
+    return {"aliases": list(declared.aliases)} if declared.aliases else {}
 
 
 def _table(declared: TableType) -> Json:
@@ -74,6 +80,7 @@ def _table(declared: TableType) -> Json:
         "properties": [_property(p) for p in declared.properties],
         "constraints": [constraint_json(c, lambda identity: identity) for c in declared.constraints],
         "retired_columns": list(declared.retired_columns),
+        **_aliases(declared),
     }
 
 
@@ -87,6 +94,7 @@ def _property(declared: Property) -> Json:
         "annotations": [a.to_json() for a in declared.annotations],
         "default": default_json(declared.default),
         "embed": None if embed is None else {"source": embed.source, "model": embed.model},
+        **_aliases(declared),
     }
 
 
@@ -109,7 +117,8 @@ def read_interface(value: Json) -> InterfaceType:
         )
         for p in value["properties"]
     )
-    return InterfaceType(id=value["id"], name=value["name"], properties=properties)
+    aliases = tuple(value.get("aliases", ()))
+    return InterfaceType(id=value["id"], name=value["name"], properties=properties, aliases=aliases)
 
 
 def read_node(value: Json) -> NodeType:
@@ -131,6 +140,7 @@ def _read_table(value: Json) -> Json:
         "properties": tuple(_read_property(p) for p in value["properties"]),
         "constraints": tuple(constraint_from_json(c) for c in value["constraints"]),
         "retired_columns": tuple(value["retired_columns"]),
+        "aliases": tuple(value.get("aliases", ())),
     }
 
 
@@ -145,6 +155,7 @@ def _read_property(value: Json) -> Property:
         _read_annotations(value["annotations"]),
         None if default is None else NOW if "now" in default else default["value"],
         None if embed is None else Embed(embed["source"], embed["model"]),
+        tuple(value.get("aliases", ())),
     )
 
 
@@ -193,4 +204,4 @@ def _canonical_property(declared: Property, owner: TableType) -> Json:
     embed = declared.embed
     if embed is not None:
         value["embed"] = {"source": owner.name_of(embed.source), "model": embed.model}
-    return {key: part for key, part in value.items() if key not in ("id", "column")}
+    return {key: part for key, part in value.items() if key not in ("id", "column", "aliases")}

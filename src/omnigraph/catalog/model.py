@@ -4,9 +4,11 @@
 
 Room    catalog. Immutable values without I/O; resolve.py makes them, the engine stores them whole as one
         content-addressed object.
-Rule    ids are opaque and final: names are aliases, and a rename changes nothing else. A type's id is also
-        the id of its table. A column name is never used twice in one table, even after its property is
-        gone: old fragments still hold the old values under it.
+Rule    ids are opaque and final: names are mere names, and a rename changes nothing else. A type's id is
+        also the id of its table. Where a merge unified two types or properties, the one that is kept has the
+        other's id among its `aliases`: a branch that has the other still has the same thing. A column name
+        is never used twice in one table, even after its property is gone: old fragments still hold the old
+        values under it.
 Layout  a table has `id` (edges: `id`, `src`, `dst`), never null, then one column for each property in the
         order of their names when the table was made. Property columns are nullable whatever the schema
         says: required-ness is enforced on write, so that changing it touches no data.
@@ -83,6 +85,12 @@ class Property:
     annotations: tuple[Annotation, ...] = ()
     default: DefaultValue | None = None
     embed: Embed | None = None
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Every id of the property: its own, and those that merges unified with it."""
+        return (self.id, *self.aliases)
 
     @property
     def field(self) -> pa.Field:
@@ -118,6 +126,12 @@ class InterfaceType:
     id: str
     name: str
     properties: tuple[InterfaceProperty, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Every id of the interface: its own, and those that merges unified with it."""
+        return (self.id, *self.aliases)
 
     def find(self, name: str) -> InterfaceProperty | None:
         """Return the property of a name, or None."""
@@ -134,6 +148,12 @@ class StoredType:
     properties: tuple[Property, ...] = ()  # by name
     constraints: tuple[Constraint, ...] = ()
     retired_columns: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Every id of the type: its own, and those that merges unified with it."""
+        return (self.id, *self.aliases)
 
     @property
     def table_id(self) -> str:
@@ -148,9 +168,17 @@ class StoredType:
     def _by_id(self) -> dict[str, Property]:
         return {p.id: p for p in self.properties}
 
+    @cached_property
+    def _by_any_id(self) -> dict[str, Property]:
+        return {identity: p for p in self.properties for identity in p.ids} | self._by_id
+
     def find(self, name: str) -> Property | None:
         """Return the property of a name, or None."""
         return self._by_name.get(name)
+
+    def same_property(self, other: Property) -> Property | None:
+        """Return the property here that a property of the same type in another schema is, or None."""
+        return next((self._by_any_id[i] for i in other.ids if i in self._by_any_id), None)
 
     def property_by_id(self, identity: str) -> Property:
         """Return the property of an id that this type has."""

@@ -37,7 +37,7 @@ def past_catalog(now: Catalog, then: Catalog) -> Catalog:
 
 def past_type(declared: T, then: Catalog) -> T:
     """Return one type as a state with the schema `then` has it."""
-    known = _properties(declared.id, then)
+    known = _properties(declared, then)
     return replace(declared, properties=tuple(_past(p, known.get(p.id)) for p in declared.properties))
 
 
@@ -52,7 +52,7 @@ def columns_then(declared: TableType, then: Catalog) -> dict[str, str]:
     A change of type makes a new column, so a property is found by its identity. Those that the schema does
     not have are left out.
     """
-    known = _properties(declared.id, then)
+    known = _properties(declared, then)
     mine = {p.column: p.id for p in declared.properties}
     fixed = {name: name for name in declared.stored_schema.names if name not in mine}
     return fixed | {column: known[identity].column for column, identity in mine.items() if identity in known}
@@ -60,7 +60,7 @@ def columns_then(declared: TableType, then: Catalog) -> dict[str, str]:
 
 def types_then(declared: T, then: Catalog) -> T:
     """Return a type with its own columns, and the types of another schema."""
-    known = _properties(declared.id, then)
+    known = _properties(declared, then)
     return replace(
         declared,
         properties=tuple(
@@ -71,7 +71,7 @@ def types_then(declared: T, then: Catalog) -> T:
 
 def compared_type(declared: T, schemas: Iterable[Catalog]) -> T:
     """Return a type with properties so wide that they hold the values of all the schemas."""
-    known = [_properties(declared.id, then) for then in schemas]
+    known = [_properties(declared, then) for then in schemas]
     return replace(
         declared,
         properties=tuple(
@@ -81,9 +81,11 @@ def compared_type(declared: T, schemas: Iterable[Catalog]) -> T:
     )
 
 
-def _properties(type_id: str, then: Catalog) -> dict[str, Property]:
-    declared = then.by_id(type_id)
-    return {p.id: p for p in declared.properties} if isinstance(declared, NodeType | EdgeType) else {}
+def _properties(declared: TableType, then: Catalog) -> dict[str, Property]:
+    """Return the properties of a type that a schema has, by the ids that they are declared with."""
+    mine = then.same_table(declared)
+    pairs = () if mine is None else ((p, mine.same_property(p)) for p in declared.properties)
+    return {p.id: known for p, known in pairs if known is not None}
 
 
 def _past(now: Property, then: Property | None) -> Property:

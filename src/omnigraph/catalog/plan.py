@@ -8,7 +8,7 @@ Given   both catalogs, which share identities (resolve.py); whether drops may de
 Gives   `MigrationPlan`. Interfaces, then nodes, then edges; in each kind the desired types by name, then the
         dropped ones. In a type: rename, what is refused, metadata, properties by name, dropped properties,
         constraints.
-Rule    no steps means no change: with identities kept, the digests of the declarations are equal then, and only then.
+Rule    no steps means no change: the same identities, with equal declarations.
 """
 
 from __future__ import annotations

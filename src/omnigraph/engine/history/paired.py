@@ -19,19 +19,40 @@ from omnigraph.catalog.model import TableType
 from omnigraph.catalog.past import columns_then, compared_type, types_then
 from omnigraph.engine.history.images import image, to_python
 from omnigraph.engine.schema.lower import scalar
-from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.manifest.records import ManifestState, Pin
 from omnigraph.storage.tables.differences import Side
+from omnigraph.storage.tables.reads import TableReads
 
 Row = dict[str, Any]
 
 
 def moved(before: ManifestState | None, after: ManifestState, table_id: str) -> bool:
     """Say whether the rows of a table may differ between two states; maintenance does not count."""
-    old = None if before is None else before.pins.get(table_id)
-    new = after.pins.get(table_id)
+    return rows_moved(None if before is None else before.pins.get(table_id), after.pins.get(table_id))
+
+
+def rows_moved(old: Pin | None, new: Pin | None) -> bool:
+    """Say whether the rows of two pins may differ; maintenance does not count."""
     if old is None or new is None:
         return old is not new
-    return old.content != new.content
+    return (old.table_id, old.content) != (new.table_id, new.content)
+
+
+def pin_of(state: ManifestState, then: Catalog, declared: TableType) -> Pin | None:
+    """Return the pin of the table that holds a type in a state, which may be one that was unified with it."""
+    found = then.same_table(declared)
+    return None if found is None else state.pins.get(found.table_id)
+
+
+def sides_of(reads: TableReads, old: Pin | None, new: Pin | None) -> tuple[Side, Side]:
+    """Return the rows that only one of two pins has; of two tables, all of them."""
+    if not rows_moved(old, new):
+        return Side(None), Side(None)
+    if old is not None and new is not None and old.table_id == new.table_id:
+        return reads.differences(old.table_id, old.version, new.version)
+    gone = Side(None) if old is None else reads.differences(old.table_id, old.version, None)[0]
+    come = Side(None) if new is None else reads.differences(new.table_id, None, new.version)[1]
+    return gone, come
 
 
 def version_of(state: ManifestState | None, table_id: str) -> int | None:

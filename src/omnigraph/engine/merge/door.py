@@ -18,7 +18,8 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.entity import last_touched
 from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
-from omnigraph.engine.merge.merged import Counts, LargeTypes
+from omnigraph.engine.merge.merged import Counts, Dropped, LargeTypes
+from omnigraph.engine.merge.schemas import Unified
 from omnigraph.engine.merge.write import MergeWrite
 from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
 from omnigraph.engine.write import ExecutorFor
@@ -55,6 +56,8 @@ class MergeOutcome:
     types: tuple[TypeCount, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     total_conflicts: int = 0
+    unified: tuple[Unified, ...] = ()  # types and properties that both sides made, and are one now
+    dropped: tuple[Dropped, ...] = ()  # what the target lost with the schema
     preview: bool = False
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
@@ -79,6 +82,8 @@ class MergeOutcome:
             "edges": [one.to_json() for one in self.types if one.kind == "edge"],
             "merge_conflicts": [one.to_json() for one in self.conflicts],
             "total_conflicts": self.total_conflicts,
+            "unified": [one.to_json() for one in self.unified],
+            "dropped": [one.to_json() for one in self.dropped],
             "preview": self.preview,
             "commit": commit_json(self.commit),
             "cost": cost_json(self.cost),
@@ -247,6 +252,8 @@ class MergeDoor:
             target.head,
             theirs.head if base is None else base.head,
             types=_types(write.counts),
+            unified=write.unified,
+            dropped=write.dropped,
             preview=preview,
         )
 
@@ -264,10 +271,9 @@ class MergeDoor:
             if number >= TRACED or declared is None or one.entity_id is None:
                 found.append(one)
                 continue
-            ours, other = (
-                last_touched(self._store, self._catalogs, declared, one.entity_id, side, base)
-                for side in (target, theirs)
-            )
+            there = self._catalogs.get(theirs.schema).same_table(declared) or declared
+            ours = last_touched(self._store, self._catalogs, declared, one.entity_id, target, base)
+            other = last_touched(self._store, self._catalogs, there, one.entity_id, theirs, base)
             found.append(replace(one, ours=_origin(ours), theirs=_origin(other)))
         return found
 

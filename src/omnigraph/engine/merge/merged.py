@@ -7,7 +7,7 @@ Room    engine.merge. Values. A type is merged in this process (write.py) or by 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.change import TypeChange
@@ -32,6 +32,25 @@ class Counts:
     def numbers(self) -> tuple[int, int, int]:
         """Inserted, updated, deleted."""
         return self.inserted, self.updated, self.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What the target loses with the schema: the rows of a type, or the values of a property."""
+
+    kind: str
+    type_name: str
+    property_name: str | None
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "kind": self.kind,
+            "type": self.type_name,
+            "property": self.property_name,
+            "rows": self.rows,
+        }
 
 
 @dataclass(frozen=True)

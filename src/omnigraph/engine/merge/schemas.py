@@ -1,22 +1,25 @@
 """Schemas: the schema of a merge, from the base's and the two sides'.
 
-Room    engine.merge. Types are paired by identity. Where one side left a type alone, it is as the other made
-        it: changed, renamed, new or dropped. What both changed differently is a conflict by name.
-Gives   the merged catalog, and what happens to tables besides their rows.
+Room    engine.merge. Types and properties are paired by identity, never by name; docs/merging.md has the
+        table of what becomes of them. Two that both sides made under one name, with equal declarations, are
+        unified: one goes on, and has the other's id among its aliases, by which later merges know both.
+Gives   the merged catalog; what was unified; what goes because one side dropped it, which is only right if
+        the other side did not write to it meanwhile: whoever has the rows looks at that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from omnigraph.base.ids import new_id
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import IdMinter
-from omnigraph.catalog.model import AnyType, EdgeType, InterfaceType, NodeType, TypeKind
+from omnigraph.catalog.model import AnyType, EdgeType, InterfaceType, NodeType, Property, TableType, TypeKind
 from omnigraph.catalog.resolve import resolve_text
 from omnigraph.engine.merge.conflicts import SchemaConflict
+from omnigraph.engine.merge.identities import Identities, composed, properties_of, with_types
 from omnigraph.language.diagnostics import Source, SourceError
 from omnigraph.language.schema.parser import parse
 from omnigraph.language.schema.printer import print_schema
@@ -24,18 +27,58 @@ from omnigraph.language.schema.tree import Declaration, Edge, Interface, Node, S
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.transaction import Adopted
 
+SideName = Literal["ours", "theirs"]
 _KINDS: dict[type, TypeKind] = {
     Interface: TypeKind.INTERFACE,
     Node: TypeKind.NODE,
     Edge: TypeKind.EDGE,
 }
+DECLARE_ALIKE = "Apply one schema to both branches, or rename one of the two, then merge"
+DROP_BOTH = "Drop it on the other branch too, and make it again there if the first branch did, then merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Unified:
+    """Two types, or two properties, that are one from now on."""
+
+    kind: str
+    type_name: str
+    property_name: str | None
+    kept: str  # the id that goes on
+    other: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "kind": self.kind,
+            "type": self.type_name,
+            "property": self.property_name,
+            "kept": self.kept,
+            "other": self.other,
+        }
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A type or property of the base that one side dropped, as the other side still has it."""
+
+    side: SideName  # who still has it
+    declared: TableType
+    member: Property | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called by the side that has it."""
+        return self.declared.name if self.member is None else f"{self.declared.name}.{self.member.name}"
 
 
 @dataclass(frozen=True)
 class MergedSchema:
-    """The merged catalog."""
+    """The merged catalog, and how it came about."""
 
     catalog: Catalog
+    unified: tuple[Unified, ...] = ()
+    gone: tuple[Gone, ...] = ()
 
     @property
     def text(self) -> bytes:
@@ -59,30 +102,212 @@ class MergedSchema:
 
 def merge_schemas(base: Catalog, ours: Catalog, theirs: Catalog) -> MergedSchema:
     """Merge three ways, or refuse with the names of the types that do not go together."""
-    if ours.identity == theirs.identity or base.identity == theirs.identity:
+    if ours.identity == theirs.identity:
         return MergedSchema(ours)
-    if base.identity == ours.identity:
-        return MergedSchema(theirs)
-    before, mine, other = (_types(catalog) for catalog in (base, ours, theirs))
-    kept: list[tuple[AnyType, Catalog]] = []  # with the schema that has it as it is
-    conflicts: list[str] = []
-    for identity in sorted({*before, *mine, *other}):
-        old, left, right = before.get(identity), mine.get(identity), other.get(identity)
-        chosen, origin = (left, ours) if left == right or right == old else (right, theirs)
-        if old not in (left, right) and left != right:
-            conflicts.append((left or right or old).name)  # type: ignore[union-attr]
-        if chosen is not None:
-            kept.append((chosen, origin))
-    _refuse([*conflicts, *_twice([one for one, _ in kept])])
-    types = _sorted([one for one, _ in kept])
-    merged = Catalog(
-        tuple(t for t in types if isinstance(t, InterfaceType)),
-        tuple(t for t in types if isinstance(t, NodeType)),
-        tuple(t for t in types if isinstance(t, EdgeType)),
-        _text(kept),
-    )
-    _check_text(merged)
-    return MergedSchema(merged)
+    return _SchemaMerge(base, ours, theirs).run()
+
+
+def refuse_dropped(names: list[str]) -> None:
+    """Refuse to drop what the other side changed."""
+    if names:
+        listed = ", ".join(sorted(set(names)))
+        raise SchemaConflict(
+            f"one branch dropped {listed}, and the other changed it meanwhile",
+            remedy=DROP_BOTH,
+            types=sorted({name.partition(".")[0] for name in names}),
+        )
+
+
+def _refuse_different(names: list[str]) -> None:
+    if names:
+        listed = ", ".join(sorted(set(names)))
+        raise SchemaConflict(
+            f"the branches do not agree on the schema of {listed}",
+            remedy=DECLARE_ALIKE,
+            types=sorted(set(names)),
+        )
+
+
+class _SchemaMerge:
+    """One merge of three schemas."""
+
+    def __init__(self, base: Catalog, ours: Catalog, theirs: Catalog) -> None:
+        self._sides: dict[SideName, Catalog] = {"ours": ours, "theirs": theirs}
+        self._ids = ids = Identities(base, ours, theirs)
+        _refuse_different([name for one in (base, ours, theirs) for name in ids.shared_twice(one)])
+        self._base = ids.by_group(base)
+        self._pairs: list[tuple[str, str | None, str, str]] = []  # type, property, id of ours, of theirs
+        self._kept: list[tuple[AnyType, Catalog]] = []  # with the schema whose text declares it
+        self._gone: list[Gone] = []
+        self._dropped: list[str] = []
+        self._different: list[str] = []
+
+    def run(self) -> MergedSchema:
+        """Merge everything, and refuse everything that cannot be merged."""
+        for kind in (InterfaceType, NodeType, EdgeType):  # edges refer to nodes, nodes to interfaces
+            self._unify_new(kind)
+        ours, theirs = self._by_group()
+        for group in ours.keys() & theirs.keys():
+            self._unify_members(self._base.get(group), ours[group], theirs[group])
+        for group in sorted({*ours, *theirs}):
+            self._decide(self._base.get(group), ours.get(group), theirs.get(group))
+        _refuse_different([*self._different, *_twice([one for one, _ in self._kept])])
+        refuse_dropped(self._dropped)
+        merged = self._catalog()
+        return MergedSchema(merged, tuple(self._unified(merged)), tuple(self._gone))
+
+    def _by_group(self) -> tuple[dict[str, AnyType], dict[str, AnyType]]:
+        return self._ids.by_group(self._sides["ours"]), self._ids.by_group(self._sides["theirs"])
+
+    # -- unifying ----------------------------------------------------------------------------------
+
+    def _unify_new(self, kind: type[AnyType]) -> None:
+        """Unify the types of one name that both sides made."""
+        ours, theirs = self._by_group()
+        made = {
+            _spelling(declared): declared
+            for group, declared in ours.items()
+            if isinstance(declared, kind) and group not in self._base and group not in theirs
+        }
+        for group, other in theirs.items():
+            mine = made.get(_spelling(other))
+            if mine is None or group in self._base or group in ours:
+                continue
+            if self._ids.declaration(mine) != self._ids.declaration(other):
+                self._different.append(other.name)
+                continue
+            self._join(mine.name, None, mine.id, other.id)
+            named = {member.name: member for member in properties_of(other)}
+            for member in properties_of(mine):
+                self._ids.join(member.id, named[member.name].id)
+
+    def _unify_members(self, old: AnyType | None, mine: AnyType, other: AnyType) -> None:
+        """Unify the properties of one name that both sides made, of a type that both declare alike."""
+        ids = self._ids
+        if ids.declaration(mine) != ids.declaration(other):
+            return
+        known, here, there = ids.members(old), ids.members(mine), ids.members(other)
+        made = {m.name: m for group, m in there.items() if group not in known and group not in here}
+        for group, member in here.items():
+            same = made.get(member.name)
+            if same is not None and group not in known and group not in there:
+                self._join(mine.name, member.name, member.id, same.id)
+
+    def _join(self, type_name: str, property_name: str | None, mine: str, other: str) -> None:
+        self._ids.join(mine, other)
+        self._pairs.append((type_name, property_name, mine, other))
+
+    def _unified(self, merged: Catalog) -> Iterator[Unified]:
+        kept = {one.id: one for one in merged.types}
+        members = {m.id: one for one in merged.types for m in properties_of(one)}
+        for type_name, property_name, mine, other in self._pairs:
+            where = kept if property_name is None else members
+            first, second = (mine, other) if mine in where else (other, mine)
+            yield Unified(where[first].kind.value, type_name, property_name, first, second)
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def _decide(self, old: AnyType | None, mine: AnyType | None, other: AnyType | None) -> None:
+        if mine is not None and other is not None:
+            self._decide_shared(old, mine, other)
+            return
+        side: SideName = "theirs" if mine is None else "ours"
+        only = mine or other
+        assert only is not None
+        if old is None:
+            self._keep(only, side)
+        elif self._ids.form(old) != self._ids.form(only):
+            self._dropped.append(only.name)
+        elif isinstance(only, NodeType | EdgeType):
+            self._gone.append(Gone(side, only))
+
+    def _decide_shared(self, old: AnyType | None, mine: AnyType, other: AnyType) -> None:
+        """Decide about a type that both sides have."""
+        forms = [self._ids.form(one) for one in (old, mine, other)]
+        chosen = None
+        if forms[1] == forms[2]:
+            side: SideName = "theirs" if mine == old else "ours"
+        elif forms[0] in forms[1:]:
+            side = "theirs" if forms[0] == forms[1] else "ours"
+        else:
+            side, chosen = "ours", self._chosen(old, mine, other)
+            if chosen is None:
+                self._different.append(mine.name)
+                return
+        declared = mine if side == "ours" else other
+        if isinstance(mine, InterfaceType) or isinstance(other, InterfaceType):
+            identity = self._identity(old, mine, other)
+            self._keep(replace(declared, id=identity, aliases=self._ids.others(identity)), side)
+            return
+        ground = mine if self._identity(old, mine, other) == mine.id else other
+        if mine.id == other.id and side == "theirs":
+            ground = other  # both are versions of one table: it goes on with the one that fits
+        rest = other if ground is mine else mine
+        named = {member.name: self._ids.of(member.id) for member in properties_of(declared)}
+        assert isinstance(declared, NodeType | EdgeType)
+        self._keep(composed(self._ids, declared, ground, rest, chosen or named), side)
+        self._gone += self._members_gone(old, mine, other)
+
+    def _identity(self, old: AnyType | None, mine: AnyType, other: AnyType) -> str:
+        """Return the id that goes on: the target's, unless only the source has another than the base."""
+        return other.id if old is not None and old.id == mine.id else mine.id
+
+    def _chosen(self, old: AnyType | None, mine: AnyType, other: AnyType) -> dict[str, str] | None:
+        """Return which property has which name where both sides changed a type; None if they disagree."""
+        ids = self._ids
+        if ids.declaration(mine) != ids.declaration(other):
+            return None
+        known, here, there = ids.members(old), ids.members(mine), ids.members(other)
+        chosen: dict[str, str] = {}
+        for group in {*here, *there}:
+            if group in known and not (group in here and group in there):
+                continue  # one side dropped it
+            name = _name(known.get(group), here.get(group), there.get(group))
+            if name is None or name in chosen:
+                return None
+            chosen[name] = group
+        return chosen if chosen.keys() == {member.name for member in properties_of(mine)} else None
+
+    def _members_gone(self, old: AnyType | None, mine: TableType, other: TableType) -> Iterator[Gone]:
+        here, there = self._ids.members(mine), self._ids.members(other)
+        for group in self._ids.members(old):
+            if group in here and group not in there:
+                yield Gone("ours", mine, here[group])
+            if group in there and group not in here:
+                yield Gone("theirs", other, there[group])
+
+    def _keep(self, declared: AnyType, side: SideName) -> None:
+        self._kept.append((declared, self._sides[side]))
+
+    # -- the outcome -------------------------------------------------------------------------------
+
+    def _catalog(self) -> Catalog:
+        ids = {self._ids.of(one.id): one.id for one, _ in self._kept}
+        kept = sorted(
+            ((with_types(self._ids, one, ids), origin) for one, origin in self._kept), key=lambda k: k[0].name
+        )
+        types = [one for one, _ in kept]
+        merged = Catalog(
+            tuple(t for t in types if isinstance(t, InterfaceType)),
+            tuple(t for t in types if isinstance(t, NodeType)),
+            tuple(t for t in types if isinstance(t, EdgeType)),
+        )
+        for side in self._sides.values():
+            if side.identity == merged.identity:
+                return side
+        alike = (s for s in self._sides.values() if s.declaration_digest == merged.declaration_digest)
+        side_text = next((side.source for side in alike), None)
+        merged = replace(merged, source=_text(kept) if side_text is None else side_text)
+        _check_text(merged)
+        return merged
+
+
+def _name(old: Property | None, mine: Property | None, other: Property | None) -> str | None:
+    """Return the name that a property has when both sides' renames are taken; None if they disagree."""
+    names = {one.name for one in (mine, other) if one is not None}
+    if len(names) == 2 and old is not None:
+        names.discard(old.name)
+    return names.pop() if len(names) == 1 else None
 
 
 def _text(kept: list[tuple[AnyType, Catalog]]) -> str:
@@ -103,39 +328,22 @@ def _check_text(merged: Catalog) -> None:
     except SourceError as error:
         first = error.diagnostics[0]
         raise SchemaConflict(
-            f"the two schemas do not go together: {first.message}",
-            remedy="Apply the same schema to both branches, then merge",
-            types=[],
+            f"the two schemas do not go together: {first.message}", remedy=DECLARE_ALIKE, types=[]
         ) from error
-    _refuse([one.name for identity, one in _types(merged).items() if read.by_id(identity) != one])
+    _refuse_different([one.name for one in merged.types if read.by_id(one.id) != one])
 
 
-def _refuse(conflicts: list[str]) -> None:
-    if conflicts:
-        names = ", ".join(sorted(set(conflicts)))
-        raise SchemaConflict(
-            f"both branches changed the schema of {names} in different ways",
-            remedy="Apply the same schema to both branches, then merge",
-            types=sorted(set(conflicts)),
-        )
-
-
-def _types(catalog: Catalog) -> dict[str, AnyType]:
-    every: list[AnyType] = [*catalog.interfaces, *catalog.nodes, *catalog.edges]
-    return {t.id: t for t in every}
-
-
-def _sorted(types: list[Any]) -> list[Any]:
-    return sorted(types, key=lambda t: str(t.name))
+def _spelling(declared: AnyType) -> tuple[str, str]:
+    """Return what no two types of a schema share."""
+    return declared.kind.value, declared.name.casefold() if isinstance(declared, EdgeType) else declared.name
 
 
 def _twice(types: list[AnyType]) -> list[str]:
-    """Return the names that both sides gave to different new types."""
+    """Return the names that different types have."""
     seen: set[tuple[str, str]] = set()
     again: list[str] = []
     for one in types:
-        key = (one.kind.value, one.name.casefold())
-        if key in seen:
+        if _spelling(one) in seen:
             again.append(one.name)
-        seen.add(key)
+        seen.add(_spelling(one))
     return again

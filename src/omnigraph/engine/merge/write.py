@@ -10,6 +10,7 @@ Rule    whatever way a type takes, the evaluator judges the merged image.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,15 +22,15 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
-from omnigraph.catalog.past import compared_type
+from omnigraph.catalog.past import columns_then, compared_type
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
-from omnigraph.engine.history.delta import Delta, delta, nothing, touched
-from omnigraph.engine.history.paired import fills_of, moved, under_names, version_of
+from omnigraph.engine.history.delta import Delta, Fills, delta, differs, nothing, touched
+from omnigraph.engine.history.paired import fills_of, pin_of, rows_moved, sides_of, under_names
 from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take, read_choices
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
-from omnigraph.engine.merge.merged import Conflicts, Counts, LargeTypes, MergedType, States
-from omnigraph.engine.merge.schemas import merge_schemas
+from omnigraph.engine.merge.merged import Conflicts, Counts, Dropped, LargeTypes, MergedType, States
+from omnigraph.engine.merge.schemas import Gone, Unified, merge_schemas, refuse_dropped
 from omnigraph.engine.merge.threeway import TypeMerge, in_types_of, merge_type
 from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values
 from omnigraph.engine.validate.findings import Findings
@@ -38,10 +39,12 @@ from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.lineage import holds
 from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin
 from omnigraph.storage.snapshot import PinnedSnapshot
-from omnigraph.storage.tables.effects import DeleteIds, Effect, Upsert
+from omnigraph.storage.tables.differences import Side
+from omnigraph.storage.tables.effects import AddColumn, DeleteIds, DropColumn, Effect, Several, Upsert
 from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.transaction import Adopted, PublishPlan, WriteTxn
 
+UNIFIED = "unified"  # the label of a commit that made one identity of two
 SHOWN = 1_000  # conflicts that are reported in full
 Bases = Callable[[ManifestState], tuple[ManifestState, ...]]  # common ancestors with a target, best first
 
@@ -87,22 +90,24 @@ class MergeWrite:
         self.base: ManifestState | None = None
         self.target: ManifestState | None = None
         self.counts: tuple[Counts, ...] = ()
+        self.unified: tuple[Unified, ...] = ()
+        self.dropped: tuple[Dropped, ...] = ()
 
     # -- the write ---------------------------------------------------------------------------------
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Merge on this target; raise all conflicts that the two sides themselves have."""
         target = txn.snapshot.state
-        self.target, self.base, self.counts = target, None, ()
+        self.target, self.base, self.counts, self.unified, self.dropped = target, None, (), (), ()
         if self._merged is not None and holds(target, self._merged):
             self._judged, self._asked = None, ()
             return PublishPlan(self._kind)  # there is nothing to do
         bases = self._bases(target)
         base = self.base = bases[0]
-        catalogs = [self._catalogs.get(state.schema) for state in (base, target, self._source)]
-        schemas = merge_schemas(*catalogs)
+        schemas = merge_schemas(*(self._catalog(state) for state in (base, target, self._source)))
+        self._check_unchanged(schemas.gone)
         choices = read_choices(self._resolutions, self._strategy, schemas.catalog, self._granularity)
-        self._new_schema = schemas.catalog.identity != catalogs[1].identity
+        self._new_schema = schemas.catalog.identity != self._catalog(target).identity
         merges = self._merge_types(bases, schemas.catalog, choices)
         told = [merge.conflicts for merge in merges]
         self._refuse([one for found in told for one in found.first], sum(found.total for found in told))
@@ -118,6 +123,8 @@ class MergeWrite:
             {**target.pins, **{m.table_id: m.image for m in merges if m.image is not None}}
         )
         self.counts = tuple(merge.counts for merge in merges if merge.changes)
+        self.unified = schemas.unified
+        self.dropped = tuple(self._dropped(one) for one in schemas.gone if one.side == "ours")
         return PublishPlan(
             self._kind,
             effects={one.table_id: one.effect for one in merges if one.effect is not None},
@@ -131,6 +138,7 @@ class MergeWrite:
             merged=FrozenMap() if self._merged is None else self._merged.ancestry,
             replans=True,
             always_commit=True,
+            labels=_labels(schemas.unified),
         )
 
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
@@ -147,6 +155,39 @@ class MergeWrite:
         if conflicts:
             raise MergeConflict(self._doing, in_order(conflicts)[:SHOWN], total)
 
+    # -- what goes with the schema -----------------------------------------------------------------
+
+    def _check_unchanged(self, gone: Iterable[Gone]) -> None:
+        """Refuse to drop what the other side wrote to since the base."""
+        assert self.base is not None
+        assert self.target is not None
+        states = {"ours": self.target, "theirs": self._source}
+        wrote = [one for one in gone if self._wrote(one, self.base, states[one.side])]
+        refuse_dropped([one.name for one in wrote])
+
+    def _wrote(self, gone: Gone, before: ManifestState, after: ManifestState) -> bool:
+        """Say whether rows were inserted or updated; of a property, whether one got another value."""
+        declared = gone.declared
+        change = self._delta(declared, before, after)
+        if gone.member is None:
+            return bool(change.inserted.num_rows or change.after.num_rows)
+        column = gone.member.column
+        inserted = change.inserted[column].combine_chunks()
+        plain = fills_of(self._compared(declared), after).get(column, pa.scalar(None, inserted.type))
+        given = differs(inserted, pa.repeat(plain, len(inserted))) & inserted.is_valid().to_numpy(False)
+        return bool(given.any() or change.changed[column].any())
+
+    def _dropped(self, gone: Gone) -> Dropped:
+        """Count what the target loses: the rows of a type, or the values of a property."""
+        assert self.target is not None
+        declared, member = gone.declared, gone.member
+        pin = self.target.pins[declared.table_id]
+        if member is None:
+            return Dropped(declared.kind.value, declared.name, None, pin.rows)
+        values = self._reads.scan(pin.table_id, pin.version, [member.column])
+        rows = sum(batch.num_rows - batch[member.column].null_count for batch in values)
+        return Dropped(declared.kind.value, declared.name, member.name, rows)
+
     # -- types -------------------------------------------------------------------------------------
 
     def _merge_types(
@@ -157,9 +198,9 @@ class MergeWrite:
         concerned = [
             declared
             for declared in catalog.tables
-            if moved(bases[0], self._source, declared.table_id)
+            if self._moved(declared, bases[0], self._source)
             or declared.table_id in decided
-            or (self._new_schema and moved(bases[0], self.target, declared.table_id))
+            or (self._new_schema and self._moved(declared, bases[0], self.target))
         ]
         if self._large is not None:  # its jobs belong to the thread that asked for the merge
             return [self._merge_one(declared, bases, choices) for declared in concerned]
@@ -191,23 +232,72 @@ class MergeWrite:
             judged = _judged(outcome, *(in_types_of(rows, declared) for rows in (ours.inserted, ours.after)))
         counts = Counts(declared, *count(outcome, ours, theirs))
         merged = MergedType(counts, judged, Conflicts(outcome.conflicts, len(outcome.conflicts)), outcome.met)
-        pin = self._source.pins.get(table)
-        if pin is None or not moved(base, self._source, table):
+        here, there = (self._fits(declared, state) for state in (target, self._source))
+        untouched = not self._moved(declared, base, target) and not outcome.met
+        if there and (untouched or not here):
+            # Without changes of ours the source's version is the outcome; with them, and with columns that
+            # the target lacks, it is kept too, and our share is written on top.
+            pin = self._source.pins[table]
+            mine = merge_type(declared, theirs, ours, choices.turned, frozenset(ambiguous))
+            effect = None if untouched else _effect(mine)
+            image = None if here else pin
+            return replace(merged, adopted=Adopted(pin, *counts.numbers), image=image, effect=effect)
+        if here:
             return replace(merged, effect=_effect(outcome))
-        as_here = self._has_columns(target, declared)
-        adopted = replace(merged, adopted=Adopted(pin, *counts.numbers), image=None if as_here else pin)
-        if not moved(base, target, table) and not outcome.met:
-            return adopted
-        if as_here:
-            return replace(merged, effect=_effect(outcome))
-        # The source has columns that the target lacks: its version is kept, and our share written on top.
-        mine = merge_type(declared, theirs, ours, choices.turned, frozenset(ambiguous))
-        return replace(adopted, effect=_effect(mine))
+        return self._with_columns(merged, outcome, theirs, ours, choices, frozenset(ambiguous))
 
-    def _has_columns(self, state: ManifestState, declared: TableType) -> bool:
-        """Say whether a type has the columns in one state that it has in the merged schema."""
-        then = self._catalogs.get(state.schema).by_id(declared.id)
-        return isinstance(then, NodeType | EdgeType) and then.stored_schema.equals(declared.stored_schema)
+    def _with_columns(
+        self,
+        merged: MergedType,
+        outcome: TypeMerge,
+        theirs: Delta,
+        ours: Delta,
+        choices: Choices,
+        ambiguous: frozenset[str],
+    ) -> MergedType:
+        """Merge a type whose table has the columns of the outcome on neither side.
+
+        They are made on the version of the side whose table goes on; the other side's share comes on top.
+        The evaluator sees all rows: no stored version has them under the columns that it asks for.
+        """
+        assert self.target is not None
+        declared = merged.counts.declared
+        state = self.target if declared.table_id in self.target.pins else self._source
+        pin = state.pins[declared.table_id]
+        share, adopted = outcome, None
+        if state is not self.target:
+            share = merge_type(declared, theirs, ours, choices.turned, ambiguous)
+            adopted = Adopted(pin, *merged.counts.numbers)
+        stored = sides_of(self._reads, None, pin)[1]
+        fills = fills_of(declared, self._source)
+        named = under_names(stored, self._catalog(state), declared)
+        rows = delta((Side(None), named), declared.stored_schema, fills).inserted
+        whole = pa.concat_tables([rows, share.rows])
+        kept = last_of_each(whole.filter(pc.invert(pc.is_in(whole[ID], value_set=share.removed))))
+        steps = _column_steps(declared, self._catalog(state), fills)
+        effect = _effect(share)
+        return replace(
+            merged,
+            judged=TypeChange(declared, kept, removed=outcome.removed, replaces=True),
+            adopted=adopted,
+            effect=Several((*steps, *(() if effect is None else (effect,)))),
+        )
+
+    def _catalog(self, state: ManifestState) -> Catalog:
+        return self._catalogs.get(state.schema)
+
+    def _pin(self, declared: TableType, state: ManifestState) -> Pin | None:
+        return pin_of(state, self._catalog(state), declared)
+
+    def _moved(self, declared: TableType, before: ManifestState, after: ManifestState) -> bool:
+        return rows_moved(self._pin(declared, before), self._pin(declared, after))
+
+    def _fits(self, declared: TableType, state: ManifestState) -> bool:
+        """Say whether a state has the table of a type, with each property in the column declared for it."""
+        then = self._catalog(state).by_id(declared.id)
+        if not isinstance(then, NodeType | EdgeType) or then.stored_schema != declared.stored_schema:
+            return False
+        return all(new == old for new, old in columns_then(declared, self._catalog(state)).items())
 
     def _delta(
         self,
@@ -221,17 +311,12 @@ class MergeWrite:
         Rows are in types that hold the values of all states of this merge. Where only some ids are wanted,
         rows are read only if one of those was touched at all.
         """
-        table, wide = declared.table_id, self._compared(declared)
-        versions = (
-            [version_of(state, table) for state in (before, after)]
-            if moved(before, after, table)
-            else [None, None]
-        )
-        sides = self._reads.differences(table, *versions)
+        wide = self._compared(declared)
+        sides = sides_of(self._reads, self._pin(declared, before), self._pin(declared, after))
         if wanted is not None and not pc.any(pc.is_in(touched(sides), value_set=wanted)).as_py():
             return nothing(wide.stored_schema)
         gone, come = (
-            under_names(side, self._catalogs.get(state.schema), wide)
+            under_names(side, self._catalog(state), wide)
             for side, state in zip(sides, (before, after), strict=True)
         )
         return delta((gone, come), wide.stored_schema, fills_of(wide, self._source))
@@ -240,7 +325,28 @@ class MergeWrite:
         assert self.base is not None
         assert self.target is not None
         states = (self.base, self.target, self._source)
-        return compared_type(declared, [self._catalogs.get(state.schema) for state in states])
+        return compared_type(declared, [self._catalog(state) for state in states])
+
+
+def _labels(unified: tuple[Unified, ...]) -> dict[str, str]:
+    """Return what the commit record says of identities that are one from now on."""
+    return {UNIFIED: json.dumps([one.to_json() for one in unified])} if unified else {}
+
+
+def _column_steps(declared: TableType, then: Catalog, fills: Fills) -> list[Effect]:
+    """Return how a table gets from the columns of one schema to those of a declaration."""
+    known = then.same_table(declared)
+    assert known is not None
+    stored = {member.column for member in known.properties}
+    added: list[Effect] = []
+    for member in declared.properties:
+        before = known.same_property(member)
+        if member.column not in stored:
+            copied = None if before is None else before.column
+            fill = fills.get(member.column) if copied is None else None
+            added.append(AddColumn(member.field, fill, copied))
+    left = stored - {member.column for member in declared.properties}
+    return [*added, *(DropColumn(column) for column in sorted(left))]
 
 
 def _effect(share: TypeMerge) -> Effect | None:

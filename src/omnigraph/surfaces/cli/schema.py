@@ -57,7 +57,9 @@ def show(
     with call.connect(address, graph_uri) as graph:
         catalog = graph.schema.catalog(call.settings.branch, snapshot)
     text = catalog.source if form is ShowFormat.PG else catalog.to_json().decode()
-    call.output.result({"schema_source": catalog.source, "digest": catalog.declaration_digest}, text.rstrip("\n"))
+    call.output.result(
+        {"schema_source": catalog.source, "digest": catalog.declaration_digest}, text.rstrip("\n")
+    )
 
 
 @app.command("get", hidden=True)

@@ -326,7 +326,9 @@ def test_broken_utf8_says_line_and_byte() -> None:
 
 def framed(*records: Any, **end: Any) -> list[str]:
     """Return the lines of a framed export."""
-    header = {"og_export": {"format": 1, "schema_digest": CATALOG.declaration_digest, "branch": "main", "types": []}}
+    header = {
+        "og_export": {"format": 1, "schema_digest": CATALOG.declaration_digest, "branch": "main", "types": []}
+    }
     texts = [json.dumps(line) for line in (header, *records)]
     digest = hashlib.sha256("".join(f"{text}\n" for text in texts).encode()).hexdigest()
     last = {"lines": len(records), "sha256": digest, "last": {"type": "Person", "id": "x"}, **end}

@@ -78,7 +78,8 @@ class Frame:
             raise Refused(
                 "envelope",
                 f"the export was made with another schema: {shown(digest)}, this branch has "
-                f"{shown(self._catalog.declaration_digest)}; apply its schema first, or load it without its header",
+                f"{shown(self._catalog.declaration_digest)}; apply its schema first, or load it without its "
+                "header",
             )
 
     def _end(self, end: Any) -> None:
