@@ -107,6 +107,8 @@ def shown(value: object) -> str:
         text = "NaN" if isinstance(value, float) and math.isnan(value) else repr(value)
     except ValueError:  # Python prints integers of up to 4,300 digits
         return "a number of thousands of digits"
+    except RecursionError:
+        return f"a {type(value).__name__} of thousands of levels"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
