@@ -10,6 +10,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+import omnigraph as og
 from omnigraph.base.errors import (
     BranchNotFound,
     CommitNotFound,
@@ -24,6 +25,7 @@ from omnigraph.base.errors import (
     NotFound,
     TableNotFound,
 )
+from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.chain import MANIFEST, chain_path
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append
@@ -296,3 +298,32 @@ def test_opening_and_reading_write_nothing(place: Place, forked: GraphStore) -> 
         opened.schemas.get(opened.snapshot().schema)
         opened.table(opened.snapshot(), PERSON).to_table()
         persons(opened, "dev")
+
+
+WRONG_OPTIONS: dict[str, dict[Any, Any]] = {
+    "a name that nobody knows": {"bogus": "1"},
+    "a bad time": {"timeout": "abc"},
+    "a bad yes or no": {"allow_http": "maybe"},
+    "no number": {"client_max_retries": "x"},
+    "no address": {"endpoint": "::::"},
+    "an address without a host": {"aws_endpoint_url": "http://"},
+    "one name in two spellings": {"region": "a", "aws_region": "b"},
+    "a name that is no text": {1: "x"},
+    "a value that is no text": {"region": 1},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_OPTIONS)
+def test_storage_options_that_are_wrong_are_refused_at_every_door(wrong: str, tmp_path: Path) -> None:
+    options = WRONG_OPTIONS[wrong]
+    schema = "node P { k: String @key }"
+    with og.init(tmp_path / "g.og", schema, durability="os") as graph:
+        doors: list[Callable[[], object]] = [
+            lambda: og.init("s3://nowhere/g.og", schema, storage_options=options),
+            lambda: og.connect("s3://nowhere/g.og", storage_options=options),
+            lambda: graph.export("s3://nowhere/out", storage_options=options),
+            lambda: Location.parse("s3://nowhere/g.og", options),
+        ]
+        for door in doors:
+            with pytest.raises(InvalidRequest, match="storage option"):
+                door()

@@ -216,6 +216,6 @@ def test_every_option_that_lance_knows_is_accepted(s3_place: Place) -> None:
 
 
 def test_options_are_not_shown_where_a_location_is_printed() -> None:
-    place = Location.parse("s3://graphs/kb", {"aws_secret_access_key": SECRET_KEY})
+    place = Location.parse("s3://graphs/kb", {"aws_access_key_id": "k", "aws_secret_access_key": SECRET_KEY})
 
     assert SECRET_KEY not in repr(place)

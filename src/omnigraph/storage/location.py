@@ -82,7 +82,10 @@ class Location:
                 f"unsupported address {text!r}",
                 remedy=f"Use a local path, file:// or one of {', '.join(s + '://' for s in OBJECT_SCHEMES)}",
             )
-        return cls(text.rstrip("/"), dict(options or {}))
+        place = cls(text.rstrip("/"), dict(options or {}))
+        if options:
+            _ = place.objects  # made now, so that a wrong option is refused where it was given
+        return place
 
     @property
     def is_local(self) -> bool:
@@ -306,7 +309,9 @@ def _typed(doing: str, uri: str) -> Iterator[None]:
             remedy="Check the credentials in storage_options or the environment, and the permissions",
             storage_kind="configuration",
         ) from error
-    except (store_errors.BaseError, OSError) as error:
+    except BaseException as error:
+        if not isinstance(error, store_errors.BaseError | OSError) and not _is_panic(error):
+            raise
         raise StorageError(
             f"storage failed while {doing} at {uri}: {type(error).__name__}",
             remedy="Check the address, the network and the storage service, then try again",
@@ -314,12 +319,56 @@ def _typed(doing: str, uri: str) -> Iterator[None]:
         ) from error
 
 
+def _is_panic(error: BaseException) -> bool:
+    """Say whether Rust code gave up; its exception is no Exception, and has no module to import it from."""
+    return type(error).__name__ == "PanicException"
+
+
 def _raise(error: OSError) -> None:
     raise error
 
 
 def _client(location: Location) -> Any:
-    """Make the object-store client from options in Lance's spelling."""
+    """Make the object-store client; refuse options that it does not know or cannot read."""
+    try:
+        _check_options(location.options)
+        return _made_client(location)
+    except InvalidRequest:
+        raise
+    except BaseException as error:
+        if not isinstance(error, store_errors.BaseError | ValueError | TypeError) and not _is_panic(error):
+            raise
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InvalidRequest(
+            f"the storage options do not fit {location.uri}: {reason}",
+            remedy="Check the names and values in storage_options, and those in the environment",
+        ) from error
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidRequest(
+                f"storage option {name!r} is {type(value).__name__}; names and values are text",
+                remedy='Give storage_options as text, as in {"region": "eu-1"}',
+            )
+        if name.lower().endswith(("endpoint", "endpoint_url")) and not _is_web_address(value):
+            raise InvalidRequest(
+                f"storage option {name!r} is no address: {value!r}",
+                remedy="Give it as http://host:port or https://host:port",
+            )
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parsed = urlparse(text)
+        return parsed.scheme in ("http", "https") and bool(parsed.hostname) and (parsed.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def _made_client(location: Location) -> Any:
+    """Make the client from options in Lance's spelling."""
     options = {key: value for key, value in location.options.items() if key not in LANCE_ONLY}
     client: Any = {key: options.pop(key) for key in list(options) if key in CLIENT_OPTIONS}
     retry: Any = {}
