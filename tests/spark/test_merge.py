@@ -302,3 +302,37 @@ def test_the_commands_on_spark_say_what_those_of_one_process_say(spark: SparkSes
     assert merged.output.startswith("merged side into main: merged\n  node Person  +1 ~0 -0\n")
     assert built.exit_code == 0, built.output
     assert "node Person: " in built.output
+
+
+TOWN = SCHEMA + "node Town { name: String @key  size: I32? }\n"
+
+
+def town(name: str, size: int) -> dict[str, Any]:
+    return {"type": "Town", "data": {"name": name, "size": size}}
+
+
+def towns(graph: Graph, branch: str) -> dict[str, int]:
+    rows = graph.nodes("Town", branch=branch).to_arrow().to_pylist()
+    return {row["name"]: row["size"] for row in rows}
+
+
+def test_a_type_that_both_sides_made_is_one_and_goes_on_as_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Its rows are in two tables; what the other branch writes to its own is merged on Spark, too."""
+    with world(tmp_path) as graph:
+        fork(graph)
+        for branch in ("main", "side"):
+            graph.schema.apply(TOWN, branch=branch)
+            put(graph, branch, town(branch, 1), town("both", 2))
+        done = merge(spark, graph, "side", large_rows=0)
+        assert [one.type_name for one in done.unified] == ["Town"]
+        fork(graph, "twin", "main")
+        put(graph, "side", town("side", 3), town("more", 4))
+        change(graph, "side", 'delete Town where name = "both"')
+        put(graph, "main", town("mine", 5))
+
+        ours, theirs = merge(spark, graph, "side", large_rows=0), graph.merge("side", "twin")
+
+        assert told(ours) == told(theirs)
+        assert towns(graph, "main") == {"main": 1, "side": 3, "more": 4, "mine": 5}
+        merge(spark, graph, "main", "side", large_rows=0)
+        assert towns(graph, "side") == towns(graph, "main")

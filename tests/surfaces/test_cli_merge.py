@@ -138,3 +138,26 @@ def test_a_commit_is_undone(split: Desk) -> None:
     ran = split.run("revert", split.graph, wrong)
     assert ran.code == 5
     assert "divergent_update" in ran.err
+
+
+def test_what_happens_to_the_schema_is_said(split: Desk) -> None:
+    with og.connect(split.graph) as graph:
+        for branch in ("main", "review"):
+            graph.schema.apply(SCHEMA + "node Town { name: String @key }\n", branch=branch)
+
+    ran = split.run("merge", split.graph, "review", "--strategy", "ours")
+
+    assert ran.code == 0, ran.err
+    assert "node Town: made on both branches, now one" in ran.out
+
+
+def test_what_goes_with_the_schema_is_counted(split: Desk) -> None:
+    with og.connect(split.graph) as graph:
+        graph.load([{"type": "Person", "data": {"name": "Cy", "city": "Oslo"}}], mode="append")
+        graph.branches.create("lean")
+        graph.schema.apply(SCHEMA.replace("  city: String?", ""), branch="lean")
+
+    ran = split.run("merge", split.graph, "lean")
+
+    assert ran.code == 0, ran.err
+    assert "node Person.city: dropped, with 1 values" in ran.out

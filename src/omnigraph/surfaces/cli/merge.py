@@ -228,6 +228,17 @@ def _counts(done: MergeOutcome) -> Iterator[str]:
     width = max((len(one.name) for one in done.types), default=0)
     for one in done.types:
         yield f"  {one.kind} {one.name:<{width}}  +{one.inserted} ~{one.updated} -{one.deleted}"
+    for unified in done.unified:
+        name = _dotted(unified.type_name, unified.property_name)
+        yield f"  {unified.kind} {name}: made on both branches, now one"
+    for dropped in done.dropped:
+        what = "rows" if dropped.property_name is None else "values"
+        name = _dotted(dropped.type_name, dropped.property_name)
+        yield f"  {dropped.kind} {name}: dropped, with {dropped.rows} {what}"
+
+
+def _dotted(type_name: str, property_name: str | None) -> str:
+    return type_name if property_name is None else f"{type_name}.{property_name}"
 
 
 def _conflict_lines(conflicts: Iterable[Conflict], total: int) -> Iterator[str]:
