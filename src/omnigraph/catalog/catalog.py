@@ -19,6 +19,7 @@ from omnigraph.base.errors import IntegrityError, NotFound
 from omnigraph.catalog import encode
 from omnigraph.catalog.encode import dumps
 from omnigraph.catalog.model import AnyType, EdgeType, IndexIntent, InterfaceType, NodeType, TableType
+from omnigraph.catalog.types import PropertyType
 
 FORMAT = 1
 
@@ -171,13 +172,38 @@ class Catalog:
         It has names instead of ids and everything sorted: order, layout, comments and `@rename_from` do
         not enter it. Schemas that declare the same may keep it in other tables: see `identity`.
         """
-        names = {identity: declared.name for identity, declared in self._ids.items()}
         form = {
-            "interfaces": [encode.canonical_interface(t) for t in self.interfaces],
-            "nodes": [encode.canonical_node(t, names) for t in self.nodes],
-            "edges": [encode.canonical_edge(t, names) for t in self.edges],
+            "interfaces": [self.declaration(t) for t in self.interfaces],
+            "nodes": [self.declaration(t) for t in self.nodes],
+            "edges": [self.declaration(t) for t in self.edges],
         }
         return _sha256(form)
+
+    def declaration(self, declared: AnyType) -> dict[str, Any]:
+        """Return what the text says of one type: names instead of ids, and everything sorted."""
+        names = {identity: known.name for identity, known in self._ids.items()}
+        match declared:
+            case InterfaceType():
+                return encode.canonical_interface(declared)
+            case NodeType():
+                return encode.canonical_node(declared, names)
+            case EdgeType():
+                return encode.canonical_edge(declared, names)
+
+    def declares_alike(self, declared: TableType, other: Catalog, there: TableType) -> bool:
+        """Say whether one record of a type means the same row under two schemas, wherever they keep it."""
+        nodes = [(declared.id, there.id)]
+        if isinstance(declared, EdgeType) and isinstance(there, EdgeType):
+            nodes = [(declared.source, there.source), (declared.target, there.target)]
+        if self.declaration(declared) != other.declaration(there):
+            return False
+        return all(self._key(mine) == other._key(theirs) for mine, theirs in nodes)
+
+    def _key(self, node_id: str) -> list[tuple[str, PropertyType]]:
+        """Return what the ids of a node type are made of, in order."""
+        node = self._ids[node_id]
+        members = [node.property_by_id(p) for p in node.key] if isinstance(node, NodeType) else []
+        return [(member.name, member.type) for member in members]
 
 
 class UnknownType(NotFound):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import EdgeType, InterfaceType, NodeType, Property, TableType
+from omnigraph.catalog.model import AnyType, EdgeType, InterfaceType, NodeType, Property, TableType
 from omnigraph.catalog.types import PropertyType
 
 T = TypeVar("T", bound=NodeType | EdgeType)
@@ -27,18 +27,31 @@ def past_catalog(now: Catalog, then: Catalog) -> Catalog:
     A property that came later has a column that no table has, so that it cannot be taken for another one
     of its name.
     """
+    ids = {declared.id: _id_then(declared, then) for declared in now.types}
     return replace(
         now,
         interfaces=tuple(_interface(declared, then) for declared in now.interfaces),
-        nodes=tuple(past_type(declared, then) for declared in now.nodes),
-        edges=tuple(past_type(declared, then) for declared in now.edges),
+        nodes=tuple(
+            replace(_past_type(declared, then), implements=tuple(ids[i] for i in declared.implements))
+            for declared in now.nodes
+        ),
+        edges=tuple(
+            replace(_past_type(declared, then), source=ids[declared.source], target=ids[declared.target])
+            for declared in now.edges
+        ),
     )
 
 
-def past_type(declared: T, then: Catalog) -> T:
-    """Return one type as a state with the schema `then` has it."""
+def _past_type(declared: T, then: Catalog) -> T:
+    """Return one type as a state with the schema `then` has it, by the id of its table there."""
     known = _properties(declared, then)
-    return replace(declared, properties=tuple(_past(p, known.get(p.id)) for p in declared.properties))
+    properties = tuple(_past(p, known.get(p.id)) for p in declared.properties)
+    return replace(declared, id=_id_then(declared, then), properties=properties)
+
+
+def _id_then(declared: AnyType, then: Catalog) -> str:
+    known = then.same_type(declared)
+    return declared.id if known is None else known.id
 
 
 def stored_column(declared: Property) -> str | None:
@@ -98,10 +111,11 @@ def _past(now: Property, then: Property | None) -> Property:
 
 
 def _interface(now: InterfaceType, then: Catalog) -> InterfaceType:
-    known = then.by_id(now.id)
+    known = then.same_type(now)
     types = {p.id: p.type for p in known.properties} if isinstance(known, InterfaceType) else {}
     return replace(
         now,
+        id=_id_then(now, then),
         properties=tuple(replace(p, type=_typed(p.type, types.get(p.id, p.type))) for p in now.properties),
     )
 

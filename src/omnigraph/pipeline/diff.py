@@ -54,11 +54,11 @@ def diff(
 def _changes(
     spark: SparkSession, store: GraphStore, found: Comparison, declared: TableType, images: Images
 ) -> DataFrame:
-    table, pair = declared.table_id, found.pair(declared)
+    pair = found.pair(declared)
     gone, come = found.sides(declared)
     read = [
-        *readings(0, store, table, gone, found.older, pair.declared),
-        *readings(1, store, table, come, found.newer, pair.declared),
+        *readings(0, store, gone, found.older, pair.declared),
+        *readings(1, store, come, found.newer, pair.declared),
     ]
     schema = pair.declared.stored_schema
     rows = by_id(spark, read, schema, fills_of(pair.declared, found.after), gone.rows + come.rows)

@@ -90,7 +90,7 @@ def feed_of(options: Options) -> Feed:
         catalog = Catalogs(store.schemas).get(store.snapshot(branch).schema)
     if "type" in options:
         declared = find_type(catalog, type_name(options))
-        wanted, images = Wanted(types=frozenset([declared.table_id])), Images(declared)
+        wanted, images = Wanted.of_type(declared), Images(declared)
     else:
         names = [name.strip() for name in options.get("types", "").split(",") if name.strip()]
         wanted, images = Wanted.read([catalog], None, names, None), Images()

@@ -25,7 +25,7 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.delta import compare
-from omnigraph.engine.history.paired import fills_of, moved, version_of
+from omnigraph.engine.history.paired import fills_of, pin_of, rows_moved, sides_of
 from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take
 from omnigraph.engine.merge.conflicts import Conflict
 from omnigraph.engine.merge.door import MergeDoor, MergeOutcome
@@ -43,7 +43,7 @@ from omnigraph.pipeline.executor import spark_executor
 from omnigraph.pipeline.progress import Report, watched
 from omnigraph.pipeline.sides import Reading, by_id, gathered, readings
 from omnigraph.storage.location import Location
-from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.manifest.records import ManifestState, Pin
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.written import Written, alone, fragments_of, write_rows
 from omnigraph.storage.transaction import Adopted, WriteTxn
@@ -131,9 +131,10 @@ class LargeMerges:
 
     def __call__(self, declared: TableType, states: States, choices: Choices) -> MergedType | None:
         """Merge what both sides did to a type; None if there is little of it."""
-        table = declared.table_id
-        pin, here = states.source.pins.get(table), states.target.pins.get(table)
-        if pin is None or here is None or not moved(states.base, states.source, table):
+        before, here, pin = (
+            self._pin(declared, state) for state in (states.base, states.target, states.source)
+        )
+        if pin is None or here is None or not rows_moved(before, pin):
             return None
         schemas = [self._catalog(state) for state in (states.base, states.target, states.source)]
         wide = compared_type(declared, schemas)
@@ -143,7 +144,7 @@ class LargeMerges:
         shares = self._decided(declared, wide, here.version, choices, read, rows, states.source)
         counts = Counts(declared, *map(sum, zip(*(share.counts for share in shares), strict=True)))
         change = self._change(declared, states.target, here.version, shares)
-        adopted = Adopted(pin, *counts.numbers) if not moved(states.base, states.target, table) else None
+        adopted = None if rows_moved(before, here) else Adopted(pin, *counts.numbers)
         return MergedType(
             counts,
             change,
@@ -158,15 +159,13 @@ class LargeMerges:
 
     def _readings(self, declared: TableType, states: States) -> tuple[list[Reading], int]:
         """Return what to read of the four sides: theirs and ours, before and after; and how many rows."""
-        table, rows = declared.table_id, 0
+        rows = 0
         found: list[Reading] = []
         for at, state in ((0, states.source), (2, states.target)):
-            if not moved(states.base, state, table):
-                continue
             ends = (states.base, state)
-            sides = self._store.reads.differences(table, *(version_of(end, table) for end in ends))
+            sides = sides_of(self._store.reads, *(self._pin(declared, end) for end in ends))
             for number, (one, then) in enumerate(zip(sides, ends, strict=True), at):
-                found += readings(number, self._store, table, one, self._catalog(then), declared)
+                found += readings(number, self._store, one, self._catalog(then), declared)
                 rows += one.rows
         return found, rows
 
@@ -201,6 +200,9 @@ class LargeMerges:
             given_version=only.version,
             remover=BulkRemover(self._spark, self._store, table, only.version, way),
         )
+
+    def _pin(self, declared: TableType, state: ManifestState) -> Pin | None:
+        return pin_of(state, self._catalog(state), declared)
 
     def _catalog(self, state: ManifestState) -> Catalog:
         return self._catalogs.get(state.schema)

@@ -53,14 +53,13 @@ class Reading:
                 yield conformed(found, schema, fills)
 
 
-def readings(
-    number: int, store: GraphStore, table_id: str, side: Side, then: Catalog, declared: TableType
-) -> list[Reading]:
+def readings(number: int, store: GraphStore, side: Side, then: Catalog, declared: TableType) -> list[Reading]:
     """Return what executors read of one side, in parts; `then` is the schema that its version has."""
-    if side.handle is None:
+    known = then.same_table(declared)
+    if side.handle is None or known is None:
         return []
     names = columns_then(declared, then)
-    whole = Reading(number, store.location, table_id, side.handle.version, (), names)
+    whole = Reading(number, store.location, known.table_id, side.handle.version, (), names)
     # What the driver holds of small fragments stays here: executors read them as they read the others.
     pieces = [replace(piece, held=None) for piece in side.pieces]
     return [replace(whole, pieces=tuple(part)) for part in _parts(pieces)]

@@ -426,3 +426,36 @@ def test_a_revert_of_a_new_property_is_refused_where_values_were_written(graph: 
 
     with pytest.raises(SchemaConflict, match=r"P\.z"):
         graph.revert(added.id)
+
+
+# -- the past of what was unified ------------------------------------------------------------------
+
+
+def test_a_branch_that_took_another_identity_keeps_its_past(twice: Graph) -> None:
+    then = twice.store.snapshot("side").commit_id
+    cursor = twice.changes(branch="side").cursor
+    twice.merge("side")
+    done = twice.merge("main", into="side")
+    assert done.outcome.value == "fast_forward"
+
+    rows = twice.nodes("Q", branch="side", at=then).to_arrow().to_pylist()
+    assert {row["id"]: row["v"] for row in rows} == {"s": 2, "both": 5}
+    text = "query q() { match { $p: P  $p has $q } return { $p.k as p, $q.k as q, $q.v as v } }"
+    asked = twice.query(text, branch="side", at=then).rows
+    assert {(row["p"], row["q"], row["v"]) for row in asked} == {("y", "s", 2), ("x", "both", 5)}
+    assert twice.entity("Q", "s").get(branch="side", at=then) == {"id": "s", "k": "s", "v": 2}
+    history = twice.entity("Q", "s").history(branch="side").versions
+    assert [version.change.op.value for version in history] == ["insert"]
+    assert [(one.op.value, one.id) for one in twice.diff(then, "side")] == [
+        ("insert", "m"),
+        ("insert", "hm"),
+    ]
+    assert [(one.name, one.inserted, one.updated, one.deleted) for one in done.types] == [
+        ("Q", 1, 0, 0),
+        ("Has", 1, 0, 0),
+    ]
+    page = twice.changes(after=cursor, branch="side")
+    assert [(one.op.value, one.id) for block in page.blocks for one in block.changes] == [
+        ("insert", "m"),
+        ("insert", "hm"),
+    ]

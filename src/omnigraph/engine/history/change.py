@@ -121,20 +121,29 @@ class Wanted:
     kinds: frozenset[str] | None = None
     types: frozenset[str] | None = None
     ops: frozenset[Op] | None = None
+    aliases: frozenset[str] = frozenset()  # of those types, in states that have them by another id
 
     @classmethod
     def read(cls, catalogs: Sequence[Catalog], kinds: Names, types: Names, ops: Names) -> Wanted:
         """Check the names, those of types against the given schemas, the newest of them first."""
+        named = _types(catalogs, _listed(types))
         return cls(
             _choices("kind", _listed(kinds), {"node": "node", "edge": "edge"}),
-            _types(catalogs, _listed(types)),
+            None if named is None else frozenset(declared.table_id for declared in named),
             _choices("operation", _listed(ops), {op.value: op for op in Op}),
+            frozenset(alias for declared in named or () for alias in declared.aliases),
         )
+
+    @classmethod
+    def of_type(cls, declared: TableType) -> Wanted:
+        """Ask for the changes of one type."""
+        return cls(types=frozenset([declared.table_id]), aliases=frozenset(declared.aliases))
 
     def takes(self, declared: TableType) -> bool:
         """Say whether changes of a type are asked for."""
         kind = self.kinds is None or declared.kind.value in self.kinds
-        return kind and (self.types is None or declared.table_id in self.types)
+        known = self.types is None or declared.table_id in self.types or declared.table_id in self.aliases
+        return kind and known
 
     def does(self, op: Op) -> bool:
         """Say whether changes of a sort are asked for."""
@@ -171,16 +180,16 @@ def unknown_type(catalogs: Sequence[Catalog], name: str) -> InvalidRequest:
     return _unknown("type", name, known)
 
 
-def _types(catalogs: Sequence[Catalog], names: tuple[str, ...] | None) -> frozenset[str] | None:
+def _types(catalogs: Sequence[Catalog], names: tuple[str, ...] | None) -> list[TableType] | None:
     if names is None:
         return None
-    found = set()
+    found = []
     for name in names:
         declared = find_type(catalogs, name)
         if declared is None:
             raise unknown_type(catalogs, name)
-        found.add(declared.table_id)
-    return frozenset(found)
+        found.append(declared)
+    return found
 
 
 def _choices(what: str, names: tuple[str, ...] | None, known: Mapping[str, Any]) -> frozenset[Any] | None:

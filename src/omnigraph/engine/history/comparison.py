@@ -28,9 +28,9 @@ from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.change import ALL, Change, Op, Wanted, kind_of
 from omnigraph.engine.history.delta import Delta, deltas
 from omnigraph.engine.history.images import column_name
-from omnigraph.engine.history.paired import Pair, fills_of, moved, under_names, version_of
+from omnigraph.engine.history.paired import Pair, fills_of, pin_of, rows_moved, sides_of, under_names
 from omnigraph.storage.manifest.reclaimed import check_kept
-from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.manifest.records import ManifestState, Pin
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.differences import Side
 
@@ -75,11 +75,11 @@ class Comparison:
     @property
     def types(self) -> tuple[TableType, ...]:
         """The types that may have changed and are asked for, in order; of each, the newer declaration."""
-        pairs = {declared.table_id: declared for declared in (*self.older.tables, *self.newer.tables)}
+        gone = [one for one in self.older.tables if self.newer.same_table(one) is None]
         found = [
             one
-            for one in pairs.values()
-            if self.wanted.takes(one) and moved(self.before, self.after, one.table_id)
+            for one in (*gone, *self.newer.tables)
+            if self.wanted.takes(one) and rows_moved(*self._pins(one))
         ]
         return tuple(sorted(found, key=lambda one: (isinstance(one, EdgeType), one.table_id)))
 
@@ -122,10 +122,14 @@ class Comparison:
     def sides(self, declared: TableType) -> tuple[Side, Side]:
         """Return the rows of one type that only one of the states has: those gone and those come."""
         with self._readable(declared):
-            versions = (version_of(state, declared.table_id) for state in (self.before, self.after))
-            return self._store.reads.differences(declared.table_id, *versions)
+            return sides_of(self._store.reads, *self._pins(declared))
 
     # -- parts -------------------------------------------------------------------------------------
+
+    def _pins(self, declared: TableType) -> tuple[Pin | None, Pin | None]:
+        """Return the tables of a type in the two states, which two identities may be that were unified."""
+        before = None if self.before is None else pin_of(self.before, self.older, declared)
+        return before, pin_of(self.after, self.newer, declared)
 
     def _compared(self, declared: TableType) -> Iterator[Delta]:
         with self._readable(declared):
@@ -138,9 +142,11 @@ class Comparison:
     def _readable(self, declared: TableType) -> Iterator[None]:
         """Say what is the matter when a version is gone: its history may have been reclaimed."""
         states = [state for state in (self.before, self.after) if state is not None]
+        tables = {pin.table_id for pin in self._pins(declared) if pin is not None}
         for state in states:
-            check_kept(self._store.branches.chain(state.line.incarnation), state, declared.table_id)
-        with self._store.reading(*states, tables=(declared.table_id,)):
+            for table in tables:
+                check_kept(self._store.branches.chain(state.line.incarnation), state, table)
+        with self._store.reading(*states, tables=tuple(sorted(tables))):
             yield
 
 

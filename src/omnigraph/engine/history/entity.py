@@ -8,7 +8,7 @@ Rule    a version is listed only where values differ, under the names in force a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from omnigraph.engine.history.comparison import changes_in
 from omnigraph.engine.history.delta import NO_FILLS, Fills, compare, conformed
 from omnigraph.engine.history.images import image, to_python
 from omnigraph.engine.history.moments import read_state
-from omnigraph.engine.history.paired import Pair, fills_of
+from omnigraph.engine.history.paired import Pair, fills_of, pin_of, rows_moved
 from omnigraph.storage.cost import measured
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.reclaimed import check_kept
@@ -110,8 +110,8 @@ class Entity:
     def _get(self, branch: str, at: At | None) -> dict[str, Any] | None:
         snapshot, catalog = read_state(self._store, self._catalogs, branch, at)
         declared = self._declared(catalog)
-        names = columns_then(declared, self._catalogs.get(snapshot.schema))
-        rows = _row(self._store, snapshot.state, declared, self.id, names)
+        then = self._catalogs.get(snapshot.schema)
+        rows = _row(self._store, snapshot.state, then, declared, self.id)
         return image(to_python(rows)[0], declared) if rows.num_rows else None
 
     def history(self, *, branch: str = "main", limit: int = 50) -> EntityHistory:
@@ -173,27 +173,19 @@ def _versions(
 ) -> Iterator[tuple[CommitRecord, Change]]:
     """Yield what commits did to an entity, newest first; raise where history was cleaned."""
     for commit in _commits(store, head, down_to):
-        if commit.parent is None or all(one.table_id != declared.table_id for one in commit.tables):
+        if commit.parent is None or all(one.table_id not in declared.ids for one in commit.tables):
             continue
         chain = store.branches.chain(commit.incarnation)
         floor = (chain.known or chain.latest()).floor
         if commit.manifest_version - 1 < floor:
             raise _cleaned()
         states = chain.at(commit.manifest_version - 1), chain.at(commit.manifest_version)
-        pins = [state.pins.get(declared.table_id) for state in states]
-        if pins[0] is not None and pins[1] is not None and pins[0].content == pins[1].content:
-            continue
         schemas = [catalogs.get(state.schema) for state in states]
+        if not rows_moved(*(pin_of(*both, declared) for both in zip(states, schemas, strict=True))):
+            continue
         pair = Pair.of(declared, *schemas)
         before, after = (
-            _row(
-                store,
-                state,
-                pair.declared,
-                entity_id,
-                columns_then(declared, then),
-                fills_of(pair.declared, state),
-            )
+            _row(store, state, then, pair.declared, entity_id, fills_of(pair.declared, state))
             for state, then in zip(states, schemas, strict=True)
         )
         for change in changes_in(compare(before, after), pair):
@@ -224,22 +216,22 @@ def _has(state: ManifestState, commit: CommitRecord) -> bool:
 def _row(
     store: GraphStore,
     state: ManifestState,
+    then: Catalog,
     declared: TableType,
     entity_id: str,
-    names: Mapping[str, str],
     fills: Fills = NO_FILLS,
 ) -> pa.Table:
     """Return the row of an entity in a state as the declaration has it: one row, or none.
 
-    `names` says which column has the values of each that is declared.
+    `then` is the schema of the state, which says where the values of each column are.
     """
-    pin = state.pins.get(declared.table_id)
+    pin, names = pin_of(state, then, declared), columns_then(declared, then)
     if pin is None:
         return declared.stored_schema.empty_table()
-    check_kept(store.branches.chain(state.line.incarnation), state, declared.table_id)
-    with store.reading(state, tables=(declared.table_id,)):
+    check_kept(store.branches.chain(state.line.incarnation), state, pin.table_id)
+    with store.reading(state, tables=(pin.table_id,)):
         rows = store.reads.lookup(
-            declared.table_id, pin.version, ID, pa.array([entity_id]), list(names.values())
+            pin.table_id, pin.version, ID, pa.array([entity_id]), list(names.values())
         ).rename_columns(list(names))
     return conformed(rows, declared.stored_schema, fills)
 

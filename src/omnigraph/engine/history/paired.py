@@ -26,11 +26,6 @@ from omnigraph.storage.tables.reads import TableReads
 Row = dict[str, Any]
 
 
-def moved(before: ManifestState | None, after: ManifestState, table_id: str) -> bool:
-    """Say whether the rows of a table may differ between two states; maintenance does not count."""
-    return rows_moved(None if before is None else before.pins.get(table_id), after.pins.get(table_id))
-
-
 def rows_moved(old: Pin | None, new: Pin | None) -> bool:
     """Say whether the rows of two pins may differ; maintenance does not count."""
     if old is None or new is None:
@@ -53,12 +48,6 @@ def sides_of(reads: TableReads, old: Pin | None, new: Pin | None) -> tuple[Side,
     gone = Side(None) if old is None else reads.differences(old.table_id, old.version, None)[0]
     come = Side(None) if new is None else reads.differences(new.table_id, None, new.version)[1]
     return gone, come
-
-
-def version_of(state: ManifestState | None, table_id: str) -> int | None:
-    """Return the version of a table that a state pins, if it has the table."""
-    pin = None if state is None else state.pins.get(table_id)
-    return None if pin is None else pin.version
 
 
 @dataclass(frozen=True)

@@ -187,24 +187,22 @@ class LoadDoor:
         named = request.data if request.mode is Mode.OVERWRITE and isinstance(request.data, Mapping) else ()
         replaced = [_named(read.catalog, name).id for name in (*request.replace_types, *named)]
         draft = LoadDraft(read, request.mode, replaced)
-        write = _Announced(
-            ChangeWrite(
-                draft,
-                self._catalogs,
-                CommitKind.LOAD,
-                REFUSED,
-                always_commit=True,
-                locate=draft.locate,
-                executor=self._executor,
-            ),
-            lambda: report(LoadProgress("writing", read.rows)),
+        change = ChangeWrite(
+            draft,
+            self._catalogs,
+            CommitKind.LOAD,
+            REFUSED,
+            always_commit=True,
+            locate=draft.locate,
+            executor=self._executor,
         )
+        write = _Announced(change, lambda: report(LoadProgress("writing", read.rows)))
         done = None
         if dry_run:
             types = _foreseen(read, request.mode, replaced, self._store.rehearse(branch, write, intent))
         else:
             done = self._store.publish(branch, write, self._claimed(request, read, branch, intent))
-            types = _with_lines(counts_of(done, read.catalog), read)
+            types = _with_lines(counts_of(done, change.catalog or read.catalog), read)
         report(LoadProgress("done", read.rows))
         nodes = sum(s.rows for s in read.spools.values() if not isinstance(s.declared, EdgeType))
         edges = sum(s.rows for s in read.spools.values() if isinstance(s.declared, EdgeType))

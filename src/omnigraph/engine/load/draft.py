@@ -68,14 +68,33 @@ class LoadDraft:
         self._change = ChangeSet.of(read.catalog, self._changes(replaced))
 
     def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
-        """Return the change; it does not depend on the base, except that the schema must be the same."""
+        """Return the change; of the base, it depends on where the schema keeps what the input names."""
+        change = self._change
         if catalog.identity != self._input.catalog.identity:
-            raise ReadSetConflict("schema", expected=self._input.catalog.identity, actual=catalog.identity)
-        decided = frozenset(t for t, one in self._change.types.items() if one.replaces)
+            change = self._under(catalog)
+        decided = frozenset(t for t, one in change.types.items() if one.replaces)
         counts = dict.fromkeys((NodeType, EdgeType), 0)
         for spool in self._input.spools.values():
             counts[type(spool.declared)] += spool.rows
-        return Draft(self._change, decided, counts[NodeType], counts[EdgeType], values_judged=True)
+        return Draft(change, decided, counts[NodeType], counts[EdgeType], values_judged=True)
+
+    def _under(self, catalog: Catalog) -> ChangeSet:
+        """Return the change under another schema, by the names that the input uses.
+
+        That takes no second reading where the types, and the ends of edges, are declared as they were; and
+        it is not done where rows are replaced, since these may be others than the caller saw.
+        """
+        before = self._input.catalog
+        found = []
+        for one in self._change.types.values():
+            find = catalog.find_node if isinstance(one.declared, NodeType) else catalog.find_edge
+            now = find(one.declared.name)
+            if now is None or one.replaces or not before.declares_alike(one.declared, catalog, now):
+                raise ReadSetConflict("schema", expected=before.identity, actual=catalog.identity)
+            rows = _under_columns(one.rows, one.declared, now).select(now.stored_schema.names)
+            given = None if one.given is None else _under_columns(one.given, one.declared, now)
+            found.append(replace(one, declared=now, rows=rows, given=given))
+        return ChangeSet.of(catalog, found)
 
     def _changes(self, replaced: Iterable[str]) -> Iterator[TypeChange]:
         for type_id, given in self._given.items():
@@ -118,3 +137,9 @@ class LoadDraft:
 
 def _keyed(declared: TableType) -> bool:
     return isinstance(declared, NodeType) and bool(declared.key)
+
+
+def _under_columns(rows: pa.Table, declared: TableType, now: TableType) -> pa.Table:
+    """Return rows of one type under the columns of another that declares the same properties."""
+    columns = {p.column: q.column for p, q in zip(declared.properties, now.properties, strict=True)}
+    return rows.rename_columns([columns.get(name, name) for name in rows.column_names])
