@@ -1,16 +1,17 @@
 """Schema model: schemas, rows and their merges by identity, in plain values, slow and obvious.
 
-Room    tests.engine.merge. Knows nothing of the engine. A type or property is its number, whatever it is called;
-        rows hold values by the number of a property. The rules are those of docs/merging.md, "Schemas".
+Room    tests.engine.merge. Knows nothing of the engine. A type or property is its number, whatever it is
+        called; rows hold values by the number of a property. The rules are those of docs/merging.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 SRC, DST = -1, -2  # where a row keeps the ends of an edge
+DEFAULT = 7
 Row = dict[int, Any]
 Rows = dict[str, Row]
 
@@ -19,8 +20,13 @@ Rows = dict[str, Row]
 class Prop:
     number: int
     name: str
-    kind: str
+    kind: str  # as the schema language has it
     also: frozenset[int] = frozenset()  # numbers that were unified with it
+
+    @property
+    def default(self) -> Any:
+        """What rows have that were never given a value."""
+        return DEFAULT if "@default" in self.kind else None
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,16 @@ class State:
             {n: r for n, r in self.rows.items() if n not in gone},
         )
 
+    def with_props(self, number: int, props: Iterable[Prop]) -> State:
+        """With other properties of a type; rows get the default of new ones, and lose the others."""
+        declared = replace(self.types[number], props=tuple(props))
+        rows = {
+            row_id: {p.number: row.get(p.number, p.default) for p in declared.props}
+            | {end: row[end] for end in (SRC, DST) if end in row}
+            for row_id, row in self.rows[number].items()
+        }
+        return self.with_type(declared).with_rows(number, rows)
+
     def with_rows(self, number: int, rows: Rows) -> State:
         return replace(self, rows={**self.rows, number: rows})
 
@@ -78,11 +94,7 @@ class State:
         """The rows of a type under the names of its properties."""
         names = {p.number: p.name for p in self.types[number].props} | {SRC: "src", DST: "dst"}
         return {
-            row_id: {
-                "id": row_id,
-                **{names[p]: value for p, value in row.items() if p in names},
-                **{p.name: None for p in self.types[number].props if p.number not in row},
-            }
+            row_id: {"id": row_id, **{names[p]: value for p, value in row.items()}}
             for row_id, row in self.rows[number].items()
         }
 
@@ -118,23 +130,47 @@ class RowsRefused(Exception):
         self.conflicts = conflicts
 
 
+Loss = tuple[str, str, str | None, int]  # kind, type, property, how many rows or values
+
+
 @dataclass(frozen=True)
 class Merged:
     state: State
     may_refuse: bool = False  # the rules leave it open whether this is merged or a schema conflict
+    unified: frozenset[tuple[str, str | None]] = frozenset()  # types and properties that both sides made
+    dropped: frozenset[Loss] = frozenset()  # what ours had
 
 
 def merge(base: State, ours: State, theirs: State) -> Merged:
     """Merge three states, or refuse."""
-    if ours is base:
-        return Merged(theirs)
     groups = Groups([base, ours, theirs])
-    _unify_new(groups, base, ours, theirs)
+    if ours is base:
+        return Merged(theirs, dropped=frozenset(_losses(groups, ours, theirs)))
+    unified = _unify_new(groups, base, ours, theirs)
     before, mine, other = (_canonical(groups, state) for state in (base, ours, theirs))
     merging = Merging(groups, before, mine, other)
     for number in sorted({*before.types, *mine.types, *other.types}):
         merging.add(number)
-    return merging.finish()
+    merged = merging.finish()
+    losses = frozenset(_losses(groups, ours, merged.state))
+    return replace(merged, unified=merged.unified | unified, dropped=losses)
+
+
+def _losses(groups: Groups, ours: State, merged: State) -> Iterator[Loss]:
+    """What a target had and the merged schema has not."""
+    there = {groups.of(t.number): t for t in merged.types.values()}
+    for declared in ours.types.values():
+        kind = "edge" if declared.is_edge else "node"
+        rows = ours.rows[declared.number]
+        kept = there.get(groups.of(declared.number))
+        if kept is None:
+            yield kind, declared.name, None, len(rows)
+            continue
+        members = {groups.of(p.number) for p in kept.props}
+        for prop in declared.props:
+            if groups.of(prop.number) not in members:
+                values = sum(row[prop.number] is not None for row in rows.values())
+                yield kind, declared.name, prop.name, values
 
 
 class Groups:
@@ -144,7 +180,8 @@ class Groups:
         self._parent: dict[int, int] = {}
         for state in states:
             for declared in state.types.values():
-                for thing in (declared, *declared.props):
+                things: list[Type | Prop] = [declared, *declared.props]
+                for thing in things:
                     for alias in thing.also:
                         self.join(thing.number, alias)
 
@@ -162,12 +199,15 @@ class Groups:
         return frozenset(n for n in (*self._parent, root) if self.of(n) == root and n != number)
 
 
-def _unify_new(groups: Groups, base: State, ours: State, theirs: State) -> None:
+def _unify_new(groups: Groups, base: State, ours: State, theirs: State) -> frozenset[tuple[str, str | None]]:
     """Join types that both sides made under one name, if they declare the same; nodes before edges."""
     known = {groups.of(n) for n in base.types}
+    unified: set[tuple[str, str | None]] = set()
     for is_edge in (False, True):
         for mine in [t for t in ours.types.values() if t.is_edge is is_edge]:
-            other = next((t for t in theirs.types.values() if (t.is_edge, t.name) == (is_edge, mine.name)), None)
+            other = next(
+                (t for t in theirs.types.values() if (t.is_edge, t.name) == (is_edge, mine.name)), None
+            )
             if other is None or groups.of(mine.number) == groups.of(other.number):
                 continue
             if {groups.of(mine.number), groups.of(other.number)} & known:
@@ -175,10 +215,12 @@ def _unify_new(groups: Groups, base: State, ours: State, theirs: State) -> None:
             if _text(groups, mine) != _text(groups, other):
                 raise SchemaRefused(f"{mine.name} was made twice")
             groups.join(mine.number, other.number)
+            unified.add((mine.name, None))
             for prop in mine.props:
                 twin = other.prop(prop.name)
                 assert twin is not None
                 groups.join(prop.number, twin.number)
+    return frozenset(unified)
 
 
 def _text(groups: Groups, declared: Type) -> Any:
@@ -219,6 +261,7 @@ class Merging:
         self.groups, self.base, self.ours, self.theirs = groups, base, ours, theirs
         self.types: dict[int, Type] = {}
         self.may_refuse = False
+        self.unified: set[tuple[str, str | None]] = set()
 
     def add(self, number: int) -> None:
         old, mine, other = (state.types.get(number) for state in (self.base, self.ours, self.theirs))
@@ -245,7 +288,7 @@ class Merging:
         """A type may go if the side that still has it did nothing to it but delete rows."""
         before = self.base.rows[old.number]
         rows = state.rows[old.number]
-        if _shape(old) != _shape(kept) or not all(i in before and _same(before[i], rows[i]) for i in rows):
+        if _shape(old) != _shape(kept) or not all(before.get(i) == rows[i] for i in rows):
             raise SchemaRefused(f"{kept.name} was dropped, and changed")
 
     def _check_dropped(self, old: Type, kept: Type, state: State) -> None:
@@ -257,7 +300,8 @@ class Merging:
             if prop.number in there or prop.number not in has:
                 continue
             for row_id, row in state.rows[old.number].items():
-                if row.get(prop.number) != before.get(row_id, {}).get(prop.number):
+                known = [before[row_id][prop.number]] if row_id in before else [None, prop.default]
+                if row[prop.number] not in known:
                     raise SchemaRefused(f"{old.name}.{prop.name} was dropped, and changed")
 
     def _both(self, old: Type | None, mine: Type, other: Type) -> Type:
@@ -267,6 +311,8 @@ class Merging:
         for prop in mine.props:  # made on both sides
             twin = other.prop(prop.name)
             if twin is not None and prop.number not in known and twin.number not in known:
+                if self.groups.of(prop.number) != self.groups.of(twin.number):
+                    self.unified.add((mine.name, prop.name))
                 self.groups.join(prop.number, twin.number)
         if old is not None:
             self._check_dropped(old, other, self.ours)
@@ -286,7 +332,9 @@ class Merging:
                     merged[number] = replace(prop, number=number)
                 elif was != prop.name:
                     raise SchemaRefused(f"{mine.name}.{first.name} has two new names")
-        if {p.name for p in merged.values()} != {p.name for p in mine.props} or len(merged) != len(mine.props):
+        if {p.name for p in merged.values()} != {p.name for p in mine.props} or len(merged) != len(
+            mine.props
+        ):
             raise SchemaRefused(f"{mine.name}: the same text for other properties")
         return replace(mine, props=tuple(merged.values()))
 
@@ -309,17 +357,19 @@ class Merging:
         conflicts = conflicts or set(_orphans(self.types, rows))
         if conflicts:
             raise RowsRefused(conflicts)
-        return Merged(State({n: self._with_aliases(t) for n, t in self.types.items()}, rows), self.may_refuse)
+        state = State({n: self._with_aliases(t) for n, t in self.types.items()}, rows)
+        return Merged(state, self.may_refuse, frozenset(self.unified))
 
     def _with_aliases(self, declared: Type) -> Type:
         props = tuple(replace(p, also=p.also | self.groups.members(p.number)) for p in declared.props)
         return replace(declared, props=props, also=declared.also | self.groups.members(declared.number))
 
     def _rows(self, declared: Type) -> tuple[Rows, set[tuple[str, str]]]:
-        props = [p.number for p in declared.props] + ([SRC, DST] if declared.is_edge else [])
-        sides = [self._side(state, declared.number, props) for state in (self.base, self.ours, self.theirs)]
-        units = [(SRC, DST)] if declared.is_edge else []
-        units += [(p.number,) for p in declared.props]  # type: ignore[misc]
+        fills = {p.number: p.default for p in declared.props}
+        fills |= {SRC: None, DST: None} if declared.is_edge else {}
+        sides = [self._side(state, declared.number, fills) for state in (self.base, self.ours, self.theirs)]
+        units: list[tuple[int, ...]] = [(p.number,) for p in declared.props]
+        units += [(SRC, DST)] if declared.is_edge else []
         merged: Rows = {}
         conflicts: set[tuple[str, str]] = set()
         for row_id in sorted(set().union(*sides)):
@@ -331,18 +381,13 @@ class Merging:
                 merged[row_id] = row
         return merged, conflicts
 
-    def _side(self, state: State, number: int, props: list[int]) -> Rows:
+    def _side(self, state: State, number: int, fills: Mapping[int, Any]) -> Rows:
         """The rows of one side, with just the properties of the merged type."""
         rows: Rows = {}
         for row_id, row in state.rows.get(number, {}).items():
             values = {self.groups.of(p) if p > 0 else p: value for p, value in row.items()}
-            rows[row_id] = {p: values.get(p) for p in props}
+            rows[row_id] = {p: values.get(p, fill) for p, fill in fills.items()}
         return rows
-
-
-def _same(one: Row, other: Row) -> bool:
-    """Say whether two rows hold the same; a property that came later is null."""
-    return all(one.get(p) == other.get(p) for p in {*one, *other})
 
 
 def _entity(
@@ -370,4 +415,6 @@ def _entity(
 def _orphans(types: Mapping[int, Type], rows: Mapping[int, Rows]) -> Iterable[tuple[str, str]]:
     for edge in types.values():
         for end, target in zip((SRC, DST), edge.ends or (), strict=False):
-            yield from (("orphan_edge", i) for i, row in rows[edge.number].items() if row[end] not in rows[target])
+            yield from (
+                ("orphan_edge", i) for i, row in rows[edge.number].items() if row[end] not in rows[target]
+            )
