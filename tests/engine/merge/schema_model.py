@@ -125,9 +125,10 @@ class SchemaRefused(Exception):
 class RowsRefused(Exception):
     """Both sides changed the same thing: (kind of conflict, id) of all of them."""
 
-    def __init__(self, conflicts: set[tuple[str, str]]) -> None:
+    def __init__(self, conflicts: set[tuple[str, str]], may_refuse: bool) -> None:
         super().__init__(sorted(conflicts))
         self.conflicts = conflicts
+        self.may_refuse = may_refuse
 
 
 Loss = tuple[str, str, str | None, int]  # kind, type, property, how many rows or values
@@ -356,7 +357,7 @@ class Merging:
             conflicts |= met
         conflicts = conflicts or set(_orphans(self.types, rows))
         if conflicts:
-            raise RowsRefused(conflicts)
+            raise RowsRefused(conflicts, self.may_refuse)
         state = State({n: self._with_aliases(t) for n, t in self.types.items()}, rows)
         return Merged(state, self.may_refuse, frozenset(self.unified))
 

@@ -237,7 +237,7 @@ class Run:
         if len(nodes) < 2:
             return
         a, b = nodes[one % len(nodes)], nodes[(one + 1) % len(nodes)]
-        self._rename_type(handle, branch, a.number, "T")
+        self._rename_type(handle, branch, a.number, _free("T", [t.name for t in nodes]))
         self._rename_type(handle, branch, b.number, a.name)
         self._rename_type(handle, branch, a.number, b.name)
 
@@ -310,7 +310,7 @@ class Run:
             return
         declared, props = chosen
         a, b = props[two % len(props)], props[(two + 1) % len(props)]
-        self._rename_prop(handle, branch, declared, a.number, "t")
+        self._rename_prop(handle, branch, declared, a.number, _free("t", [p.name for p in props]))
         self._rename_prop(handle, branch, declared, b.number, a.name)
         self._rename_prop(handle, branch, declared, a.number, b.name)
 
@@ -341,3 +341,8 @@ class Run:
             state = state.with_props(declared.number, declared.props)
         if schema_text(state) != schema_text(mine):
             self._apply(handle, branch, state)
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    """Return a name for the middle of a swap; a revert may have left an earlier one."""
+    return next(name * times for times in count(1) if name * times not in taken)

@@ -29,7 +29,7 @@ from tests.engine.merge.schema_model import (
 from tests.engine.merge.schema_run import BRANCHES, Run, Step
 
 Image = dict[str, dict[str, Any]]  # rows by id
-Verdict = Merged | str | set[tuple[str, str]]  # merged, a schema conflict, or conflicts by kind and id
+Verdict = Merged | SchemaRefused | RowsRefused
 COMMON: dict[str, Any] = {
     "deadline": None,
     "database": None,
@@ -44,10 +44,8 @@ def images(state: State) -> dict[str, Image]:
 def _verdict(base: State, ours: State, theirs: State) -> Verdict:
     try:
         return merge(base, ours, theirs)
-    except SchemaRefused as refused:
-        return f"schema_conflict: {refused}"
-    except RowsRefused as refused:
-        return refused.conflicts
+    except (SchemaRefused, RowsRefused) as refused:
+        return refused
 
 
 class History(Run):
@@ -108,7 +106,7 @@ class History(Run):
             result = f"schema_conflict: {error}"
         except MergeConflict as error:
             result = {(conflict.kind.value, conflict.entity_id) for conflict in error.conflicts}
-        shown = ["merged" if isinstance(verdict, Merged) else verdict for verdict in verdicts]
+        shown = ["merged" if isinstance(verdict, Merged) else repr(verdict) for verdict in verdicts]
         said = result.outcome.value if isinstance(result, MergeOutcome) else result
         self.log.append(f"    the model says {shown}, the engine {said}")
         if isinstance(result, MergeOutcome):
@@ -119,12 +117,11 @@ class History(Run):
         if len(verdicts) > 1:
             return  # branches that were merged crosswise may be refused
         wanted = verdicts[0]
-        if isinstance(wanted, Merged):
-            assert wanted.may_refuse, self.told()
-            assert isinstance(result, str), self.told()
+        if isinstance(result, str):  # a schema conflict
+            assert isinstance(wanted, SchemaRefused) or wanted.may_refuse, self.told()
         else:
-            assert isinstance(wanted, str) == isinstance(result, str), self.told()
-            assert isinstance(wanted, str) or wanted == result, self.told()
+            assert isinstance(wanted, RowsRefused), self.told()
+            assert wanted.conflicts == result, self.told()
 
     def _agreed(self, graph: Graph, branch: str, verdicts: Sequence[Verdict], result: MergeOutcome) -> State:
         """Return the state of the model that the engine has; with several bases, it may take any of them."""
