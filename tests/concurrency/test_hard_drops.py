@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +21,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import GraphError
+from omnigraph.base.clock import SystemClock
+from omnigraph.base.errors import GraphError, HistoryReclaimed
+from omnigraph.engine.load.door import LoadProgress
+from omnigraph.storage.failpoints import armed
+from omnigraph.storage.store import GraphStore
+from tests.concurrency.workers import once
 from tests.conftest import Place
 from tests.engine.support import check_whole
 from tests.support.processes import run_processes
@@ -226,3 +232,161 @@ def test_beside_hard_drops_everybody_gets_an_answer_or_the_reason(
 
 def run_one(target: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return target(*arguments)
+
+
+# -- one drop, in the worst moment -------------------------------------------------------------------
+
+NOTED = WITH_NOTE.replace("{}", "note")
+OLDER = 'query older() { update Person set { age: 99 } where name = "p1" }'
+
+
+@pytest.fixture
+def noted(place: Place) -> Place:
+    """A graph with a property that can be dropped, on main and on a branch beside it."""
+    with og.init(place.address, NOTED, durability="os", **place.kwargs) as graph:
+        rows = [{"type": "Person", "data": {"name": f"p{n}", "note": "x"}} for n in range(PEOPLE)]
+        graph.load([{"type": "City", "data": {"name": "Ulm"}}, *rows], mode="append")
+        graph.mutate(ADD, name="new")
+    return place
+
+
+class DropOnce:
+    """Drops the property when it is called for the first time, from a graph of its own."""
+
+    def __init__(self, place: Place, branch: str = "main") -> None:
+        self._place, self._branch = place, branch
+        self.done = False
+
+    def __call__(self, *_: object) -> None:
+        if not self.done:
+            self.done = True
+            with og.connect(self._place.address, **self._place.kwargs) as graph:
+                graph.schema.apply(PLAIN, branch=self._branch, allow_data_loss=True)
+
+
+class Clock(SystemClock):
+    """Calls something when it is asked for the time: a query asks when it has captured its state."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+
+    def now_us(self) -> int:
+        self._act()
+        return super().now_us()
+
+
+def opened(place: Place, clock: Clock) -> Graph:
+    return Graph(GraphStore.open(place.address, clock=clock, **place.kwargs))
+
+
+def test_a_query_of_the_newest_state_reads_again_when_its_files_go(noted: Place) -> None:
+    drop_once = DropOnce(noted)
+    with opened(noted, Clock(drop_once)) as graph:
+        result = graph.query(NAMES)
+
+        assert drop_once.done
+        assert len(result) == PEOPLE + 1
+        assert result.commit_id == graph.store.snapshot().commit_id
+
+
+def test_a_query_at_a_commit_says_that_it_is_gone(noted: Place) -> None:
+    drop_once = DropOnce(noted)
+    with opened(noted, Clock(drop_once)) as graph:
+        named = graph.store.snapshot().commit_id
+        with pytest.raises(HistoryReclaimed):
+            graph.query(NAMES, at=named)
+        assert drop_once.done
+
+
+def test_an_export_starts_over_or_says_that_its_commit_is_gone(noted: Place, tmp_path: Path) -> None:
+    with og.connect(noted.address, **noted.kwargs) as graph:
+        before = graph.store.snapshot().commit_id
+        report = graph.export(tmp_path / "newest", progress=DropOnce(noted))
+        assert report.commit_id == graph.store.snapshot().commit_id != before
+        assert report.rows == PEOPLE + 2
+
+        with pytest.raises(HistoryReclaimed):
+            graph.export(tmp_path / "named", at=before)
+        assert not (tmp_path / "named").exists()
+
+
+def test_a_load_that_was_checked_on_a_base_that_goes_is_prepared_again(noted: Place) -> None:
+    drop_once = DropOnce(noted)
+
+    def report(progress: LoadProgress) -> None:
+        if progress.stage == "writing":
+            drop_once()
+
+    with og.connect(noted.address, **noted.kwargs) as graph:
+        graph.load([{"type": "Person", "data": {"name": "late"}}], mode="append", progress=report)
+    assert drop_once.done
+    with og.connect(noted.address, **noted.kwargs) as fresh:
+        check_whole(fresh)
+        assert len(fresh.query(NAMES)) == PEOPLE + 2
+
+
+def test_what_was_captured_and_is_read_later_says_that_it_is_gone(noted: Place) -> None:
+    with og.connect(noted.address, **noted.kwargs) as graph:
+        commits = graph.commits.list().commits
+        diff = graph.diff(commits[1].id, "main")
+        baseline = graph.changes.baseline()
+        view = graph.nodes("Person")
+        DropOnce(noted)()
+
+        with pytest.raises(HistoryReclaimed):
+            list(diff)
+        with pytest.raises(HistoryReclaimed):
+            list(baseline)
+        with pytest.raises(HistoryReclaimed):
+            view.to_arrow()
+
+
+def test_a_merge_takes_nothing_over_that_was_reclaimed_meanwhile(noted: Place) -> None:
+    """The source moves on and a third branch drops, just before the source's version becomes main's."""
+    with og.connect(noted.address, **noted.kwargs) as graph:
+        for branch in ("source", "third"):
+            graph.branches.create(branch)
+        graph.mutate(ADD, name="theirs", branch="source")
+
+        def move_and_drop() -> None:
+            with og.connect(noted.address, **noted.kwargs) as other:
+                other.mutate(OLDER, branch="source")
+            DropOnce(noted, "third")()
+
+        with armed({"publish.before": once(move_and_drop)}):
+            graph.merge("source", "main")
+    with og.connect(noted.address, **noted.kwargs) as fresh:
+        check_whole(fresh)
+        assert "theirs" in {row["name"] for row in fresh.query(NAMES).rows}
+
+
+def test_a_merge_that_begins_while_a_sweep_is_announced_takes_nothing_over_that_it_deletes(
+    noted: Place,
+) -> None:
+    """Main has been told, the source not yet: it moves on after the merge has looked at it."""
+    go, held = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        if threading.current_thread().name == "merge" and not held.is_set():
+            held.set()
+            assert go.wait(60)
+
+    with og.connect(noted.address, **noted.kwargs) as graph:
+        for branch in ("source", "third"):
+            graph.branches.create(branch)
+        graph.mutate(ADD, name="theirs", branch="source")
+        merge = threading.Thread(target=graph.merge, args=("source", "main"), name="merge")
+
+        def merge_then_move() -> None:
+            merge.start()
+            assert held.wait(60)
+            with og.connect(noted.address, **noted.kwargs) as other:
+                other.mutate(OLDER, branch="source")
+
+        with armed({"floor.after": once(merge_then_move), "publish.before": hold}):
+            DropOnce(noted, "third")()
+            go.set()
+            merge.join()
+    with og.connect(noted.address, **noted.kwargs) as fresh:
+        check_whole(fresh)
+        assert "theirs" in {row["name"] for row in fresh.query(NAMES).rows}

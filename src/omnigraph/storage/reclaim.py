@@ -6,6 +6,10 @@ Room    storage. Lance's own cleanup must never run on our datasets: it deletes 
 Order   list, announce, trace, delete. What is written after the listing is not on the list. The announcement
         moves every live branch and then the registry, so a writer that staged a listed file stages again,
         and a fork that was under way looks at its source again; both before the first deletion.
+Twice   a merge may take a version over from a branch, after it looked at that branch's own announcement. So
+        where there are several branches all are told, and then all again: a merge that looked before the
+        first round was over loses its swap in the second, and looks again. What was in force in either
+        round is kept, for all that is published later rests on that.
 Rule    if any head cannot be traced, nothing is deleted. A crash at any point leaves whole heads, history
         that says it was reclaimed, and at worst files that nothing names.
 """
@@ -17,7 +21,7 @@ from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 
 from omnigraph.base.clock import Clock
-from omnigraph.base.errors import BranchNotFound, GraphError
+from omnigraph.base.errors import BranchNotFound, GraphError, IntegrityError
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
@@ -85,7 +89,9 @@ class Reclaimer:
     def run(self, tables: Iterable[str]) -> tuple[Reclaimed, ...]:
         """Sweep tables, down to what the heads of the live branches pin."""
         listed = {table_id: stored_files(self._location, table_id) for table_id in sorted(set(tables))}
-        needs = self._trace(listed.keys(), self.announce(listed.keys()))
+        first = self.announce(listed.keys())
+        told = self.announce(listed.keys()) if len(first) > 1 else first
+        needs = self._trace(listed.keys(), told, first)
         return tuple(self._sweep(table_id, files, needs[table_id]) for table_id, files in listed.items())
 
     def announce(self, tables: Collection[str]) -> dict[str, ManifestState]:
@@ -114,17 +120,22 @@ class Reclaimer:
 
     # -- tracing -----------------------------------------------------------------------------------
 
-    def _trace(self, tables: Collection[str], told: Mapping[str, ManifestState]) -> dict[str, _Needs]:
+    def _trace(
+        self, tables: Collection[str], told: Mapping[str, ManifestState], first: Mapping[str, ManifestState]
+    ) -> dict[str, _Needs]:
         """Find out what all tables must keep. Another sweep may come later and keep something newer."""
         pinned = {table_id: self._pinned(table_id, told) for table_id in tables}
         try:
-            return {table_id: self._needs(table_id, pinned[table_id]) for table_id in tables}
+            return {
+                table_id: self._needs(table_id, pinned[table_id], _versions(table_id, first))
+                for table_id in tables
+            }
         except GraphError:
             for state in told.values():
                 self._branches.chain(state.line.incarnation).latest()
             if pinned == {table_id: self._pinned(table_id, told) for table_id in tables}:
                 raise
-        return self._trace(tables, told)
+        return self._trace(tables, told, first)
 
     def _pinned(self, table_id: str, told: Mapping[str, ManifestState]) -> FrozenMap[str, int]:
         """Return the version of a table that each branch keeps. What is published later rests on it."""
@@ -138,14 +149,22 @@ class Reclaimer:
                 found[name] = pin.version
         return FrozenMap(found)
 
-    def _needs(self, table_id: str, pinned: FrozenMap[str, int]) -> _Needs:
+    def _needs(self, table_id: str, pinned: FrozenMap[str, int], first: frozenset[int]) -> _Needs:
         files: set[str] = set()
-        for version in sorted(set(pinned.values())):
+        kept = frozenset(pinned.values())
+        for version in sorted(kept | first):
             try:
                 files |= referenced(self._opener.table(table_id, version))
-            except OSError as error:
+            except (IntegrityError, OSError) as error:
+                if version not in kept and not self._is_stored(table_id, version):
+                    continue  # another sweep has taken it, one that was announced after our first round
+                if isinstance(error, IntegrityError):
+                    raise
                 raise storage_failure(f"tracing what table {table_id!r} needs", error) from error
         return _Needs(pinned, frozenset(files))
+
+    def _is_stored(self, table_id: str, version: int) -> bool:
+        return f"{VERSIONS}{manifest_file(version)}" in stored_files(self._location, table_id)
 
     # -- deleting ----------------------------------------------------------------------------------
 
@@ -166,6 +185,11 @@ class Reclaimer:
     def _delete_one(self, key: str) -> None:
         with durable(Step.RECLAIM_FILE):
             self._location.objects.delete(key)
+
+
+def _versions(table_id: str, states: Mapping[str, ManifestState]) -> frozenset[int]:
+    pins = (state.pins.get(table_id) for state in states.values())
+    return frozenset(pin.version for pin in pins if pin is not None)
 
 
 def stored_files(location: Location, table_id: str) -> dict[str, int]:
