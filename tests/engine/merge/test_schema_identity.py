@@ -12,6 +12,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict, SchemaConflict
 from tests.engine.merge.world import fork
+from tests.engine.support import check_whole
 
 BASE = "node P { k: String @key  a: String?  b: String? }\nedge Knows: P -> P { note: String? }\n"
 Q = "node Q { k: String @key  v: I32? }\nedge Has: P -> Q { w: I32? }\n"
@@ -459,3 +460,51 @@ def test_a_branch_that_took_another_identity_keeps_its_past(twice: Graph) -> Non
         ("insert", "m"),
         ("insert", "hm"),
     ]
+
+
+def test_interfaces_that_both_sides_made_are_one_with_the_types_that_implement_them(graph: Graph) -> None:
+    named = BASE + "interface Named { title: String? }\nnode R implements Named { k: String @key }\n"
+    for branch, key in (("main", "m"), ("side", "s")):
+        apply(graph, branch, named)
+        put(graph, branch, {"type": "R", "data": {"k": key, "title": key}})
+
+    done = graph.merge("side")
+
+    assert {(one.kind, one.type_name) for one in done.unified} == {("interface", "Named"), ("node", "R")}
+    assert values(graph, "R", "title") == {"m": "m", "s": "s"}
+    catalog = graph.schema.catalog("main")
+    assert catalog.node("R").implements == (catalog.interface("Named").id,)
+    put(graph, "side", {"type": "R", "data": {"k": "s", "title": "more"}})
+    graph.merge("side")
+    graph.merge("main", into="side")
+    assert values(graph, "R", "title", "side") == values(graph, "R", "title") == {"m": "m", "s": "more"}
+
+
+def test_an_edge_type_to_a_node_type_that_the_other_side_dropped_is_a_conflict(graph: Graph) -> None:
+    apply(graph, "main", BASE + "node Q { k: String @key  v: I32? }\n")
+    graph.merge("main", into="side")
+    apply(graph, "side", BASE)
+    apply(graph, "main", WITH_Q)
+
+    with pytest.raises(SchemaConflict, match="one branch dropped Q"):
+        graph.merge("side")
+
+    apply(graph, "main", BASE)
+    assert graph.merge("side").outcome.value == "merged"
+
+
+def test_a_renamed_type_that_was_unified_keeps_the_table_of_the_target(twice: Graph) -> None:
+    twice.merge("side")
+    mine = twice.schema.catalog("main").node("Q").id
+    renamed = WITH_Q.replace("node Q", 'node Place @rename_from("Q")').replace(
+        "v: I32?", 'aa: I32? @rename_from("v")'
+    )
+    apply(twice, "side", renamed.replace("P -> Q", "P -> Place"))
+    put(twice, "side", {"type": "Place", "data": {"k": "s", "aa": 9}})
+
+    done = twice.merge("side")
+
+    assert values(twice, "Place", "aa") == {"m": 1, "s": 9, "both": 5}
+    assert twice.schema.catalog("main").node("Place").id == mine
+    assert [(one.name, one.inserted, one.updated) for one in done.types] == [("Place", 0, 1)]
+    check_whole(twice)

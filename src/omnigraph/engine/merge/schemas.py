@@ -152,7 +152,7 @@ class _SchemaMerge:
         for group in sorted({*ours, *theirs}):
             self._decide(self._base.get(group), ours.get(group), theirs.get(group))
         _refuse_different([*self._different, *_twice([one for one, _ in self._kept])])
-        refuse_dropped(self._dropped)
+        refuse_dropped([*self._dropped, *self._ends_gone()])
         merged = self._catalog()
         return MergedSchema(merged, tuple(self._unified(merged)), tuple(self._gone))
 
@@ -276,6 +276,14 @@ class _SchemaMerge:
             if group in there and group not in here:
                 yield Gone("theirs", other, there[group])
 
+    def _ends_gone(self) -> Iterator[str]:
+        """Yield the names of node types that one side dropped, and an edge type of the other needs."""
+        gone = {self._ids.of(one.declared.id): one.name for one in self._gone if one.member is None}
+        for declared, _ in self._kept:
+            if isinstance(declared, EdgeType):
+                ends = (self._ids.of(declared.source), self._ids.of(declared.target))
+                yield from (gone[end] for end in ends if end in gone)
+
     def _keep(self, declared: AnyType, side: SideName) -> None:
         self._kept.append((declared, self._sides[side]))
 
@@ -313,9 +321,10 @@ def _name(old: Property | None, mine: Property | None, other: Property | None) -
 def _text(kept: list[tuple[AnyType, Catalog]]) -> str:
     """Put the declarations of all types together, as the side has them that the type is taken from."""
     found: list[Declaration] = []
+    declared = {origin.source: parse(origin.source).schema.declarations for _, origin in kept}
     for one, origin in kept:
-        declared = parse(origin.source).schema.declarations
-        found += [d for d in declared if d.name.text == one.name and _KINDS[type(d)] is one.kind]
+        same = (d for d in declared[origin.source] if d.name.text == one.name)
+        found += [d for d in same if _KINDS[type(d)] is one.kind]
     order = {kind: number for number, kind in enumerate(_KINDS.values())}
     found.sort(key=lambda d: (order[_KINDS[type(d)]], d.name.text))
     return print_schema(Schema(tuple(found), Source("")))

@@ -238,10 +238,11 @@ class MergeWrite:
             # Without changes of ours the source's version is the outcome; with them, and with columns that
             # the target lacks, it is kept too, and our share is written on top.
             pin = self._source.pins[table]
+            merged = replace(merged, adopted=Adopted(pin, *counts.numbers), image=None if here else pin)
+            if untouched:
+                return merged
             mine = merge_type(declared, theirs, ours, choices.turned, frozenset(ambiguous))
-            effect = None if untouched else _effect(mine)
-            image = None if here else pin
-            return replace(merged, adopted=Adopted(pin, *counts.numbers), image=image, effect=effect)
+            return replace(merged, effect=_effect(mine))
         if here:
             return replace(merged, effect=_effect(outcome))
         return self._with_columns(merged, outcome, theirs, ours, choices, frozenset(ambiguous))
@@ -295,7 +296,9 @@ class MergeWrite:
     def _fits(self, declared: TableType, state: ManifestState) -> bool:
         """Say whether a state has the table of a type, with each property in the column declared for it."""
         then = self._catalog(state).by_id(declared.id)
-        if not isinstance(then, NodeType | EdgeType) or then.stored_schema != declared.stored_schema:
+        if not isinstance(then, NodeType | EdgeType) or set(then.stored_schema) != set(
+            declared.stored_schema
+        ):
             return False
         return all(new == old for new, old in columns_then(declared, self._catalog(state)).items())
 
