@@ -7,7 +7,7 @@ Rule    a property keeps its column for life, except when its stored type change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -21,11 +21,10 @@ from omnigraph.catalog.constraints import (
     Index,
     Range,
     Unique,
-    constraint_json,
     identity_order,
     in_identity_order,
 )
-from omnigraph.catalog.encode import dumps
+from omnigraph.catalog.encode import in_stored_order
 from omnigraph.catalog.identity import Minter
 from omnigraph.catalog.match import PropertyMatch, TypeMatch
 from omnigraph.catalog.model import (
@@ -212,11 +211,6 @@ def fresh_column(name: str, used: set[str]) -> str:
         column = f"{name}_{number}"
     used.add(column)
     return column
-
-
-def in_stored_order(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
-    """Return constraints in the order in which a type keeps them."""
-    return tuple(sorted(constraints, key=lambda c: dumps(constraint_json(c, str))))
 
 
 def _default(declared: ast.Property) -> DefaultValue | None:

@@ -7,11 +7,12 @@ Room    catalog. The stored form keeps everything; the canonical form has names 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from omnigraph.catalog.constraints import (
     Cardinality,
+    Constraint,
     card_json,
     constraint_from_json,
     constraint_json,
@@ -37,6 +38,11 @@ def dumps(value: Any) -> bytes:
     """Write JSON in the one spelling that equal values share."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8")
+
+
+def in_stored_order(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """Return constraints in the order in which a type keeps them."""
+    return tuple(sorted(constraints, key=lambda c: dumps(constraint_json(c, str))))
 
 
 # -- stored form -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.identity import renumbered
 from omnigraph.catalog.model import AnyType, EdgeType, InterfaceType, NodeType, Property, TableType
 from omnigraph.catalog.types import PropertyType
 
@@ -30,23 +31,16 @@ def past_catalog(now: Catalog, then: Catalog) -> Catalog:
     ids = {declared.id: _id_then(declared, then) for declared in now.types}
     return replace(
         now,
-        interfaces=tuple(_interface(declared, then) for declared in now.interfaces),
-        nodes=tuple(
-            replace(_past_type(declared, then), implements=tuple(ids[i] for i in declared.implements))
-            for declared in now.nodes
-        ),
-        edges=tuple(
-            replace(_past_type(declared, then), source=ids[declared.source], target=ids[declared.target])
-            for declared in now.edges
-        ),
+        interfaces=tuple(renumbered(_interface(declared, then), ids) for declared in now.interfaces),
+        nodes=tuple(renumbered(_past_type(declared, then), ids) for declared in now.nodes),
+        edges=tuple(renumbered(_past_type(declared, then), ids) for declared in now.edges),
     )
 
 
 def _past_type(declared: T, then: Catalog) -> T:
-    """Return one type as a state with the schema `then` has it, by the id of its table there."""
+    """Return one type with the columns and types that a state with the schema `then` has."""
     known = _properties(declared, then)
-    properties = tuple(_past(p, known.get(p.id)) for p in declared.properties)
-    return replace(declared, id=_id_then(declared, then), properties=properties)
+    return replace(declared, properties=tuple(_past(p, known.get(p.id)) for p in declared.properties))
 
 
 def _id_then(declared: AnyType, then: Catalog) -> str:
@@ -115,7 +109,6 @@ def _interface(now: InterfaceType, then: Catalog) -> InterfaceType:
     types = {p.id: p.type for p in known.properties} if isinstance(known, InterfaceType) else {}
     return replace(
         now,
-        id=_id_then(now, then),
         properties=tuple(replace(p, type=_typed(p.type, types.get(p.id, p.type))) for p in now.properties),
     )
 

@@ -455,6 +455,7 @@ def test_a_branch_that_took_another_identity_keeps_its_past(twice: Graph) -> Non
         ("Q", 1, 0, 0),
         ("Has", 1, 0, 0),
     ]
+    assert twice.diff(then, "side").schema == ()
     page = twice.changes(after=cursor, branch="side")
     assert [(one.op.value, one.id) for block in page.blocks for one in block.changes] == [
         ("insert", "m"),

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 from omnigraph.base.moment import At
+from omnigraph.catalog.identity import under_ids_of
 from omnigraph.catalog.plan import plan
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.catalogs import Catalogs
@@ -100,8 +101,9 @@ def schema_steps(found: Comparison) -> tuple[Step, ...]:
     """Return what became of the schema between two states."""
     if found.older.identity == found.newer.identity:
         return ()
-    every = [declared.id for declared in found.older.tables]  # whether rows stood in the way is no matter now
-    return plan(found.older, found.newer, empty_types=every).steps
+    older = under_ids_of(found.older, found.newer)
+    every = [declared.id for declared in older.tables]  # whether rows stood in the way is no matter now
+    return plan(older, found.newer, empty_types=every).steps
 
 
 def steps_json(steps: Iterable[Step]) -> list[dict[str, Any]]:

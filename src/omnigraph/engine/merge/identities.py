@@ -6,27 +6,18 @@ Room    engine.merge, under schemas.py. Pure. Ids say what is the same: those of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from omnigraph.catalog import encode
-from omnigraph.catalog.build import fresh_column, in_stored_order
+from omnigraph.catalog.build import fresh_column
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.constraints import (
-    ENDPOINTS,
-    Check,
-    Constraint,
-    Index,
-    Range,
-    Unique,
-    in_identity_order,
-)
+from omnigraph.catalog.constraints import ENDPOINTS, in_identity_order
+from omnigraph.catalog.identity import renumbered
 from omnigraph.catalog.model import (
     ID,
     AnyType,
     EdgeType,
-    Embed,
     InterfaceType,
     NodeType,
     Property,
@@ -35,7 +26,6 @@ from omnigraph.catalog.model import (
 )
 
 Form = tuple[Any, Any]
-T = TypeVar("T", bound=AnyType)
 
 
 class Identities:
@@ -123,27 +113,21 @@ def composed(
     """
     taken = {ID, *ENDPOINTS, *_columns(ground)}
     here, there = ids.members(ground), ids.members(other)
-    found: list[Property] = []
-    renamed: dict[str, str] = {}
+    properties: list[Property] = []
+    renamed = {declared.id: ground.id}
     for member in declared.properties:
         mine, theirs = here.get(chosen[member.name]), there.get(chosen[member.name])
-        identity = (mine or theirs or member).id
-        renamed[member.id] = identity
+        renamed[member.id] = identity = (mine or theirs or member).id
         column = _column(member, mine, theirs, taken)
-        found.append(replace(member, id=identity, column=column, aliases=ids.others(identity)))
-    properties = tuple(replace(one, embed=_embed(one.embed, renamed)) for one in found)
-    columns = {one.column for one in properties}
+        properties.append(replace(member, column=column, aliases=ids.others(identity)))
     once = _columns(ground) | (_columns(other) if other.id == ground.id else set())
-    changed: dict[str, Any] = {
-        "id": ground.id,
-        "properties": properties,
-        "constraints": in_stored_order(_with_ids(one, renamed) for one in declared.constraints),
-        "retired_columns": tuple(sorted(once - columns)),
-        "aliases": ids.others(ground.id),
-    }
-    if isinstance(declared, NodeType):
-        changed["key"] = in_identity_order(renamed[member] for member in declared.key)
-    return replace(declared, **changed)
+    placed = replace(
+        declared,
+        properties=tuple(properties),
+        retired_columns=tuple(sorted(once - {one.column for one in properties})),
+        aliases=ids.others(ground.id),
+    )
+    return renumbered(placed, renamed)
 
 
 def _column(member: Property, mine: Property | None, theirs: Property | None, taken: set[str]) -> str:
@@ -157,27 +141,3 @@ def _column(member: Property, mine: Property | None, theirs: Property | None, ta
 
 def _columns(declared: StoredType) -> set[str]:
     return {member.column for member in declared.properties} | set(declared.retired_columns)
-
-
-def _embed(embed: Embed | None, renamed: dict[str, str]) -> Embed | None:
-    return None if embed is None else replace(embed, source=renamed[embed.source])
-
-
-def _with_ids(constraint: Constraint, renamed: dict[str, str]) -> Constraint:
-    match constraint:
-        case Unique(members) | Index(members):
-            return type(constraint)(in_identity_order(renamed.get(member, member) for member in members))
-        case Range(member) | Check(member):
-            return replace(constraint, property=renamed[member])
-
-
-def with_types(ids: Identities, declared: T, kept: dict[str, str]) -> T:
-    """Return a type whose endpoints or interfaces are those that are kept, by group."""
-    changed: dict[str, Any] = {}
-    if isinstance(declared, EdgeType):
-        ends = {"source": declared.source, "target": declared.target}
-        changed = {end: kept.get(ids.of(identity), identity) for end, identity in ends.items()}
-    if isinstance(declared, NodeType):
-        interfaces: Iterable[str] = (kept.get(ids.of(i), i) for i in declared.implements)
-        changed = {"implements": in_identity_order(interfaces)}
-    return replace(declared, **changed)

@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from omnigraph.base.ids import new_id
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.identity import IdMinter
+from omnigraph.catalog.identity import IdMinter, renumbered
 from omnigraph.catalog.model import AnyType, EdgeType, InterfaceType, NodeType, Property, TableType, TypeKind
 from omnigraph.catalog.resolve import resolve_text
 from omnigraph.engine.merge.conflicts import SchemaConflict
-from omnigraph.engine.merge.identities import Identities, composed, properties_of, with_types
+from omnigraph.engine.merge.identities import Identities, composed, properties_of
 from omnigraph.language.diagnostics import Source, SourceError
 from omnigraph.language.schema.parser import parse
 from omnigraph.language.schema.printer import print_schema
@@ -290,9 +290,9 @@ class _SchemaMerge:
     # -- the outcome -------------------------------------------------------------------------------
 
     def _catalog(self) -> Catalog:
-        ids = {self._ids.of(one.id): one.id for one, _ in self._kept}
+        ids = {other: one.id for one, _ in self._kept for other in self._ids.others(one.id)}
         kept = sorted(
-            ((with_types(self._ids, one, ids), origin) for one, origin in self._kept), key=lambda k: k[0].name
+            ((renumbered(one, ids), origin) for one, origin in self._kept), key=lambda pair: pair[0].name
         )
         types = [one for one, _ in kept]
         merged = Catalog(
