@@ -63,8 +63,8 @@ class Run:
         self.handles = [og.connect(place, durability="os") for _ in range(2)]
         self.heads = dict.fromkeys(BRANCHES, Commit((), state))
         for number, row_id in enumerate(ROWS[:2]):
-            for declared in list(state.types.values()):
-                self._put(0, "main", declared, row_id, [number, number])
+            for other, declared in enumerate(state.types.values()):  # no two values of a row are the same
+                self._put(0, "main", declared, row_id, [number + other, number + other + 1])
         for name in BRANCHES[1:]:
             self.handles[0].branches.create(name)
             self.heads[name] = self.heads["main"]
