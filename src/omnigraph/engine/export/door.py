@@ -48,7 +48,7 @@ def export_files(
     The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
     """
     chosen = check_format(format)
-    wanted = None if types is None else list(types)
+    wanted = types if types is None or isinstance(types, str) else list(types)  # read for each attempt
 
     def export() -> ExportReport:
         plan = plan_export(store, wanted, branch, at)
