@@ -356,12 +356,16 @@ def test_properties_made_again_on_either_side_go_together(graph: Graph) -> None:
 
 
 def test_rows_of_one_id_in_types_that_are_unified_are_merged_as_any_others(twice: Graph) -> None:
-    put(twice, "side", q("both", v=6))
+    twice.load([q("both", v=6)], mode="merge", branch="side", actor="ann")
 
     with pytest.raises(MergeConflict) as caught:
         twice.merge("side")
 
     assert [(one.kind.value, one.type_name) for one in caught.value.conflicts] == [("divergent_insert", "Q")]
+    (conflict,) = caught.value.conflicts
+    assert conflict.ours is not None
+    assert conflict.theirs is not None
+    assert (conflict.ours.actor, conflict.theirs.actor) == (None, "ann")
     done = twice.merge("side", resolutions=[{"type": "Q", "id": "both", "property": "v", "take": "theirs"}])
     assert done.outcome.value == "merged"
     assert values(twice, "Q", "v") == ALL | {"both": 6}

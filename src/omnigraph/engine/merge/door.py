@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown
+from omnigraph.catalog.model import TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.entity import last_touched
 from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
@@ -264,16 +265,17 @@ class MergeDoor:
         base, target = write.base, write.target
         assert base is not None
         assert target is not None
-        catalog = self._catalogs.get(target.schema)
         found: list[Conflict] = []
         for number, one in enumerate(conflicts):
-            declared = catalog.find_node(one.type_name) or catalog.find_edge(one.type_name)
+            find = write.catalog.find_edge if one.entity_kind == "edge" else write.catalog.find_node
+            declared: TableType | None = find(one.type_name)
             if number >= TRACED or declared is None or one.entity_id is None:
                 found.append(one)
                 continue
-            there = self._catalogs.get(theirs.schema).same_table(declared) or declared
-            ours = last_touched(self._store, self._catalogs, declared, one.entity_id, target, base)
-            other = last_touched(self._store, self._catalogs, there, one.entity_id, theirs, base)
+            ours, other = (
+                last_touched(self._store, self._catalogs, declared, one.entity_id, side, base)
+                for side in (target, theirs)
+            )
             found.append(replace(one, ours=_origin(ours), theirs=_origin(other)))
         return found
 

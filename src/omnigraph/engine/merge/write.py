@@ -89,6 +89,7 @@ class MergeWrite:
         self._values = Findings()
         self.base: ManifestState | None = None
         self.target: ManifestState | None = None
+        self.catalog = Catalog()  # the merged one
         self.counts: tuple[Counts, ...] = ()
         self.unified: tuple[Unified, ...] = ()
         self.dropped: tuple[Dropped, ...] = ()
@@ -105,6 +106,7 @@ class MergeWrite:
         bases = self._bases(target)
         base = self.base = bases[0]
         schemas = merge_schemas(*(self._catalog(state) for state in (base, target, self._source)))
+        self.catalog = schemas.catalog
         self._check_unchanged(schemas.gone)
         choices = read_choices(self._resolutions, self._strategy, schemas.catalog, self._granularity)
         self._new_schema = schemas.catalog.identity != self._catalog(target).identity
