@@ -28,7 +28,7 @@ NODES, EDGES = ["A", "B", "C"], ["Link", "Bond"]
 PROPS, KINDS = ["x", "y", "z"], ["I32?", "String?", f"I32 @default({DEFAULT})"]
 VALUES: dict[str, list[Any]] = {"I32?": [1, 2, None], "String?": ["p", "q", None], KINDS[2]: [1, 2, DEFAULT]}
 KEY = "String @key"
-ROWS = ["r1", "r2", "r3"]
+ROWS = ["r1", "r2", "r3", "r4", "r5", "r6"]
 
 Step = tuple[str, int, int, int, int]  # what, on which branch, and what the step makes of the rest
 
@@ -113,7 +113,7 @@ class Run:
     def put(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
         nodes = self._nodes(branch)
         if nodes:
-            self._put(handle, branch, nodes[one % len(nodes)], ROWS[two % 3], [three, three + one])
+            self._put(handle, branch, nodes[one % len(nodes)], ROWS[two % 6], [three, three + one])
 
     def _put(self, handle: int, branch: str, declared: Type, row_id: str, picks: list[int]) -> None:
         """Load a row with all its values."""
@@ -134,7 +134,7 @@ class Run:
         if not choices:
             return
         declared, prop = choices[one % len(choices)]
-        row_id, value = ROWS[two % 3], VALUES[prop.kind][three % 3]
+        row_id, value = ROWS[two % 6], VALUES[prop.kind][three % 3]
         rows = state.rows[declared.number]
         head = f"query q($k: String, $v: {prop.kind.partition(' ')[0]})"
         if row_id in rows:
@@ -217,7 +217,7 @@ class Run:
         made = Type(next(self.numbers), old.name, props)
         self._apply(handle, branch, self._state(branch).with_type(made))
         if three % 2:
-            self._put(handle, branch, made, ROWS[two % 3], [three, two])
+            self._put(handle, branch, made, ROWS[two % 6], [three, two])
 
     def rename_type(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
         state = self._state(branch)
@@ -285,7 +285,7 @@ class Run:
         self._apply(handle, branch, self._state(branch).with_props(declared.number, [*rest, made]))
         again = self._state(branch).types[declared.number]
         if three % 2 and not declared.is_edge:
-            self._put(handle, branch, again, ROWS[two % 3], [three, two])
+            self._put(handle, branch, again, ROWS[two % 6], [three, two])
 
     def rename_prop(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
         chosen = self._typed(branch, one)

@@ -76,6 +76,24 @@ class History(Run):
         outcome = "fast_forward" if bases == [ours] else "merged"
         self._merged(handle, branch, bases, theirs, outcome, theirs, source)
 
+    def add_twice(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
+        """Declare the same on two branches, each for itself, with rows on both, and merge."""
+        for name in (branch, self._other(branch, one)):
+            if three % 2:
+                self.add_type(handle, name, 0, two, 0)
+            else:
+                self.add_prop(handle, name, two, 0, 0)
+            self.put(handle, name, len(self._nodes(name)) - 1, BRANCHES.index(name), one)
+        self.merge(handle, branch, one, two, three)
+
+    def settle(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
+        """Do what the remedy of a schema conflict says: apply one schema to both branches, then merge."""
+        self.align(handle, branch, one, two, three)
+        self.merge(handle, branch, one, two, three)
+
+    def wait(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
+        """Do nothing: what a step shrinks to."""
+
     def revert(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
         undone = self.heads[branch]
         steps = one % 4
@@ -209,30 +227,40 @@ class History(Run):
         assert pairs == stored, f"query on {branch} {edge.name}\n{self.told()}"
 
 
-WEIGHTS = {
-    "put": 4,
-    "set_value": 4,
-    "delete": 1,
-    "put_edge": 2,
-    "add_type": 2,
-    "add_edge": 2,
-    "drop_type": 1,
-    "remake_type": 2,
-    "rename_type": 1,
-    "swap_types": 2,
-    "add_prop": 2,
-    "drop_prop": 1,
-    "remake_prop": 2,
-    "rename_prop": 1,
-    "swap_props": 2,
-    "align": 3,
-    "merge": 8,
-    "revert": 2,
-    "renew": 1,
-}
-WORDS = [what for what, weight in WEIGHTS.items() for _ in range(weight)]
-step = st.tuples(st.sampled_from(WORDS), st.integers(0, 2), *(st.integers(0, 5) for _ in range(3)))
-histories = st.lists(step, min_size=4, max_size=16)
+ROWS = ("put", "put", "set_value", "set_value", "delete", "put_edge")
+PROPERTIES = ("add_prop", "drop_prop", "remake_prop", "rename_prop", "swap_props")
+TYPES = (
+    "add_twice",
+    "add_twice",
+    "add_type",
+    "add_edge",
+    "drop_type",
+    "remake_type",
+    "rename_type",
+    "swap_types",
+)
+JOINS = ("merge", "merge", "merge", "merge", "merge", "settle", "revert", "renew")
+
+
+def steps(*words: str) -> st.SearchStrategy[Step]:
+    return st.tuples(st.sampled_from(words), st.integers(0, 2), *(st.integers(0, 5) for _ in range(3)))
+
+
+# Rows are written before and after each change of a schema, and branches joined often.
+rounds = st.tuples(
+    steps(*ROWS),
+    steps(*PROPERTIES, *TYPES),
+    steps("wait", *ROWS),
+    steps(*JOINS),
+    steps("wait", *JOINS),
+)
+
+
+def histories(least: int, most: int) -> st.SearchStrategy[list[Step]]:
+    """Histories of so many rounds."""
+    return st.lists(rounds, min_size=least, max_size=most).map(
+        lambda found: [one for part in found for one in part]
+    )
 
 
 def play(history: Sequence[Step]) -> None:
@@ -330,7 +358,7 @@ def test_known_histories(history: list[Step]) -> None:
 
 
 @settings(max_examples=50, derandomize=True, **COMMON)
-@given(histories)
+@given(histories(2, 4))
 def test_histories(history: list[Step]) -> None:
     play(history)
 
@@ -338,6 +366,6 @@ def test_histories(history: list[Step]) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 @settings(max_examples=500, **COMMON)
-@given(st.lists(step, min_size=8, max_size=30))
+@given(histories(3, 8))
 def test_five_hundred_histories(history: list[Step]) -> None:
     play(history)
