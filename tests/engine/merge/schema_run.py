@@ -58,6 +58,7 @@ class Run:
         self.place = place
         self.numbers = count(1)
         self.log: list[str] = []
+        self.made: dict[str, tuple[str, Commit]] = {}  # commits by id, with the branch that has them
         state = State().with_type(self._node("A", ["x", "y"])).with_type(self._node("B", ["x"]))
         og.init(place, schema_text(state), durability="os").close()
         self.handles = [og.connect(place, durability="os") for _ in range(2)]
@@ -95,6 +96,7 @@ class Run:
     def _commit(self, branch: str, state: State, merged: Commit | None = None) -> None:
         parents = (self.heads[branch],) if merged is None else (self.heads[branch], merged)
         self.heads[branch] = Commit(parents, state)
+        self.made[self.handles[0].store.snapshot(branch).commit_id] = branch, self.heads[branch]
 
     def _apply(self, handle: int, branch: str, state: State, old_names: dict[int, str] | None = None) -> None:
         text = schema_text(state, old_names)

@@ -16,6 +16,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict, SchemaConflict
 from omnigraph.engine.merge.door import MergeOutcome
+from tests.engine.merge.schema_doors import check_head, check_past, check_way, differences, is_clear, told
 from tests.engine.merge.schema_model import (
     DST,
     SRC,
@@ -171,6 +172,7 @@ class History(Run):
         self._say(handle, branch, f"made again from {source}")
         graph.branches.create(branch, source)
         self.heads[branch] = self.heads[source]
+        self.made = {i: (name, commit) for i, (name, commit) in self.made.items() if name != branch}
 
     # -- comparing -----------------------------------------------------------------------------------
 
@@ -191,6 +193,20 @@ class History(Run):
                 for branch in BRANCHES:
                     self._check_rows(graph, branch)
                     self._check_queries(graph, branch)
+        try:
+            self._check_doors(self.handles[0])
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.told()}") from error
+
+    def _check_doors(self, graph: Graph) -> None:
+        for branch, other in zip(BRANCHES, [*BRANCHES[1:], BRANCHES[0]], strict=True):
+            check_head(graph, branch, self._state(branch))
+            check_way(graph, branch, other, self._state(branch), self._state(other))
+        for commit_id, (branch, commit) in list(self.made.items())[-6:]:
+            check_past(graph, commit_id, commit.state, self._state(branch))
+            if commit.parents and is_clear(commit.parents[0].state, commit.state):
+                changes = graph.changes.of(commit_id).block.changes
+                assert told(changes) == differences(commit.parents[0].state, commit.state), commit_id
 
     def _stored(self, graph: Graph, branch: str, state: State) -> dict[str, Image] | None:
         """Return the rows of all types; None if there are other types than in a state."""
