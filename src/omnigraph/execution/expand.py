@@ -78,8 +78,7 @@ class Expander:
             self._context.budget.check(_fanned(found.places, back, len(distinct)), 2, "a traversal")
             at, reached = _spread(found, back, len(distinct))
             keys = np.unique(places[at] * span + reached)
-            known = np.isin(keys, visited, assume_unique=True)
-            fresh = keys[~known]
+            fresh = keys[~np.isin(keys, visited, assume_unique=True)]
             if hop >= hops.low:
                 emitted.append(keys if hop == 1 else fresh)  # at first only the sources are known: self-loops
             visited = np.concatenate([visited, fresh])

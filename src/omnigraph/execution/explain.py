@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from omnigraph.catalog.query.expressions import Direction, Hops
+from omnigraph.catalog.query.expressions import And, Direction, Hops
 from omnigraph.catalog.query.read import Counted, Exists, Optional
 from omnigraph.execution.plan.steps import (
     CountEdges,
@@ -141,8 +141,9 @@ class Recorder:
                 arrow = _arrow(clause.hops)
                 edge = "" if clause.edge is None else f" as ${clause.edge.name}"
                 return Line("follow", f"${clause.left.name} {arrow} ${clause.right.name}{edge}")
-            case Keep():
-                return Line("filter", "one condition")
+            case Keep(condition):
+                number = len(condition.operands) if isinstance(condition, And) else 1
+                return Line("filter", "one condition" if number == 1 else f"{number} conditions")
             case Inner(clause, steps):
                 return Line(_block(clause), "block", inner=[self._line(one) for one in steps])
             case _:

@@ -345,7 +345,7 @@ def _client(location: Location) -> Any:
         ) from error
 
 
-def _check_options(options: Mapping[str, str]) -> None:
+def _check_options(options: Mapping[Any, Any]) -> None:
     for name, value in options.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidRequest(

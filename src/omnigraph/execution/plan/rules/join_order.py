@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from omnigraph.catalog.query.expressions import Comparison, Condition, Variable
+from omnigraph.catalog.query.expressions import Comparison, Condition, Variable, all_of
 from omnigraph.catalog.query.read import Optional
 from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Plan, Scan, Step, binds, needs
 
@@ -22,7 +22,7 @@ def _ordered(
         replace(step, steps=_ordered(step.steps, rows, frozenset(step.clause.block.uses)))
         if isinstance(step, Inner)
         else step
-        for step in steps
+        for step in _gathered(steps)
     ]
     bound = set(outer)
     done: list[Step] = []
@@ -34,6 +34,20 @@ def _ordered(
         done.append(chosen)
         bound |= set(binds(chosen))
     return tuple(done)
+
+
+def _gathered(steps: tuple[Step, ...]) -> list[Step]:
+    """Join the conditions on the same variables, since the order looks at every step for every step."""
+    conditions: dict[frozenset[Variable], list[Condition]] = {}
+    gathered: list[Step] = []
+    for step in steps:
+        if not isinstance(step, Keep):
+            gathered.append(step)
+            continue
+        if needs(step) not in conditions:
+            gathered.append(step)
+        conditions.setdefault(needs(step), []).append(step.condition)
+    return [Keep(all_of(conditions[needs(step)])) if isinstance(step, Keep) else step for step in gathered]
 
 
 def _made_optionally(steps: list[Step]) -> frozenset[Variable]:

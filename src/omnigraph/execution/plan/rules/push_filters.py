@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from omnigraph.catalog.query.expressions import Among, And, Comparison, Condition, IsNull, PropertyValue
+from omnigraph.catalog.query.expressions import (
+    Among,
+    And,
+    Comparison,
+    Condition,
+    IsNull,
+    PropertyValue,
+    all_of,
+)
 from omnigraph.catalog.query.operands import Constant, Now, ParamRef
 from omnigraph.catalog.types import Scalar
 from omnigraph.execution.plan.steps import Inner, Keep, Plan, Scan, Step, variables_of
@@ -17,20 +25,19 @@ def apply(plan: Plan, rows: Mapping[str, int]) -> Plan:
 
 
 def _pushed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    scans = {step.variable: step for step in steps if isinstance(step, Scan)}
+    scans = {step.variable: list(step.conditions) for step in steps if isinstance(step, Scan)}
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, Keep):
             mentioned = variables_of((step.condition,))
-            target = scans.get(next(iter(mentioned))) if len(mentioned) == 1 else None
-            if target is not None:
-                target = replace(target, conditions=(*target.conditions, *_parts(step.condition)))
-                scans[target.variable] = target
+            conditions = scans.get(next(iter(mentioned))) if len(mentioned) == 1 else None
+            if conditions is not None:
+                conditions.extend(_parts(step.condition))
                 continue
         if isinstance(step, Inner):
             step = replace(step, steps=_pushed(step.steps))
         kept.append(step)
-    return tuple(_split(scans[step.variable]) if isinstance(step, Scan) else step for step in kept)
+    return tuple(_split(step, scans[step.variable]) if isinstance(step, Scan) else step for step in kept)
 
 
 def _parts(condition: Condition) -> tuple[Condition, ...]:
@@ -39,9 +46,9 @@ def _parts(condition: Condition) -> tuple[Condition, ...]:
     return (condition,)
 
 
-def _split(scan: Scan) -> Scan:
-    pushed = tuple(one for one in scan.conditions if _scannable(one))
-    return replace(scan, pushed=pushed)
+def _split(scan: Scan, conditions: Sequence[Condition]) -> Scan:
+    every = _parts(all_of(conditions)) if conditions else ()
+    return replace(scan, conditions=every, pushed=tuple(one for one in every if _scannable(one)))
 
 
 def _scannable(condition: Condition) -> bool:
