@@ -74,7 +74,9 @@ class Query:
                 budget=Budget(caches.limit, caches.make_room),
             )
             counts = {table_id: pin.rows for table_id, pin in self.snapshot.state.pins.items()}
-            columns = Answerer(context, read).run(plan(read, counts))
+            tables = [declared.table_id for declared in read.operation.reads]
+            with store.reading(self.snapshot.state, tables=tables):
+                columns = Answerer(context, read).run(plan(read, counts))
         fields = [pa.field(one.name, travelling(one, read.outputs)) for one in read.outputs]
         arrays = [column.cast(one.type) for column, one in zip(columns, fields, strict=True)]
         yield from pa.table(arrays, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
