@@ -5,34 +5,45 @@ Room    engine. A value made from the record that was published, never from a la
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.catalogs import Catalogs
 from omnigraph.storage import transaction
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitRecord
+from omnigraph.storage.store import GraphStore
 
 
 @dataclass(frozen=True, slots=True)
 class TypeCount:
-    """What happened to the entities of one type."""
+    """What happened to the entities of one type.
+
+    Of a load, `given` says how many records there were of the type: each of them was inserted or updated
+    something, was rejected, or left everything `unchanged` because a later record has the same id.
+    """
 
     name: str
     kind: str
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-    given: int | None = None  # the records of a load's input; of several with one id only the last is written
+    given: int | None = None  # the records of a load's input
+    unchanged: int = 0
+    rejected: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
-        loaded = {} if self.given is None else {"entities_loaded": self.given}
         counts = {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
-        return {"name": self.name, **loaded, **counts}
+        if self.given is None:
+            return {"name": self.name, **counts}
+        rest = {"unchanged": self.unchanged, "rejected": self.rejected}
+        return {"name": self.name, "entities_loaded": self.given, **counts, **rest}
 
 
 @dataclass(frozen=True)
@@ -101,11 +112,71 @@ class Receipt:
 
 # What a commit under an idempotency key remembers, so that a repetition gets the first receipt.
 KEY, QUERY, NODES, EDGES = "idempotency_key", "query_name", "affected_nodes", "affected_edges"
+LOADED = "loaded"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a load says of its input; what it did to the tables, its commit says."""
+
+    affected_nodes: int
+    affected_edges: int
+    types: tuple[TypeCount, ...]  # of each type in the input: given, unchanged, rejected
+    facts: Mapping[str, Any]
+
+    def receipt(self, branch: str, done: transaction.Receipt, catalog: Catalog) -> Receipt:
+        """Return the receipt of the load that made a commit."""
+        counted = {(one.kind, one.name): one for one in counts_of(done, catalog)}
+        for one in self.types:
+            known = counted.get((one.kind, one.name), TypeCount(one.name, one.kind))
+            counted[one.kind, one.name] = replace(
+                known, given=one.given, unchanged=one.unchanged, rejected=one.rejected
+            )
+        # A type that is emptied without being in the input was given no records.
+        types = [one if one.given is not None else replace(one, given=0) for one in counted.values()]
+        return Receipt(
+            branch=branch,
+            commit=done.commit,
+            types=in_order(types),
+            affected_nodes=self.affected_nodes,
+            affected_edges=self.affected_edges,
+            replayed=done.replayed,
+            attempts=done.attempts,
+            warnings=done.warnings,
+            facts=self.facts,
+        )
+
+    def label(self) -> dict[str, str]:
+        """Return what the commit keeps of it."""
+        types = [(one.kind, one.name, one.given, one.unchanged, one.rejected) for one in self.types]
+        kept = [self.affected_nodes, self.affected_edges, types, dict(self.facts)]
+        return {LOADED: json.dumps(kept)}
+
+    @classmethod
+    def read(cls, label: str) -> Loaded:
+        """Return what a commit kept."""
+        nodes, edges, types, facts = json.loads(label)
+        counts = (TypeCount(n, k, given=g, unchanged=u, rejected=r) for k, n, g, u, r in types)
+        return cls(nodes, edges, tuple(counts), facts)
+
+
+def landed(store: GraphStore, branch: str, commit_id: str | None) -> Receipt | None:
+    """Return the receipt of a commit, if a branch has it."""
+    if commit_id is None:
+        return None
+    chain, head = store.branches.head(branch)
+    state = chain.find(commit_id, head)
+    if state is None:
+        return None
+    done = transaction.Receipt(branch, state.commit, state.commit.tables, replayed=True)
+    return replayed(branch, done, Catalogs(store.schemas).get(state.schema))
 
 
 def replayed(branch: str, done: transaction.Receipt, catalog: Catalog) -> Receipt:
     """Return the receipt of the call that made a commit, for another call under its idempotency key."""
     labels = {} if done.commit is None else done.commit.labels
+    if LOADED in labels:
+        return replace(Loaded.read(labels[LOADED]).receipt(branch, done, catalog), replayed=True)
     return Receipt(
         branch=branch,
         commit=done.commit,
@@ -153,4 +224,9 @@ def counts_of(done: transaction.Receipt, catalog: Catalog) -> tuple[TypeCount, .
         declared = catalog.by_id(change.table_id)
         kind = "edge" if isinstance(declared, EdgeType) else "node"
         found.append(TypeCount(change.name, kind, change.inserted, change.updated, change.deleted))
-    return tuple(sorted(found, key=lambda count: (count.kind == "edge", count.name)))
+    return in_order(found)
+
+
+def in_order(counts: Iterable[TypeCount]) -> tuple[TypeCount, ...]:
+    """Return counts as receipts have them: nodes before edges, by name."""
+    return tuple(sorted(counts, key=lambda count: (count.kind == "edge", count.name)))

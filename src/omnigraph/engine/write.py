@@ -66,6 +66,7 @@ class ChangeWrite:
         locate: Callable[[Findings, ChangeSet], Findings] | None = None,
         executor: ExecutorFor = LocalExecutor,
         labels: Callable[[Draft], Mapping[str, str]] | None = None,
+        accepted: Callable[[], None] | None = None,
     ) -> None:
         self._drafter = drafter
         self._catalogs = catalogs
@@ -75,6 +76,7 @@ class ChangeWrite:
         self._locate = locate
         self._executor = executor
         self._labels = labels
+        self._accepted = accepted  # called when all checks are over, before anything is staged
         self._asked: tuple[Question, ...] = ()
         self.draft: Draft | None = None
         self.catalog: Catalog | None = None
@@ -121,6 +123,8 @@ class ChangeWrite:
         if found.total and self._locate is not None:
             found = self._locate(found, change)
         refuse(found, self._doing)
+        if self._accepted is not None:
+            self._accepted()
 
 
 def effects(change: ChangeSet) -> Mapping[str, Effect]:

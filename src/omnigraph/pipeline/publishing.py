@@ -19,19 +19,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.ids import new_id
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.load.door import REFUSED, claimed
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.tables import Parts, Tabular, parts_of
-from omnigraph.engine.receipt import Receipt, counts_of, replayed
+from omnigraph.engine.receipt import Receipt, landed, replayed
 from omnigraph.engine.write import ChangeWrite
 from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Read
 from omnigraph.pipeline.bulk.draft import Options as DraftOptions
 from omnigraph.pipeline.bulk.piece import Job, Outcome, in_order, run_partition
 from omnigraph.pipeline.options import find_type
-from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import CommitKind
@@ -112,10 +110,15 @@ def plan_write(
     columns: StructType,
     *,
     renamed: Mapping[str, str] | None = None,
-    digest: bool = False,
+    keyed: bool = False,
+    first: str | None = None,
 ) -> Plan:
-    """Plan a write on the state of now, and check the columns that come."""
-    snapshot = store.snapshot(target.branch)
+    """Plan a write on the state of now, and check the columns that come.
+
+    A write that landed as commit `first` is planned on the state that it made: nothing else is wanted of its
+    rows but that they are the same.
+    """
+    snapshot = store.snapshot(target.branch, at=first)
     catalog = Catalogs(store.schemas).get(snapshot.schema)
     find_type(catalog, target.type)
     job = Job(
@@ -123,7 +126,8 @@ def plan_write(
         catalog,
         {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables},
         store.clock.now_us() // 1000,
-        since=new_id() if digest else None,
+        keyed=keyed,
+        landed=first is not None,
     )
     plan = Plan(target, snapshot, job, to_arrow_schema(columns, timezone="UTC"), dict(renamed or {}))
     plan.check()
@@ -142,7 +146,7 @@ def publish(
     catalogs = Catalogs(store.schemas)
     catalog = catalogs.get(snapshot.schema)
     found = [(None, outcome) for outcome in in_order(outcomes)]
-    read = Read.of(catalog, snapshot, found, None)
+    read = Read.of(catalog, snapshot, found)
     read.problems().refuse(REFUSED)
     replaced = (find_type(catalog, target.type).id,) if target.mode is Mode.OVERWRITE else ()
     modes = Modes(target.mode, replaced=replaced)  # no rows at all replace those there are, too
@@ -155,19 +159,13 @@ def publish(
         always_commit=True,
         locate=draft.locate,
         executor=draft.executor,
+        labels=None if intent.commit_id is None else lambda _: loaded.label(),
     )
+    loaded = draft.loaded({"mode": target.mode.value, "engine": "spark", "total_entities": read.rows})
     done = store.publish(target.branch, write, intent)
-    return Receipt(
-        branch=target.branch,
-        commit=done.commit,
-        types=counts_of(done, catalog),
-        affected_nodes=read.rows_of("node"),
-        affected_edges=read.rows_of("edge"),
-        replayed=done.replayed,
-        attempts=done.attempts,
-        warnings=done.warnings,
-        facts={"mode": target.mode.value, "engine": "spark", "total_entities": read.rows},
-    )
+    if done.replayed and done.commit is not None:
+        return replayed(target.branch, done, catalogs.get(done.commit.schema))
+    return loaded.receipt(target.branch, done, catalog)
 
 
 def publish_batch(
@@ -193,11 +191,6 @@ def publish_batch(
     return known or publish(store, target, snapshot, outcomes, intent, spark)
 
 
-def landed(store: GraphStore, branch: str, commit_id: str | None) -> Receipt | None:
-    """Return the receipt of a commit, if a branch has it."""
-    chain, head = store.branches.head(branch)
-    done = None if commit_id is None else chain.find(commit_id, head)
-    if done is None:
-        return None
-    told = transaction.Receipt(branch, done.commit, done.commit.tables)
-    return replayed(branch, told, Catalogs(store.schemas).get(done.schema))
+def published_before(store: GraphStore, branch: str, batch: Batch) -> Receipt | None:
+    """Return the receipt of a batch that has landed, whatever became of its type since."""
+    return landed(store, branch, Claims(store.location, store.syncer).commit_of(batch.key, branch, None))

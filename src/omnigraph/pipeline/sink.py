@@ -14,10 +14,8 @@ Rule    Spark calls `abort` after a commit that raised, and that commit may have
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -26,11 +24,11 @@ from pyspark.sql.types import StructType
 
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.door import claimed
+from omnigraph.engine.load.door import claimed, load_request
 from omnigraph.engine.load.draft import Mode
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.receipt import Receipt, landed
 from omnigraph.pipeline.bulk.door import DRIVER_ROWS
-from omnigraph.pipeline.bulk.piece import Outcome, digest_of
+from omnigraph.pipeline.bulk.piece import Outcome, fingerprint_of
 from omnigraph.pipeline.options import (
     BATCH,
     STREAM,
@@ -46,12 +44,11 @@ from omnigraph.pipeline.publishing import (
     Batch,
     Plan,
     Target,
-    landed,
     plan_write,
     publish,
     publish_batch,
 )
-from omnigraph.storage.claims import Claim, Claims, KeyReused
+from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
@@ -64,10 +61,13 @@ def batch_sink(options: Options, schema: StructType, overwrite: bool) -> BatchSi
     """Plan one write; what is wrong with options or columns is said now."""
     check_use(options, BATCH, "writing")
     target = _target(options, overwrite)
-    with open_store(target.location) as store:
-        plan = plan_write(store, target, schema, digest="idempotency_key" in options)
     intent = Intent(options.get("actor"), options.get("message"), options.get("if_commit"))
-    return BatchSink(plan, intent, options.get("idempotency_key"))
+    key = options.get("idempotency_key")
+    with open_store(target.location) as store:
+        known = None if key is None else _landed(store, key, target.branch, intent.actor)
+        first = None if known is None else known.commit_id
+        plan = plan_write(store, target, schema, keyed=key is not None, first=first)
+    return BatchSink(plan, intent, key)
 
 
 def stream_sink(options: Options, schema: StructType, overwrite: bool) -> StreamSink:
@@ -81,18 +81,18 @@ def stream_sink(options: Options, schema: StructType, overwrite: bool) -> Stream
 
 def written(graph: Graph, idempotency_key: str, *, branch: str = "main", actor: str | None = None) -> Receipt:
     """Return what a write under a key did: Spark's own writers return nothing."""
-    claim = Claim(idempotency_key, branch, actor, b"")
-    try:
-        commit_id = Claims(graph.store.location, graph.store.syncer).find(claim)
-    except KeyReused as known:  # for a request, which is not asked about here
-        commit_id = known.fields["first_commit_id"]
-    found = landed(graph.store, branch, commit_id)
+    found = _landed(graph.store, idempotency_key, branch, actor)
     if found is None:
         raise NotFound(
             f"no write under idempotency key {idempotency_key!r} has landed on branch {branch!r}",
             remedy="Give the branch and the actor of the write; or repeat it under its key",
         )
     return found
+
+
+def _landed(store: GraphStore, key: str, branch: str, actor: str | None) -> Receipt | None:
+    """Return the receipt of the write that landed under a key, whatever it was."""
+    return landed(store, branch, Claims(store.location, store.syncer).commit_of(key, branch, actor))
 
 
 # -- in tasks ----------------------------------------------------------------------------------------
@@ -145,9 +145,13 @@ class BatchSink(DataSourceArrowWriter):
             outcomes = _outcomes(told)
             intent = self._intent
             if self._key is not None:
-                what: list[Any] = ["load", target.mode.value, [], digest_of(outcomes)]
-                claim = Claim(self._key, target.branch, intent.actor, json.dumps(what).encode())
-                intent = claimed(Claims(store.location, store.syncer), claim, intent)
+                request = load_request(target.mode.value, (), None, {}, fingerprint_of(outcomes))
+                claim = Claim(self._key, target.branch, intent.actor, request)
+                claims = Claims(store.location, store.syncer)
+                if self._plan.job.landed:
+                    claims.find(claim)  # another request under the key is refused
+                    return
+                intent = claimed(claims, claim, intent)
             publish(store, target, self._plan.snapshot, outcomes, intent)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

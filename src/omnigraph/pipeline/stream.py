@@ -28,7 +28,7 @@ from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.bulk.door import DRIVER_ROWS
 from omnigraph.pipeline.bulk.stage import for_each_partition
-from omnigraph.pipeline.publishing import Batch, Target, plan_write, publish_batch
+from omnigraph.pipeline.publishing import Batch, Target, plan_write, publish_batch, published_before
 from omnigraph.storage.publish import Intent
 
 OnBatch = Callable[[Receipt], None]
@@ -149,6 +149,9 @@ class _Batches:
 
     def _published(self, batch: DataFrame, which: Batch) -> Receipt | None:
         store = self._graph.store
+        known = published_before(store, self._target.branch, which)
+        if known is not None:
+            return known
         plan = plan_write(store, self._target, batch.schema, renamed=self._columns)
         outcomes = for_each_partition(batch, plan.run)
         return publish_batch(

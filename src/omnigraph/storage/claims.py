@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from omnigraph.base.errors import Conflict, IntegrityError, InvalidRequest
 from omnigraph.base.ids import new_id
@@ -20,6 +22,7 @@ from omnigraph.storage.location import Location
 
 FOLDER = "__claims"
 LONGEST_KEY = 128
+FORMAT = 2  # 1 had no number, and told loads apart by their rows as they were stored
 
 
 class KeyReused(Conflict):
@@ -53,6 +56,29 @@ class Claim:
         return hashlib.sha256(self.request).hexdigest()
 
 
+def spelling(request: Any) -> str:
+    """Return a value in a stable spelling: what differs is spelt otherwise, whatever it prints like.
+
+    >>> spelling({"b": (1, 2.5), "a": None})
+    '{"a": null, "b": [1, 2.5]}'
+    """
+    try:
+        return _ENCODER.encode(request)
+    except (TypeError, ValueError, RecursionError):  # keys without an order, values that hold themselves
+        return repr(request)
+
+
+def _plain(value: Any) -> Any:
+    """Return what stands for a value that JSON has not; arrays print with fewer digits than they have."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    listed = getattr(value, "tolist", None)
+    return listed() if callable(listed) else repr(value)
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, default=_plain)
+
+
 class Claims:
     """The claims of one graph."""
 
@@ -62,33 +88,50 @@ class Claims:
 
     def find(self, claim: Claim) -> str | None:
         """Return the commit id of a key that was claimed before, or None."""
-        found = self._location.objects.read(claim.path)
-        return None if found is None else self._known(claim, found)
+        stored = self._location.objects.read(claim.path)
+        return None if stored is None else self._known(claim, stored)
+
+    def commit_of(self, key: str, branch: str, actor: str | None) -> str | None:
+        """Return the commit id of a key, whatever it was claimed for, or None."""
+        claim = Claim(key, branch, actor, b"")
+        stored = self._location.objects.read(claim.path)
+        return None if stored is None else str(_read(claim, stored)["commit"])
 
     def take(self, claim: Claim) -> str:
         """Return the commit id of a key: a fresh one, unless it was claimed before."""
-        mine = {"commit": new_id(), "request": claim.digest}
+        mine = {"commit": new_id(), "request": claim.digest, "format": FORMAT}
         with durable(Step.CLAIM):
             created = self._location.objects.create(claim.path, json.dumps(mine).encode())
         if self._location.is_local:  # also another's claim: whoever publishes under it must not lose it
             self._syncer.files([self._location.join(claim.path)])
         if created:
-            return mine["commit"]
+            return str(mine["commit"])
         return self._known(claim, self._location.objects.read(claim.path) or b"")
 
     def _known(self, claim: Claim, stored: bytes) -> str:
-        try:
-            found = json.loads(stored)
-            commit, request = str(found["commit"]), found["request"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise IntegrityError(
-                f"the claim of idempotency key {claim.key!r} cannot be read", remedy="Use another key"
-            ) from error
-        if request != claim.digest:
-            raise KeyReused(
-                f"idempotency key {claim.key!r} was used for another request",
-                remedy="Use a new key for a new request; repeat one with exactly the same arguments",
-                key=claim.key,
-                first_commit_id=commit,
+        known = _read(claim, stored)
+        commit = str(known["commit"])
+        if known["request"] == claim.digest:
+            return commit
+        remedy = "Use a new key for a new request; repeat one with exactly the same arguments"
+        if "format" not in known:
+            remedy = (
+                "An earlier release claimed the key, and told loads apart in another way: if the history has "
+                f"commit {commit}, the first request has landed; use a new key only for another request"
             )
-        return commit
+        raise KeyReused(
+            f"idempotency key {claim.key!r} was used for another request",
+            remedy=remedy,
+            key=claim.key,
+            first_commit_id=commit,
+        )
+
+
+def _read(claim: Claim, stored: bytes) -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = json.loads(stored)
+        return {**known, "commit": known["commit"], "request": known["request"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(
+            f"the claim of idempotency key {claim.key!r} cannot be read", remedy="Use another key"
+        ) from error

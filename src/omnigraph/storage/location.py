@@ -121,11 +121,17 @@ class Location:
 
     @contextmanager
     def new_file(self) -> Iterator[BinaryIO]:
-        """Write a file at this very place; on a store there is none until the block has ended well."""
+        """Write a file at this very place; there is none, or the old one, until the block has ended well."""
         if self.is_local:
-            Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
-            with open(self.uri, "wb") as file:
-                yield file
+            path = Path(self.uri)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = path.with_name(f".{path.name}.{new_id()}")
+            try:
+                with unfinished.open("wb") as file:
+                    yield file
+                unfinished.replace(path)
+            finally:
+                unfinished.unlink(missing_ok=True)
         else:
             folder, _, name = self.uri.rpartition("/")
             with RemoteObjects(Location(folder, self.options)).writer(name) as upload:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -222,6 +226,125 @@ def test_generated_values_do_not_make_a_load_another_one(local_place: Place) -> 
         graph.store.clock.sleep(0.01)
 
         assert graph.load(rows, mode="merge", idempotency_key="k").commit_id == first.commit_id
+
+
+# -- the schema moves on, the request does not -------------------------------------------------------
+
+MOVES = {
+    "a property added": SCHEMA.replace("value: String", "value: String extra: String?"),
+    "a default added": SCHEMA.replace("value: String", 'value: String extra: String? @default("x")'),
+    "a property renamed": SCHEMA.replace("value: String", 'text: String @rename_from("value")'),
+    "the type renamed": SCHEMA.replace("node Thing", 'node Item @rename_from("Thing")'),
+}
+THINGS = [{"value": "a", "id": "a"}, {"value": "b"}]
+INPUTS: dict[str, Callable[[Path], Any]] = {
+    "records": lambda folder: THINGS,
+    "generator": lambda folder: (row for row in THINGS),
+    "table": lambda folder: pa.Table.from_pylist(THINGS),
+    "reader": lambda folder: pa.Table.from_pylist(THINGS).to_reader(max_chunksize=1),
+    "pandas": lambda folder: pa.Table.from_pylist(THINGS).to_pandas(),
+    "lines": lambda folder: _kept(folder / "t.jsonl", "\n".join(map(json.dumps, THINGS))),
+    "csv": lambda folder: _kept(folder / "t.csv", "id,value\na,a\n,b\n"),
+    "bytes": lambda folder: "\n".join(map(json.dumps, THINGS)).encode(),
+    "stream": lambda folder: io.BytesIO("\n".join(map(json.dumps, THINGS)).encode()),
+}
+
+
+def _kept(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "move"),
+    [*((kind, "the type renamed") for kind in INPUTS), *(("records", move) for move in MOVES)],
+)
+def test_a_load_is_answered_although_its_type_has_moved_on(
+    graph: Graph, tmp_path: Path, kind: str, move: str
+) -> None:
+    def act() -> Receipt:
+        return graph.load(INPUTS[kind](tmp_path), type="Thing", mode="append", idempotency_key="k")
+
+    first = act()
+    graph.schema.apply(MOVES[move])
+    now = head(graph)
+
+    second = act()
+
+    assert second.replayed
+    assert same(first, second)
+    assert head(graph) == now
+
+
+def test_a_load_that_broke_off_lands_once_under_the_schema_of_today(graph: Graph) -> None:
+    def act() -> Receipt:
+        return graph.load(THINGS, type="Thing", mode="append", idempotency_key="k")
+
+    with armed({"publish.before": "raise"}), pytest.raises(FailpointHit):
+        act()
+    graph.schema.apply(MOVES["a default added"])
+
+    first, second = act(), act()
+
+    assert (first.replayed, second.replayed) == (False, True)
+    assert same(first, second)
+    assert len(read(graph, "Thing")) == 2
+
+
+def test_a_table_cut_or_encoded_otherwise_is_the_same_load(graph: Graph) -> None:
+    table = pa.table({"name": [f"v{n}" for n in range(1000)], "age": [n % 100 for n in range(1000)]})
+
+    def act(data: Any) -> Receipt:
+        return graph.load(data, type="Person", mode="append", idempotency_key="k")
+
+    first = act(table)
+    same_rows = [
+        pa.concat_tables([table.slice(0, 1), table.slice(1, 700), table.slice(701)]),
+        table.select(["age", "name"]),
+        table.append_column("note", pa.nulls(1000, pa.string())),
+        table.to_reader(max_chunksize=7),
+        table.set_column(0, "name", table["name"].dictionary_encode()),
+    ]
+    for data in same_rows:
+        assert act(data).commit_id == first.commit_id
+
+    other_rows = [
+        table.set_column(1, "age", pa.array([*table["age"].to_pylist()[:-1], 3])),
+        table.set_column(0, "name", pa.array([*table["name"].to_pylist()[:-1], "v0"])),
+        table.slice(1),
+        pa.table({"name": [], "age": []}),
+    ]
+    for data in other_rows:
+        with pytest.raises(KeyReused):
+            act(data)
+    with pytest.raises(ConstraintViolation):  # no column of that name, then or now
+        act(table.append_column("wrong", pa.nulls(1000)))
+
+
+def test_a_claim_of_an_earlier_release_never_lands_twice(graph: Graph) -> None:
+    """Earlier releases told loads apart by their rows as stored: such a claim is refused, with what it is."""
+    first = graph.load(THINGS, type="Thing", mode="append", idempotency_key="k")
+    claim = next((Path(graph.uri) / "__claims").iterdir())
+    claim.write_text(json.dumps({"commit": first.commit_id, "request": "0" * 64}))
+
+    with pytest.raises(KeyReused) as caught:
+        graph.load(THINGS, type="Thing", mode="append", idempotency_key="k")
+
+    assert caught.value.fields["first_commit_id"] == first.commit_id
+    assert "has landed" in (caught.value.remedy or "")
+    assert len(read(graph, "Thing")) == 2
+
+
+def test_vectors_that_print_alike_are_other_parameters(local_place: Place) -> None:
+    with og.init(local_place.address, "node Doc { v: Vector(1200) }", durability="os") as graph:
+        text = "query q($v: Vector(1200)) { insert Doc { v: $v } }"
+        one, other = np.zeros(1200, np.float32), np.zeros(1200, np.float32)
+        other[600] = 1.0
+        graph.mutate(text, v=one, idempotency_key="k")
+
+        assert graph.mutate(text, v=one.copy(), idempotency_key="k").replayed
+        with pytest.raises(KeyReused):
+            graph.mutate(text, v=other, idempotency_key="k")
 
 
 @pytest.mark.parametrize("where", [{"branch": "review"}, {"actor": "bob"}])

@@ -74,6 +74,7 @@ def conform(given: Given, report: Problems, now_ms: int) -> Iterator[Block]:
         for breach in breaches:
             report.breach(breach, declared, ids, given.origin, positions)
         good = pc.invert(_any([breach.mask for breach in breaches]))
+        report.leave_out(declared, rows.num_rows - pc.sum(good).as_py())
         rows, positions = rows.filter(good), positions.filter(good)
     yield from _blocks(declared, rows, positions, given.origin)
 

@@ -7,7 +7,6 @@ Gives   a receipt; or an error that names file and line, with nothing published.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -21,17 +20,18 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import EdgeType, TableType
+from omnigraph.catalog.model import TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.load.block import Source
 from omnigraph.engine.load.draft import Input, LoadDraft, Mode
+from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.spool import Spools
-from omnigraph.engine.receipt import KEY, Receipt, TypeCount, counts_of
+from omnigraph.engine.receipt import KEY, Receipt, TypeCount, in_order, landed, replayed
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.write import ChangeWrite, ExecutorFor
-from omnigraph.storage.claims import Claim, Claims
+from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -68,6 +68,29 @@ class LoadRequest:
     replace_types: tuple[str, ...] = ()
     idempotency_key: str | None = None
     columns: Mapping[str, str] = FrozenMap()
+    facts: Mapping[str, Any] = FrozenMap()  # of the receipt: how the load was asked for
+
+    def claim(self, fingerprint: Fingerprint, branch: str, actor: str | None) -> Claim:
+        """Return what the key stands for: the rows and arguments as they were given, whatever the schema."""
+        assert self.idempotency_key is not None
+        names = list(self.data) if isinstance(self.data, Mapping) else [self.type]
+        columns = {str(name): dict(self.columns) for name in names} if self.columns else {}
+        request = load_request(self.mode.value, self.replace_types, self.format, columns, fingerprint)
+        return Claim(self.idempotency_key, branch, actor, request)
+
+
+def load_request(
+    mode: LoadMode | Mapping[str, LoadMode],
+    replace_types: Iterable[str],
+    format: str | None,
+    columns: Mapping[str, Mapping[str, str]],
+    fingerprint: Fingerprint,
+    *,
+    sets_aside: bool = False,
+) -> bytes:
+    """Return what tells a load from another, whichever engine carries it out."""
+    request = ["load", mode, sorted(replace_types), format, columns, fingerprint.digest()]
+    return spelling([*request, "reject"] if sets_aside else request).encode()
 
 
 class LoadDoor:
@@ -114,6 +137,13 @@ class LoadDoor:
             )
         with measured() as meter:
             created = branch_for(self._store, branch, from_branch, dry_run=dry_run)
+            facts = {
+                "mode": mode,
+                "base_branch": from_branch,
+                "branch_created": created and not dry_run,
+                "engine": "local",
+            }
+            request = replace(request, facts=facts)
             intent = Intent(actor, message, if_commit)
             base = from_branch if created and dry_run and from_branch is not None else branch
             try:
@@ -122,22 +152,19 @@ class LoadDoor:
                 if created and not dry_run:
                     say_created(error, branch, from_branch)
                 raise
-        facts = {
-            "mode": mode,
-            "base_branch": from_branch,
-            "branch_created": created and not dry_run,
-            "engine": "local",
-            "total_entities": receipt.affected_nodes + receipt.affected_edges,
-        }
-        return Receipt(**{**vars(receipt), "branch": branch, "cost": meter.cost, "facts": facts})
+        return replace(receipt, branch=branch, cost=meter.cost)
 
     def _run(
         self, request: LoadRequest, branch: str, intent: Intent, report: Report, *, dry_run: bool
     ) -> Receipt:
         """Read and publish; read again when the schema changed meanwhile and the input allows it."""
+        if request.idempotency_key is not None:
+            first = self._first(request, branch, intent.actor)
+            if first is not None:
+                return first
         while True:
             catalog = self._catalogs.get(self._store.snapshot(branch).schema)
-            spools = Spools(digest=request.idempotency_key is not None)
+            spools = Spools()
             try:
                 read = self._read(request, catalog, spools, report)
                 return self._publish(request, read, branch, intent, report, dry_run=dry_run)
@@ -148,17 +175,40 @@ class LoadDoor:
             finally:
                 spools.close()
 
-    def _read(self, request: LoadRequest, catalog: Catalog, spools: Spools, report: Report) -> Input:
-        now_ms = self._store.clock.now_us() // 1000
-        source: Source = open_source(
+    def _first(self, request: LoadRequest, branch: str, actor: str | None) -> Receipt | None:
+        """Return the receipt of the load that landed under the key; another request is refused.
+
+        The input is read as it was then, under the schema that it was accepted with: names that have changed
+        since are not in its way.
+        """
+        key = request.idempotency_key
+        assert key is not None
+        first = landed(self._store, branch, self._claims.commit_of(key, branch, actor))
+        if first is None or first.commit is None:
+            return None
+        problems = Problems(fingerprint=Fingerprint())
+        catalog = self._catalogs.get(first.commit.schema)
+        for _ in self._source(request, catalog).blocks(catalog, problems, lambda _: None):
+            pass
+        problems.findings().refuse(REFUSED)
+        assert problems.fingerprint is not None
+        self._claims.find(request.claim(problems.fingerprint, branch, actor))
+        return first
+
+    def _source(self, request: LoadRequest, catalog: Catalog) -> Source:
+        return open_source(
             request.data,
             catalog=catalog,
-            now_ms=now_ms,
+            now_ms=self._store.clock.now_us() // 1000,
             type=request.type,
             format=request.format,
             columns=request.columns,
         )
-        problems, rows, total = Problems(), 0, source.size_bytes
+
+    def _read(self, request: LoadRequest, catalog: Catalog, spools: Spools, report: Report) -> Input:
+        source = self._source(request, catalog)
+        fingerprint = None if request.idempotency_key is None else Fingerprint()
+        problems, rows, total = Problems(fingerprint=fingerprint), 0, source.size_bytes
         at = [0]
 
         def advanced(done: int) -> None:
@@ -171,7 +221,7 @@ class LoadDoor:
             report(LoadProgress("reading", rows, at[0], total))
         problems.findings().refuse(REFUSED)
         report(LoadProgress("checking", rows, at[0], total))
-        return Input(catalog, spools.by_type, spools.digest())
+        return Input(catalog, spools.by_type, fingerprint)
 
     def _publish(
         self,
@@ -187,7 +237,9 @@ class LoadDoor:
         named = request.data if request.mode is Mode.OVERWRITE and isinstance(request.data, Mapping) else ()
         replaced = [_named(read.catalog, name).id for name in (*request.replace_types, *named)]
         draft = LoadDraft(read, request.mode, replaced)
-        change = ChangeWrite(
+        loaded = draft.loaded(request.facts)
+        fingerprint = read.fingerprint
+        write = ChangeWrite(
             draft,
             self._catalogs,
             CommitKind.LOAD,
@@ -195,54 +247,28 @@ class LoadDoor:
             always_commit=True,
             locate=draft.locate,
             executor=self._executor,
+            labels=None if fingerprint is None else lambda _: loaded.label(),
+            accepted=lambda: report(LoadProgress("writing", read.rows)),
         )
-        write = _Announced(change, lambda: report(LoadProgress("writing", read.rows)))
-        done = None
         if dry_run:
-            types = _foreseen(read, request.mode, replaced, self._store.rehearse(branch, write, intent))
-        else:
-            done = self._store.publish(branch, write, self._claimed(request, read, branch, intent))
-            types = _with_lines(counts_of(done, change.catalog or read.catalog), read)
+            base = self._store.rehearse(branch, write, intent)
+            report(LoadProgress("done", read.rows))
+            return Receipt(
+                branch,
+                None,
+                _foreseen(read, request.mode, replaced, base),
+                loaded.affected_nodes,
+                loaded.affected_edges,
+                dry_run=True,
+                facts=loaded.facts,
+            )
+        if fingerprint is not None:
+            intent = claimed(self._claims, request.claim(fingerprint, branch, intent.actor), intent)
+        done = self._store.publish(branch, write, intent)
         report(LoadProgress("done", read.rows))
-        nodes = sum(s.rows for s in read.spools.values() if not isinstance(s.declared, EdgeType))
-        edges = sum(s.rows for s in read.spools.values() if isinstance(s.declared, EdgeType))
-        return Receipt(
-            branch=branch,
-            commit=None if done is None else done.commit,
-            types=types,
-            affected_nodes=nodes,
-            affected_edges=edges,
-            replayed=done is not None and done.replayed,
-            dry_run=dry_run,
-            attempts=1 if done is None else done.attempts,
-            warnings=() if done is None else done.warnings,
-        )
-
-    def _claimed(self, request: LoadRequest, read: Input, branch: str, intent: Intent) -> Intent:
-        """Return the intent under the commit id of the idempotency key, if there is one."""
-        key = request.idempotency_key
-        if key is None:
-            return intent
-        what = ["load", request.mode.value, sorted(request.replace_types), read.digest]
-        claim = Claim(key, branch, intent.actor, json.dumps(what).encode())
-        return claimed(self._claims, claim, intent)
-
-
-class _Announced:
-    """A write that tells when its checks are over and writing begins."""
-
-    def __init__(self, write: ChangeWrite, writing: Callable[[], None]) -> None:
-        self._write = write
-        self._writing = writing
-
-    def prepare(self, txn: Any) -> Any:
-        """Say what to publish."""
-        return self._write.prepare(txn)
-
-    def validate(self, txn: Any, plan: Any) -> None:
-        """Judge it."""
-        self._write.validate(txn, plan)
-        self._writing()
+        if done.replayed and done.commit is not None:
+            return replayed(branch, done, self._catalogs.get(done.commit.schema))
+        return loaded.receipt(branch, done, write.catalog or read.catalog)
 
 
 def claimed(claims: Claims, claim: Claim, intent: Intent) -> Intent:
@@ -284,13 +310,7 @@ def _foreseen(read: Input, mode: Mode, replaced: Iterable[str], base: WriteTxn) 
         rows = read.spools[type_id].rows if type_id in read.spools else 0
         gone = base.rows(declared.table_id) if mode is Mode.OVERWRITE else 0
         counts.append(TypeCount(declared.name, declared.kind.value, rows, deleted=gone, given=rows))
-    return tuple(sorted(counts, key=lambda count: (count.kind == "edge", count.name)))
-
-
-def _with_lines(counts: tuple[TypeCount, ...], read: Input) -> tuple[TypeCount, ...]:
-    """Add how many records of the input were of each type."""
-    lines = {(s.declared.kind.value, s.declared.name): s.rows for s in read.spools.values()}
-    return tuple(replace(count, given=lines.get((count.kind, count.name), 0)) for count in counts)
+    return in_order(counts)
 
 
 def _named(catalog: Catalog, name: str) -> TableType:

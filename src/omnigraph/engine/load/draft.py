@@ -10,9 +10,10 @@ Modes   append     every id is new
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,7 +21,9 @@ from omnigraph.base.errors import InvalidRequest, ReadSetConflict
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
+from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.spool import Spool, last_place
+from omnigraph.engine.receipt import Loaded, TypeCount
 from omnigraph.engine.validate.findings import Findings, Violation
 from omnigraph.engine.write import Draft
 from omnigraph.storage.transaction import WriteTxn
@@ -50,7 +53,7 @@ class Input:
 
     catalog: Catalog
     spools: dict[str, Spool]
-    digest: str | None = None  # tells this input from another, where that was asked for
+    fingerprint: Fingerprint | None = None  # tells this input from another, where that was asked for
 
     @property
     def rows(self) -> int:
@@ -73,10 +76,7 @@ class LoadDraft:
         if catalog.identity != self._input.catalog.identity:
             change = self._under(catalog)
         decided = frozenset(t for t, one in change.types.items() if one.replaces)
-        counts = dict.fromkeys((NodeType, EdgeType), 0)
-        for spool in self._input.spools.values():
-            counts[type(spool.declared)] += spool.rows
-        return Draft(change, decided, counts[NodeType], counts[EdgeType], values_judged=True)
+        return Draft(change, decided, self._rows_of(NodeType), self._rows_of(EdgeType), values_judged=True)
 
     def _under(self, catalog: Catalog) -> ChangeSet:
         """Return the change under another schema, by the names that the input uses.
@@ -95,6 +95,22 @@ class LoadDraft:
             given = None if one.given is None else _under_columns(one.given, one.declared, now)
             found.append(replace(one, declared=now, rows=rows, given=given))
         return ChangeSet.of(catalog, found)
+
+    def _rows_of(self, kind: type[TableType]) -> int:
+        return sum(one.rows for one in self._input.spools.values() if isinstance(one.declared, kind))
+
+    def loaded(self, facts: Mapping[str, Any]) -> Loaded:
+        """Say what the receipt has of the input; records that a later one replaces change nothing."""
+        types = []
+        for spool in self._input.spools.values():
+            declared, written = spool.declared, self._change.rows(spool.declared.table_id)
+            types.append(
+                TypeCount(
+                    declared.name, declared.kind.value, given=spool.rows, unchanged=spool.rows - written
+                )
+            )
+        nodes, edges = self._rows_of(NodeType), self._rows_of(EdgeType)
+        return Loaded(nodes, edges, tuple(types), {**facts, "total_entities": nodes + edges})
 
     def _changes(self, replaced: Iterable[str]) -> Iterator[TypeChange]:
         for type_id, given in self._given.items():

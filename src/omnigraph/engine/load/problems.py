@@ -3,16 +3,19 @@
 Room    engine.load. Filled by sources while they read; the load is refused when anything is in it.
 Rule    all are counted, the first few are kept: in the order of the inputs, then of the lines, whatever
         order the checks ran in. So the same input always gives the same report.
+        Rows that are left out are counted by their type; a row may have several problems.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from omnigraph.catalog.model import TableType
+from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
 from omnigraph.engine.validate.values import Breach, code_rank, violation
 
@@ -24,6 +27,8 @@ class Problems:
     shown: int = SHOWN
     total: int = 0
     of_columns: bool = False  # a whole column is wrong, so that no row could be good
+    left_out: Counter[str] = field(default_factory=Counter)  # rows by type id; "" where it is not known
+    fingerprint: Fingerprint | None = None  # of the rows as they were given, where one is wanted
     _kept: list[tuple[tuple[int, int, int, str, int], Violation]] = field(default_factory=list)
     _origins: dict[str, int] = field(default_factory=dict)
 
@@ -47,6 +52,10 @@ class Problems:
     def count(self, more: int) -> None:
         """Take in problems that would not be kept."""
         self.total += more
+
+    def leave_out(self, declared: TableType | None, rows: int) -> None:
+        """Take in that rows are left out."""
+        self.left_out["" if declared is None else declared.id] += rows
 
     def breach(
         self, breach: Breach, declared: TableType, ids: pa.Array | None, origin: str, positions: pa.Array

@@ -8,17 +8,14 @@ Bound   at most `limit` bytes of rows in memory for each type.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.base.ids import new_id
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.load.block import Block
-from omnigraph.engine.load.fingerprint import Fingerprint
 
 LIMIT = 64 << 20
 ORIGIN, POSITION = "_origin", "_position"  # beside the stored columns, whose names never begin like this
@@ -27,11 +24,8 @@ ORIGIN, POSITION = "_origin", "_position"  # beside the stored columns, whose na
 class Spool:
     """All rows of one type, in the order given, each with its place."""
 
-    def __init__(
-        self, declared: TableType, folder: Path, limit: int = LIMIT, fingerprint: Fingerprint | None = None
-    ) -> None:
+    def __init__(self, declared: TableType, folder: Path, limit: int = LIMIT) -> None:
         self.declared = declared
-        self._fingerprint = fingerprint
         self.minted = True
         self.rows = 0
         self._folder = folder
@@ -45,11 +39,6 @@ class Spool:
         )
 
     @property
-    def digest(self) -> str | None:
-        """What tells these rows from others, if it was asked for."""
-        return None if self._fingerprint is None else self._fingerprint.digest()
-
-    @property
     def _path(self) -> Path:
         return self._folder / f"{self.declared.id}.arrow"
 
@@ -61,8 +50,6 @@ class Spool:
         batch = pa.RecordBatch.from_arrays(
             [*block.rows.columns, origin, block.positions.cast(pa.int64())], schema=self._schema
         )
-        if self._fingerprint is not None:
-            self._fingerprint.add(block)
         self.minted = self.minted and block.minted
         self.rows += batch.num_rows
         self._bytes += batch.nbytes
@@ -95,9 +82,8 @@ class Spool:
 class Spools:
     """The rows of a whole input. Use it as a context manager: the folder goes at the end."""
 
-    def __init__(self, limit: int = LIMIT, *, digest: bool = False) -> None:
+    def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._began = new_id() if digest else None
         self._folder = tempfile.TemporaryDirectory(prefix="omnigraph-load-", ignore_cleanup_errors=True)
         self.by_type: dict[str, Spool] = {}
 
@@ -105,17 +91,9 @@ class Spools:
         """Take in a block."""
         spool = self.by_type.get(block.declared.id)
         if spool is None:
-            fingerprint = None if self._began is None else Fingerprint(self._began)
-            spool = Spool(block.declared, Path(self._folder.name), self._limit, fingerprint)
+            spool = Spool(block.declared, Path(self._folder.name), self._limit)
             self.by_type[block.declared.id] = spool
         spool.add(block)
-
-    def digest(self) -> str | None:
-        """Return what tells this input from another, if it was asked for."""
-        if self._began is None:
-            return None
-        parts = sorted((type_id, spool.digest) for type_id, spool in self.by_type.items())
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def close(self) -> None:
         """Remove what was spilled."""

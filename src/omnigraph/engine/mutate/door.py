@@ -5,7 +5,6 @@ Room    engine.mutate. From text and parameters to a receipt; the statements run
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from omnigraph.engine.receipt import EDGES, KEY, NODES, QUERY, Receipt, counts_o
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.write import ChangeWrite, Draft, ExecutorFor
 from omnigraph.storage import transaction
-from omnigraph.storage.claims import Claim, Claims
+from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -153,7 +152,7 @@ class MutateDoor:
     def _claim(self, key: str, branch: str, actor: str | None, request: Request) -> str:
         """Return the commit id of a key; a request that can never be right claims nothing."""
         what = ["mutate", request.source, request.query_name, request.params]
-        claim = Claim(key, branch, actor, json.dumps(what, sort_keys=True, default=repr).encode())
+        claim = Claim(key, branch, actor, spelling(what).encode())
         try:
             catalog = self._catalogs.get(self._store.snapshot(branch).schema)
             bind_params(self.compile(request, catalog).parameters, request.params)

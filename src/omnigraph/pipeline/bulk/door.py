@@ -10,7 +10,6 @@ Gives   a receipt; or an error with nothing published. Files that a failed load 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from omnigraph.base.errors import GraphError, InvalidRequest, ReadSetConflict
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.ids import new_id
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
@@ -31,16 +29,17 @@ from omnigraph.engine.load.door import (
     Report,
     branch_for,
     claimed,
+    load_request,
     say_created,
 )
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.load.sources.named import named_type
-from omnigraph.engine.receipt import Receipt, TypeCount, counts_of
+from omnigraph.engine.receipt import Receipt, landed, replayed
 from omnigraph.engine.validate.findings import SHOWN
 from omnigraph.engine.write import ChangeWrite
 from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Options, Read
 from omnigraph.pipeline.bulk.inputs import Columns, open_inputs, read_inputs
-from omnigraph.pipeline.bulk.piece import Job, digest_of
+from omnigraph.pipeline.bulk.piece import Job, Outcome, fingerprint_of
 from omnigraph.pipeline.bulk.rejects import MOST, reject_file, write_rejects
 from omnigraph.pipeline.bulk.remove import Way
 from omnigraph.pipeline.progress import watched
@@ -97,32 +96,29 @@ def load(
         upsert,
         driver_rows,
         on_violation == "reject",
-        None if rejects is None else os.fspath(rejects),
+        reject_file(rejects) if on_violation == "reject" else None,  # what is wrong is said before all else
     )
-    if request.sets_aside:
-        reject_file(request.rejects)  # said before anything is read
     if on_violation not in get_args(OnViolation):
         raise InvalidRequest(f"on_violation is {on_violation!r}", remedy="Use 'fail' or 'reject'")
     intent = Intent(actor, message, if_commit, FrozenMap(dict(labels or {})))
     with measured() as meter:
         created = branch_for(graph.store, branch, from_branch, dry_run=dry_run)
         base = from_branch if created and dry_run and from_branch is not None else branch
+        facts = {
+            "mode": request.mode,
+            "base_branch": from_branch,
+            "branch_created": created and not dry_run,
+            "engine": "spark",
+        }
         try:
-            loading = _Loading(spark, graph, request, progress or (lambda _: None))
+            loading = _Loading(spark, graph, replace(request, facts=facts), progress or (lambda _: None))
             with watched(spark, f"load into {branch}", None if progress is None else loading.tell_tasks):
                 receipt = loading.run(base, intent, dry_run=dry_run)
         except GraphError as error:
             if created and not dry_run:
                 say_created(error, branch, from_branch)
             raise
-    facts = {
-        **receipt.facts,
-        "mode": mode,
-        "base_branch": from_branch,
-        "branch_created": created and not dry_run,
-        "engine": "spark",
-    }
-    return replace(receipt, branch=branch, cost=meter.cost, facts=facts)
+    return replace(receipt, branch=branch, cost=meter.cost)
 
 
 def load_by_spark(
@@ -149,6 +145,21 @@ class _Request:
     driver_rows: int
     sets_aside: bool
     rejects: str | None
+    facts: Mapping[str, Any] = FrozenMap()  # of the receipt: how the load was asked for
+
+    def claim(self, outcomes: Iterable[Outcome], branch: str, actor: str | None) -> Claim:
+        """Return what the key stands for: the rows and arguments as they were given, whatever the schema."""
+        assert self.idempotency_key is not None
+        columns = {name: dict(mapped) for name, mapped in (self.columns or {}).items()}
+        request = load_request(
+            self.mode,
+            self.replace_types,
+            self.format,
+            columns,
+            fingerprint_of(outcomes),
+            sets_aside=self.sets_aside,
+        )
+        return Claim(self.idempotency_key, branch, actor, request)
 
 
 class _Loading:
@@ -158,6 +169,7 @@ class _Loading:
         self._spark = spark
         self._store = graph.store
         self._catalogs = Catalogs(graph.store.schemas)
+        self._claims = Claims(graph.store.location, graph.store.syncer)
         self._request = request
         self._tell = report
         self._last = LoadProgress("reading", 0)
@@ -172,6 +184,10 @@ class _Loading:
 
     def run(self, branch: str, intent: Intent, *, dry_run: bool) -> Receipt:
         """Read, check, publish; all of it again when the schema changed meanwhile."""
+        if self._request.idempotency_key is not None:
+            first = self._first(branch, intent.actor)
+            if first is not None:
+                return first
         while True:
             try:
                 return self._once(branch, intent, dry_run=dry_run)
@@ -181,6 +197,21 @@ class _Loading:
                 if conflict.fields.get("member") != "schema" or replaces:
                     raise
 
+    def _first(self, branch: str, actor: str | None) -> Receipt | None:
+        """Return the receipt of the load that landed under the key; another request is refused.
+
+        The input is read as it was then, under the schema that it was accepted with, and nothing is written.
+        """
+        key = self._request.idempotency_key
+        assert key is not None
+        first = landed(self._store, branch, self._claims.commit_of(key, branch, actor))
+        if first is None or first.commit is None:
+            return None
+        snapshot = self._store.snapshot(branch, at=first.commit.id)
+        read = self._read(snapshot, self._catalogs.get(snapshot.schema), landed=True)
+        self._claims.find(self._request.claim(read.outcomes, branch, actor))
+        return first
+
     def _once(self, branch: str, intent: Intent, *, dry_run: bool) -> Receipt:
         snapshot = self._store.snapshot(branch)
         catalog = self._catalogs.get(snapshot.schema)
@@ -189,6 +220,16 @@ class _Loading:
         request = self._request
         options = Options(request.driver_rows, request.upsert, request.sets_aside)
         draft = BulkDraft(self._spark, self._store, read, modes, options)
+
+        def facts() -> dict[str, Any]:
+            told = {"total_entities": read.rows, "rejected": draft.rows_left_out}
+            return {**request.facts, **told, "rejects": request.rejects if draft.rejected else None}
+
+        def accepted() -> None:
+            if draft.rejected and request.rejects is not None and not dry_run:
+                # Before the publish: a load whose rejects cannot be kept must not land.
+                write_rejects(request.rejects, self._store, draft.rejected)
+
         write = ChangeWrite(
             draft,
             self._catalogs,
@@ -197,36 +238,32 @@ class _Loading:
             always_commit=True,
             locate=draft.locate,
             executor=draft.executor,
+            labels=None if request.idempotency_key is None else lambda _: draft.loaded(facts()).label(),
+            accepted=accepted,
         )
-        done = None
         if dry_run:
             self._store.rehearse(branch, write, intent)
-            types = draft.foreseen()
-        else:
-            self._report(LoadProgress("writing", read.rows))
-            done = self._store.publish(branch, write, self._claimed(read, branch, intent))
-            types = _with_given(counts_of(done, catalog), read)
-        rejects = self._rejects(draft) if request.sets_aside and not dry_run else None
+            loaded = draft.loaded({**facts(), "rejects": None})
+            self._report(LoadProgress("done", read.rows))
+            return Receipt(
+                branch,
+                None,
+                draft.foreseen(),
+                loaded.affected_nodes,
+                loaded.affected_edges,
+                dry_run=True,
+                facts=loaded.facts,
+            )
+        self._report(LoadProgress("writing", read.rows))
+        if request.idempotency_key is not None:
+            intent = claimed(self._claims, request.claim(read.outcomes, branch, intent.actor), intent)
+        done = self._store.publish(branch, write, intent)
         self._report(LoadProgress("done", read.rows))
-        return Receipt(
-            branch=branch,
-            commit=None if done is None else done.commit,
-            types=types,
-            affected_nodes=0 if write.draft is None else write.draft.affected_nodes,
-            affected_edges=0 if write.draft is None else write.draft.affected_edges,
-            replayed=done is not None and done.replayed,
-            dry_run=dry_run,
-            attempts=1 if done is None else done.attempts,
-            warnings=() if done is None else done.warnings,
-            facts={
-                "total_entities": read.rows,
-                "upsert": draft.ways,
-                "rejected": len(draft.rejected),
-                "rejects": rejects,
-            },
-        )
+        if done.replayed and done.commit is not None:
+            return replayed(branch, done, self._catalogs.get(done.commit.schema))
+        return draft.loaded(facts()).receipt(branch, done, catalog)
 
-    def _read(self, snapshot: PinnedSnapshot, catalog: Catalog) -> Read:
+    def _read(self, snapshot: PinnedSnapshot, catalog: Catalog, *, landed: bool = False) -> Read:
         request = self._request
         now_ms = self._store.clock.now_us() // 1000
         inputs = open_inputs(
@@ -239,31 +276,15 @@ class _Loading:
             now_ms,
             MOST if request.sets_aside else SHOWN,
             request.sets_aside,
-            since=None if request.idempotency_key is None else new_id(),
+            keyed=request.idempotency_key is not None,
+            landed=landed,
         )
         self._report(LoadProgress("reading", 0))
-        found = read_inputs(self._spark, job, inputs)
-        read = Read.of(catalog, snapshot, found, digest_of(o for _, o in found) if job.since else None)
+        read = Read.of(catalog, snapshot, read_inputs(self._spark, job, inputs))
         if not request.sets_aside or any(outcome.of_columns for outcome in read.outcomes):
             read.problems().refuse(REFUSED)
         self._report(LoadProgress("checking", read.rows))
         return read
-
-    def _rejects(self, draft: BulkDraft) -> str | None:
-        """Write the reject table, if there is anything to say, and return where it is."""
-        place = reject_file(self._request.rejects)
-        if draft.rejected:
-            write_rejects(place, self._store.location, draft.rejected)
-        return place if draft.rejected else None
-
-    def _claimed(self, read: Read, branch: str, intent: Intent) -> Intent:
-        """Return the intent under the commit id of the idempotency key, if there is one."""
-        key = self._request.idempotency_key
-        if key is None:
-            return intent
-        what = ["load", str(self._request.mode), sorted(self._request.replace_types), read.digest]
-        claim = Claim(key, branch, intent.actor, json.dumps(what).encode())
-        return claimed(Claims(self._store.location, self._store.syncer), claim, intent)
 
 
 def _modes(request: _Request, catalog: Catalog) -> Modes:
@@ -282,9 +303,3 @@ def _modes(request: _Request, catalog: Catalog) -> Modes:
     emptied = [type_id for type_id in ids if modes.of(type_id) is Mode.OVERWRITE]
     replaced = [*(named_type(catalog, name).id for name in request.replace_types), *emptied]
     return replace(modes, replaced=tuple(dict.fromkeys(replaced)))
-
-
-def _with_given(counts: tuple[TypeCount, ...], read: Read) -> tuple[TypeCount, ...]:
-    """Add how many records of the input were of each type."""
-    given = {(one.declared.kind.value, one.declared.name): one.rows for one in read.types.values()}
-    return tuple(replace(count, given=given.get((count.kind, count.name), 0)) for count in counts)

@@ -9,9 +9,11 @@ Rule    of several rows with one id the last counts, in mode merge and where ids
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -23,7 +25,7 @@ from omnigraph.catalog.model import NodeType, TableType
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.load.block import Source
 from omnigraph.engine.load.draft import Mode
-from omnigraph.engine.receipt import TypeCount
+from omnigraph.engine.receipt import Loaded, TypeCount, in_order
 from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
 from omnigraph.engine.validate.local import LocalExecutor
 from omnigraph.engine.validate.questions import questions
@@ -91,7 +93,6 @@ class Read:
     snapshot: PinnedSnapshot
     types: Mapping[str, TypeRead]
     outcomes: tuple[Outcome, ...]
-    digest: str | None = None
 
     @classmethod
     def of(
@@ -99,7 +100,6 @@ class Read:
         catalog: Catalog,
         snapshot: PinnedSnapshot,
         found: Sequence[tuple[Source | None, Outcome]],
-        digest: str | None,
     ) -> Read:
         """Put outcomes together, in the order of the input."""
         names = dict.fromkeys(type_id for _, outcome in found for type_id in outcome.types)
@@ -113,16 +113,16 @@ class Read:
                 all(rows.minted for _, rows in mine),
                 tuple(Stretch(source, rows.rows, rows.runs) for source, rows in mine),
             )
-        return cls(catalog, snapshot, types, tuple(outcome for _, outcome in found), digest)
+        return cls(catalog, snapshot, types, tuple(outcome for _, outcome in found))
 
     @property
     def rows(self) -> int:
         """All rows of all types."""
         return sum(one.rows for one in self.types.values())
 
-    def rows_of(self, kind: str) -> int:
-        """Return the rows of all node types, or of all edge types."""
-        return sum(one.rows for one in self.types.values() if one.declared.kind.value == kind)
+    def left_out(self) -> Counter[str]:
+        """Return how many rows had problems, by type id; "" where the type is not known."""
+        return sum((Counter(dict(outcome.left_out)) for outcome in self.outcomes), Counter[str]())
 
     def problems(self) -> Findings:
         """Return what was wrong with single rows, in the order of the input."""
@@ -156,6 +156,7 @@ class BulkDraft:
         self._types = dict(read.types)
         self._given: dict[str, Given] = {}
         self.rejected: list[Violation] = list(read.problems_kept()) if options.sets_aside else []
+        self._left_out = read.left_out()
         self.change = self._changes()
 
     @property
@@ -183,9 +184,11 @@ class BulkDraft:
         if self._options.sets_aside:
             self._set_aside(txn)
         decided = frozenset(t for t, one in self.change.types.items() if one.replaces)
+        return Draft(self.change, decided, *self._affected(), values_judged=True)
+
+    def _affected(self) -> tuple[int, int]:
         nodes = sum(one.rows for one in self._types.values() if isinstance(one.declared, NodeType))
-        edges = sum(one.rows for one in self._types.values()) - nodes
-        return Draft(self.change, decided, nodes, edges, values_judged=True)
+        return nodes, sum(one.rows for one in self._types.values()) - nodes
 
     def locate(self, found: Findings, change: ChangeSet) -> Findings:
         """Say of each violation where in the input it is."""
@@ -194,14 +197,40 @@ class BulkDraft:
     def _places(self) -> Places:
         return Places(self._store, self._read.catalog, self._given)
 
+    @property
+    def rows_left_out(self) -> int:
+        """How many rows were set aside, those of unknown types too; one may have broken several rules."""
+        return self._left_out.total()
+
     def foreseen(self) -> tuple[TypeCount, ...]:
         """Return what the load would do; entities that exist are not told from new ones."""
-        counts = []
-        for one in self.change.types.values():
-            gone = self._read.snapshot.pin(one.table_id).rows if one.replaces else 0
-            given = self._read.types[one.declared.id].rows if one.declared.id in self._read.types else 0
-            counts.append(TypeCount(one.declared.name, one.declared.kind.value, one.count, 0, gone, given))
-        return tuple(counts)
+        counts = {type_id: self._count(declared) for type_id, declared in self._mentioned().items()}
+        for change in self.change.types.values():
+            known = counts.get(change.declared.id) or self._count(change.declared)
+            gone = self._read.snapshot.pin(change.table_id).rows if change.replaces else 0
+            counts[change.declared.id] = replace(known, inserted=change.count, deleted=gone)
+        return in_order(counts.values())
+
+    def loaded(self, facts: Mapping[str, Any]) -> Loaded:
+        """Say what the receipt has of the input."""
+        types = tuple(map(self._count, self._mentioned().values()))
+        return Loaded(*self._affected(), types, {**facts, "upsert": self.ways})
+
+    def _mentioned(self) -> dict[str, TableType]:
+        """Return the types that the input has rows of, good or bad."""
+        ids = [*self._read.types, *(type_id for type_id in self._left_out if type_id)]
+        return {type_id: self._read.catalog.table(type_id) for type_id in ids}
+
+    def _count(self, declared: TableType) -> TypeCount:
+        left = self._types[declared.id].rows if declared.id in self._types else 0
+        rejected = self._left_out[declared.id]
+        return TypeCount(
+            declared.name,
+            declared.kind.value,
+            given=left + rejected,
+            unchanged=left - self.change.rows(declared.table_id),
+            rejected=rejected,
+        )
 
     # -- rows that break a rule --------------------------------------------------------------------
 
@@ -237,7 +266,9 @@ class BulkDraft:
             table = read.declared.table_id
             left = thinned(self._spark, self._store, table, handle, read.written, offsets)
             self._types[type_id] = replace(read, written=left)
-        return sum(map(len, gone.values()))
+        went = sum(map(len, gone.values()))
+        self._left_out[type_id] += went
+        return went
 
     # -- the change --------------------------------------------------------------------------------
 

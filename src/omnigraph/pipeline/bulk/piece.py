@@ -11,7 +11,6 @@ Rule    a task may run twice, and only the outcome that reaches the driver count
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.load.block import Block, Source
@@ -46,7 +46,8 @@ class Job:
     now_ms: int
     kept_problems: int = SHOWN  # all of them, when bad rows are set aside
     sets_aside: bool = False  # bad rows are left out, and the others still written
-    since: str | None = None  # an id made before reading began, when a fingerprint is wanted
+    keyed: bool = False  # the load has an idempotency key, so a fingerprint is wanted
+    landed: bool = False  # and it has landed: nothing but the fingerprint is wanted
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ class Outcome:
     read: int  # rows of a DataFrame's partition, good or bad
     problems: tuple[Violation, ...] = ()
     total_problems: int = 0
-    digest: str | None = None
+    fingerprint: Fingerprint | None = None
     of_columns: bool = False  # a whole column is wrong, so that no row could be good
+    left_out: Mapping[str, int] = FrozenMap()  # rows with problems, by type id
 
     def shifted(self, rows: int) -> Outcome:
         """Return the outcome of a partition that comes after so many rows of its DataFrame."""
@@ -83,7 +85,7 @@ class Outcome:
 
 def run_source(job: Job, source: Source) -> Outcome:
     """Read one source to its end."""
-    problems = Problems(job.kept_problems)
+    problems = _problems(job)
     blocks = source.blocks(job.catalog, problems, lambda _: None)
     if isinstance(source, JsonLines | Records):  # records of all types in any order
         return _gathered(job, blocks, problems)
@@ -103,9 +105,13 @@ def run_partition(
     source = Tabular(
         f"<{type_name}>", None, lambda: nullcontext(opened), job.now_ms, type_name, False, columns
     )
-    problems = Problems(job.kept_problems)
+    problems = _problems(job)
     blocks = source.blocks(job.catalog, problems, lambda _: None)
     return _streamed(job, blocks, problems, counted)
+
+
+def _problems(job: Job) -> Problems:
+    return Problems(job.kept_problems, fingerprint=Fingerprint() if job.keyed else None)
 
 
 class _Counted:
@@ -126,7 +132,8 @@ class _Counted:
 
 def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _Counted | None) -> Outcome:
     """Write rows of one type while they are read."""
-    fingerprint = None if job.since is None else Fingerprint(job.since)
+    if job.landed:
+        return _passed_over(blocks, problems, counted)
     runs: list[tuple[int, int]] = []
     rows, minted = 0, True
     first = next(blocks, None)
@@ -135,8 +142,6 @@ def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _C
     def good(block: Block, table: TableType) -> Iterator[pa.RecordBatch]:
         nonlocal rows, minted
         assert block.declared.id == table.id
-        if fingerprint is not None:
-            fingerprint.add(block)
         if problems and not job.sets_aside:
             return  # the load is refused: only what else is wrong is of interest
         rows += block.rows.num_rows
@@ -156,19 +161,33 @@ def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _C
     types = {}
     if first is not None and rows:
         types[first.declared.id] = TypeRows(tuple(fragments), rows, minted, tuple(runs))
+    return _outcome(types, problems, counted)
+
+
+def _passed_over(blocks: Iterator[Block], problems: Problems, counted: _Counted | None) -> Outcome:
+    """Read rows that are stored already."""
+    for _ in blocks:
+        pass
+    return _outcome({}, problems, counted)
+
+
+def _outcome(types: Mapping[str, TypeRows], problems: Problems, counted: _Counted | None = None) -> Outcome:
     return Outcome(
         types,
         0 if counted is None else counted.rows,
         problems.violations,
         problems.total,
-        None if fingerprint is None else fingerprint.digest(),
+        problems.fingerprint,
         problems.of_columns,
+        dict(problems.left_out),
     )
 
 
 def _gathered(job: Job, blocks: Iterator[Block], problems: Problems) -> Outcome:
     """Gather rows of several types, then write type after type."""
-    spools = Spools(digest=job.since is not None)
+    if job.landed:
+        return _passed_over(blocks, problems, None)
+    spools = Spools()
     try:
         for block in blocks:
             if job.sets_aside or not problems:
@@ -183,7 +202,7 @@ def _gathered(job: Job, blocks: Iterator[Block], problems: Problems) -> Outcome:
                     types[type_id] = TypeRows(
                         tuple(write_rows(handle, rows.to_batches())), spool.rows, spool.minted, None
                     )
-        return Outcome(types, 0, problems.violations, problems.total, spools.digest())
+        return _outcome(types, problems)
     finally:
         spools.close()
 
@@ -223,6 +242,10 @@ def in_order(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         rows += outcome.read
 
 
-def digest_of(outcomes: Iterable[Outcome]) -> str:
-    """Return what tells an input from another, from its pieces in order."""
-    return hashlib.sha256(repr([outcome.digest for outcome in outcomes]).encode()).hexdigest()
+def fingerprint_of(outcomes: Iterable[Outcome]) -> Fingerprint:
+    """Return what tells an input from another, however it was cut into pieces."""
+    whole = Fingerprint()
+    for outcome in outcomes:
+        if outcome.fingerprint is not None:
+            whole.add(outcome.fingerprint)
+    return whole

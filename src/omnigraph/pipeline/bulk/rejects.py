@@ -10,6 +10,7 @@ Rule    of several rows with one id or one unique value the first is kept, by th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from urllib.parse import urlparse
@@ -17,12 +18,13 @@ from urllib.parse import urlparse
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from omnigraph.base.errors import ConstraintViolation, InvalidRequest
+from omnigraph.base.errors import ConstraintViolation, InvalidRequest, StorageError
 from omnigraph.engine.validate.findings import Violation
 from omnigraph.engine.validate.questions import Question
 from omnigraph.engine.validate.relation import Executor, Join, Shared
 from omnigraph.pipeline.bulk.places import column_of
 from omnigraph.storage.location import Location
+from omnigraph.storage.store import GraphStore
 
 MOST = 1_000_000  # beyond this an input is wrong as a whole
 COLUMNS = ("type", "id", "property", "code", "value", "message", "place")
@@ -99,8 +101,8 @@ def _check_total(total: int) -> None:
         )
 
 
-def write_rejects(place: str, graph: Location, rejected: Sequence[Violation]) -> None:
-    """Write the reject table to a file, or to an object of a store."""
+def write_rejects(place: str, store: GraphStore, rejected: Sequence[Violation]) -> None:
+    """Write the reject table to a file, or to an object of a store; when it returns, the table is durable."""
     columns = [
         [one.type_name for one in rejected],
         [one.entity_id for one in rejected],
@@ -111,11 +113,21 @@ def write_rejects(place: str, graph: Location, rejected: Sequence[Violation]) ->
         [one.place for one in rejected],
     ]
     table = pa.Table.from_arrays([pa.array(column, pa.string()) for column in columns], schema=SCHEMA)
-    with graph.reach(place).new_file() as file:
-        pq.write_table(table, file)
+    target = store.location.reach(place)
+    try:
+        with target.new_file() as file:
+            pq.write_table(table, file)
+    except OSError as error:
+        raise StorageError(
+            f"the reject table cannot be written to {place!r}: {error}",
+            remedy="Nothing was published; give a file that can be written, then try again",
+            storage_kind="permanent",
+        ) from error
+    if target.is_local:
+        store.syncer.files([target.uri])
 
 
-def reject_file(rejects: str | None) -> str:
+def reject_file(rejects: str | os.PathLike[str] | None) -> str:
     """Return where the reject table goes, if it can be a file."""
     if rejects is None:
         raise InvalidRequest(
@@ -125,4 +137,4 @@ def reject_file(rejects: str | None) -> str:
     place = Location.parse(rejects)
     if not place.is_local and not urlparse(place.uri).path.strip("/"):
         raise InvalidRequest(f"the reject table is a file, not {rejects!r}", remedy="Name a file below it")
-    return rejects
+    return place.uri

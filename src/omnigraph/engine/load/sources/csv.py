@@ -75,10 +75,15 @@ class Csv:
         header = read_header(named, declared, report, self.name, line)
         if not header.good:
             return
+        fingerprint = report.fingerprint
+        if fingerprint is not None:
+            fingerprint.text(self.type, repr(names))
         waiting: list[list[str]] = []
         positions: list[int] = []
         size = 0
         for line, fields in rows:
+            if fingerprint is not None:
+                fingerprint.text(self.type, repr(fields))
             if len(fields) != len(names):
                 self._uneven(report, declared, line, len(fields), len(names))
                 continue
@@ -102,6 +107,7 @@ class Csv:
         )
         violation = Violation("syntax", declared.kind.value, declared.name, message, place=place)
         report.add(violation, self.name, line)
+        report.leave_out(declared, 1)
 
     def _given(
         self,

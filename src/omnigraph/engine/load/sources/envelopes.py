@@ -103,6 +103,7 @@ class Gatherer:
 
     def refuse(self, refused: Refused, position: int) -> None:
         """Report that a record breaks a rule."""
+        self._report.leave_out(refused.declared, 1)
         if not self._report.keeps(self._origin, position):
             self._report.count(1)
             return

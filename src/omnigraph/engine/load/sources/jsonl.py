@@ -44,6 +44,8 @@ class JsonLines:
                     number += 1
                     text = raw.strip(BLANKS)
                     if text:
+                        if report.fingerprint is not None:
+                            report.fingerprint.text(self.type, text)
                         _take(text, number, first, gatherer, frame)
                         first = False
                         if gatherer.full:

@@ -38,6 +38,8 @@ class Records:
         for number, record in enumerate(self.records, start=self.skipped + 1):
             if isinstance(record, Mapping) and type(record) is not dict:
                 record = dict(record)
+            if report.fingerprint is not None:
+                report.fingerprint.record(self.type, record)
             size = _size(record, 2)
             total += size
             gatherer.take(record, number, size)

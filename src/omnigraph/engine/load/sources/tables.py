@@ -82,6 +82,8 @@ class Tabular:
             if not header.good:
                 return
             for part in table.parts:
+                if report.fingerprint is not None:
+                    report.fingerprint.columns(self.type, table.names, part.columns, part.rows)
                 for begin, end in _bounds(part):
                     piece = part.piece(begin, end)
                     columns = self._columns(piece, header, catalog, declared, report, done + 1)
