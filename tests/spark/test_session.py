@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +50,69 @@ def test_a_spark_that_is_started_here_says_nothing_of_the_machine() -> None:
     assert [line for line in ran.stderr.splitlines() if "incubator modules" not in line] == []
 
 
+SUBMITTED = """
+import json, sys
+from omnigraph.pipeline import spark_session
+spark = spark_session()
+names = ("spark.ui.enabled", "spark.driver.extraJavaOptions", "spark.sql.session.timeZone")
+conf = spark.sparkContext.getConf()
+with open(sys.argv[1], "w") as file:
+    told = [spark.sparkContext.master, *(conf.get(name) for name in names), spark.conf.get(names[2])]
+    json.dump(told, file)
+"""
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.parametrize("master", ["local[1]", "local-cluster[1,1,1024]"])
+def test_a_job_runs_where_and_as_it_was_submitted(tmp_path: Path, master: str) -> None:
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    (tmp_path / "job.py").write_text(SUBMITTED)
+    said = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.driver.extraJavaOptions": "-Dmine=1",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+    }
+    flags = [word for name, value in said.items() for word in ("--conf", f"{name}={value}")]
+    command = [
+        home / "bin" / "spark-submit",
+        "--master",
+        master,
+        *flags,
+        "job.py",
+        "told",
+    ]
+    environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+
+    subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
+
+    # The time zone is ours for our own session alone.
+    assert json.loads((tmp_path / "told").read_text()) == [master, "true", "-Dmine=1", "Asia/Tokyo", "UTC"]
+
+
+def test_what_was_said_before_is_known_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# a comment\nspark.master  spark://there:7077\nspark.ui.enabled=true\nspark.app.name My job\n"
+    )
+    words = "--master yarn --driver-memory 3g -c spark.x=a=b --conf 'spark.y=two words' pyspark-shell"
+    code = "import json, os, omnigraph.pipeline.session as s; print(json.dumps(s._said_before(os.environ)))"
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_SUBMIT_ARGS": words}
+
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+
+    assert json.loads(ran.stdout) == {
+        "spark.master": "yarn",
+        "spark.ui.enabled": "true",
+        "spark.app.name": "My job",
+        "spark.driver.memory": "3g",
+        "spark.x": "a=b",
+        "spark.y": "two words",
+    }
+
+
 def java(folder: Path, says: str) -> Path:
     program = folder / "bin" / "java"
     program.parent.mkdir()
@@ -86,3 +151,25 @@ def test_the_pipeline_imports_without_java_and_says_what_is_missing_without_pysp
 
     assert [one.returncode for one in ran] == [0, 0, 1], [one.stderr for one in ran]
     assert "pip install 'omnigraph[spark]'" in ran[2].stderr
+
+
+def test_the_pipeline_imports_where_only_the_client_of_spark_connect_is_installed() -> None:
+    """The package pyspark-client has no `pyspark.core`, and does not need py4j."""
+    code = """
+import importlib, pkgutil, sys
+sys.modules["pyspark.core"] = sys.modules["py4j"] = None
+import omnigraph.pipeline
+for module in pkgutil.walk_packages(omnigraph.pipeline.__path__, "omnigraph.pipeline."):
+    importlib.import_module(module.name)
+try:
+    omnigraph.pipeline.spark_session()
+except omnigraph.GraphError as error:
+    print(error)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert "SPARK_REMOTE" in ran.stdout

@@ -9,6 +9,7 @@ Gives   addresses, types and numbers, or errors whose text holds their code: onl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -33,6 +34,17 @@ STREAM = (*WRITE, "sink_id")
 KNOWN = tuple(dict.fromkeys((*READ, *QUERY, *CHANGES, *BATCH, *STREAM)))
 SPARKS = ("checkpointlocation", "queryname")  # what Spark itself adds to the options of a stream
 Options = Mapping[str, str]
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # of a file system that Spark knows
+_PATTERN = re.compile(r"([{}\[\]*?\\])")
+
+
+def literal_path(path: str) -> str:
+    """Return a path that means itself where Spark takes patterns.
+
+    >>> literal_path("/data/[old]")
+    '/data/\\\\[old\\\\]'
+    """
+    return _PATTERN.sub(r"\\\1", path)
 
 
 def location_of(options: Options) -> Location:

@@ -13,11 +13,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from omnigraph.base.ids import new_id
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext  # not there where only the client of Spark Connect is installed
 
 POLL_SECONDS = 0.5
 GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")

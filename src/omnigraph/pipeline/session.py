@@ -4,26 +4,37 @@ Room    pipeline. A caller's Spark is used where there is one, through a session
         of ours never reach their queries; else one is started in this process.
 Given   for a new one: a master and settings. Both are ignored by a Spark that runs already.
 Rule    what was found is never stopped here, and a Python that the caller chose for workers stays chosen.
+        What `spark-submit`, `PYSPARK_SUBMIT_ARGS` or `spark-defaults.conf` say stays as they say it: a
+        default of ours is set only where nothing is.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
 from pyspark.sql import SparkSession
+from pyspark.util import is_remote_only
 
 from omnigraph.base.errors import InvalidRequest
 
 JAVA = 17
+MASTER = "local[*]"
+_FLAGS = {  # of spark-submit, which have a setting of their own
+    "--master": "spark.master",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+}
 LOGGING = Path(__file__).with_name("log4j2.properties")
 # What can only be said before Spark starts.
 START = MappingProxyType(
@@ -50,26 +61,78 @@ class JavaMissing(InvalidRequest):
 
 
 def spark_session(
-    master: str = "local[*]",
+    master: str | None = None,
     config: Mapping[str, str] | None = None,
     *,
     environment: dict[str, str] | os._Environ[str] = os.environ,
 ) -> SparkSession:
-    """Return a session with our settings: on the Spark that runs in this process, or on a new one."""
-    found = SparkSession.getActiveSession()
-    if found is not None:
-        return _settled(found.newSession())
+    """Return a session with our settings: on the Spark that runs in this process, or on a new one.
+
+    A new one has the master and the settings that the job was submitted with, `master` and `config` above
+    them; where nothing says anything it runs in this process. With `SPARK_REMOTE` it is behind Spark Connect.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _settled(running.newSession())
+    if is_remote_only() or environment.get("SPARK_REMOTE"):
+        return _behind_connect(config or {}, environment)
     check_java(environment)
-    if master.startswith("local"):  # else the workers of a cluster have a Python of their own
+    known = _said_before(environment)
+    wanted = {"spark.master": MASTER, **START}
+    wanted = {name: value for name, value in wanted.items() if name not in known}
+    wanted |= {**({} if master is None else {"spark.master": master}), **(config or {})}
+    if (wanted.get("spark.master") or known["spark.master"]).startswith("local"):
+        # Else the workers of a cluster have a Python of their own.
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
         environment.setdefault("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
-    builder = SparkSession.builder.master(master)
-    for name, value in {**START, **OURS, **(config or {})}.items():
+    builder = SparkSession.builder
+    for name, value in wanted.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
         # The JVM starts from a forked child, which runs no Python.
         warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
-        return builder.getOrCreate()
+        return _settled(builder.getOrCreate(), config or {})
+
+
+def _behind_connect(config: Mapping[str, str], environment: Mapping[str, str]) -> SparkSession:
+    """Return a session on a server that runs elsewhere, which has a master and a Java of its own."""
+    if not environment.get("SPARK_REMOTE"):
+        raise InvalidRequest(
+            "only the client of Spark Connect is installed, and nothing says where the server is",
+            remedy="Set SPARK_REMOTE, or make a session with SparkSession.builder.remote(...) first",
+        )
+    return _settled(SparkSession.builder.remote(environment["SPARK_REMOTE"]).getOrCreate(), config)
+
+
+def _said_before(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that somebody chose before this code runs."""
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in environment:
+        SparkContext._ensure_initialized()  # spark-submit started the JVM
+        return dict(SparkConf().getAll())
+    words = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+    said: dict[str, str] = {}
+    for flag, value in pairwise(words):
+        if flag in ("--conf", "-c"):
+            name, _, text = value.partition("=")
+            said[name] = text
+        elif flag in _FLAGS:
+            said[_FLAGS[flag]] = value
+        elif flag == "--properties-file":
+            said = {**_settings_in(Path(value)), **said}
+    home = environment.get("SPARK_CONF_DIR") or Path(environment.get("SPARK_HOME", "")) / "conf"
+    return {**_settings_in(Path(home) / "spark-defaults.conf"), **said}
+
+
+def _settings_in(file: Path) -> dict[str, str]:
+    """Read a file of settings; Spark itself says what is wrong with one."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (re.split(r"[=\s]+", line.strip(), maxsplit=1) for line in lines if not line.startswith("#"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 @contextmanager
@@ -104,7 +167,8 @@ def check_java(environment: Mapping[str, str]) -> int:
     return int(version[1])
 
 
-def _settled(session: SparkSession) -> SparkSession:
+def _settled(session: SparkSession, config: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+    """Give a session our settings, for itself alone; what the caller said of them counts more."""
     for name, value in OURS.items():
-        session.conf.set(name, value)
+        session.conf.set(name, config.get(name, value))
     return session

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
 
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.graph import Graph

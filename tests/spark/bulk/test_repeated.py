@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import StorageError
+from omnigraph.base.errors import ConstraintViolation, KeyConflict, StorageError
+from omnigraph.engine.load.door import LoadMode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline import load
 from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.failpoints import FailpointHit, armed
+from tests.engine.load.test_counts import INPUTS, MODES, check_counts
 from tests.engine.people import SCHEMA, head, knows, person, q, thing
 from tests.engine.support import read
 from tests.support.graphs import chain_of
@@ -85,12 +91,12 @@ def test_rejects_are_kept_before_the_load_lands(graph: Graph, spark: SparkSessio
 
     with armed({"publish.before": "raise"}), pytest.raises(FailpointHit):
         rejecting(spark, graph, tmp_path)
-    kept = pq.read_table(tmp_path / "rejects.parquet")["message"]
+    kept = pq.read_table(tmp_path / "rejects.parquet")["place"]
     assert len(chain_of(graph.store)) == 1
 
     receipt = rejecting(spark, graph, tmp_path)
     assert not receipt.replayed
-    assert pq.read_table(tmp_path / "rejects.parquet")["message"] == kept
+    assert pq.read_table(tmp_path / "rejects.parquet")["place"] == kept
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "file",
         "g.og",
@@ -110,6 +116,36 @@ def test_every_row_is_counted_once(graph: Graph, spark: SparkSession, tmp_path: 
     assert receipt.facts["rejects"] == str(tmp_path / "rejects.parquet")
 
 
+@pytest.mark.full
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=INPUTS, second=INPUTS, mode=MODES, driver_rows=st.sampled_from([0, 1000]))
+def test_every_row_of_any_load_is_counted_once(
+    spark: SparkSession,
+    first: list[dict[str, Any]],
+    second: list[dict[str, Any]],
+    mode: LoadMode,
+    driver_rows: int,
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, og.init(f"{folder}/g", SCHEMA, durability="os") as graph:
+        for records, how in ((first, "merge"), (second, mode)):
+            path, rejects = Path(folder, "in.jsonl"), Path(folder, "r.parquet")
+            path.write_text("\n".join(map(json.dumps, records)))
+            try:
+                receipt = load(
+                    spark,
+                    graph,
+                    path,
+                    mode=how,  # type: ignore[arg-type]
+                    on_violation="reject",
+                    rejects=rejects,
+                    driver_rows=driver_rows,
+                )
+            except (ConstraintViolation, KeyConflict):
+                continue  # no row of the input is to blame
+            check_counts(receipt, records)
+            assert receipt.facts["rejected"] == sum(one.rejected for one in receipt.types)
+
+
 def test_rows_that_are_many_for_one_complaint_are_all_counted(
     graph: Graph, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -124,6 +160,23 @@ def test_rows_that_are_many_for_one_complaint_are_all_counted(
     assert [(one.given, one.inserted, one.rejected) for one in receipt.edges] == [(3, 0, 3)]
     assert receipt.facts["rejected"] == 3
     assert pq.read_table(tmp_path / "r.parquet").num_rows == 1
+
+
+def test_a_path_is_read_where_this_process_says(
+    graph: Graph, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors have a working directory of their own: the one that the JVM was started in."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "Thing.csv").write_text("value\na\n")
+    (tmp_path / "in" / "things.jsonl").write_text(json.dumps(thing("b")) + "\n" + json.dumps({"type": "?"}))
+    pq.write_table(pa.table({"value": ["c"]}), tmp_path / "Thing.parquet")
+    monkeypatch.chdir(tmp_path)
+
+    for path in ("in", "Thing.parquet"):
+        load(spark, graph, path, mode="append", on_violation="reject", rejects="out/r.parquet")
+
+    assert sorted(row["value"] for row in read(graph, "Thing")) == ["a", "b", "c"]
+    assert (tmp_path / "out" / "r.parquet").exists()
 
 
 def people(spark: SparkSession, partitions: int) -> DataFrame:

@@ -11,12 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.base.errors import GraphError, StorageError
 from omnigraph.pipeline.tasks import rows_of
+
+try:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+except ImportError:  # only the client of Spark Connect is installed
+    JOB_ERRORS: tuple[type[Exception], ...] = (PySparkException,)
+else:
+    JOB_ERRORS = (PySparkException, Py4JError)  # the latter when the job was cancelled
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -42,7 +48,7 @@ def for_each_partition(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch
     """Do something with the batches of each partition, and return the results in their order."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
+        from pyspark.taskcontext import TaskContext
 
         context = TaskContext.get()
         assert context is not None
@@ -55,7 +61,7 @@ def collected(frame: DataFrame) -> list[Any]:
     """Run the tasks and return what each of them tells, by number; raise what one of them raised."""
     try:
         rows = frame.collect()
-    except (PySparkException, Py4JError) as error:  # the latter when the job was cancelled
+    except JOB_ERRORS as error:
         raise StorageError(
             f"a Spark job failed: {cause_of(error)}",
             remedy="Nothing was published; look at the first cause, then try again",

@@ -9,8 +9,6 @@ Gives   DataFrames by name, None for those that cannot be read: the reasons are 
 
 from __future__ import annotations
 
-import re
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     DateType,
@@ -24,14 +22,14 @@ from pyspark.sql.types import (
 from omnigraph.language.diagnostics import Reporter
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.pipeline.declared.rules import SOURCE, WATERMARK
-from omnigraph.pipeline.declared.spec import ADDRESS, Pipeline, SourceSpec
+from omnigraph.pipeline.declared.spec import Pipeline, SourceSpec
 from omnigraph.pipeline.declared.words import spark_words, unlogged
+from omnigraph.pipeline.options import ADDRESS, literal_path
 from omnigraph.pipeline.source import OmnigraphSource, register
 
 # Values that have one order and one text. Floats have not: NaN would be the last watermark for good.
 ORDERED = (IntegralType, DecimalType, StringType, DateType, TimestampType, TimestampNTZType)
 GRAPH_FORMAT = OmnigraphSource.name()
-GLOB = re.compile(r"([{}\[\]*?\\])")
 
 
 def read_sources(
@@ -67,8 +65,7 @@ def _path(pipeline: Pipeline, spec: SourceSpec, path: str) -> str:
     """Return a path for Spark: what looks like a pattern in the name of the folder is none."""
     if spec.format == GRAPH_FORMAT or ADDRESS.match(path) or path.startswith("/"):
         return pipeline.address(path)
-    folder = GLOB.sub(r"\\\1", str(pipeline.folder))
-    return f"{folder}/{path}"
+    return f"{literal_path(str(pipeline.folder))}/{path}"
 
 
 def _check_watermark(spec: SourceSpec, found: DataFrame, reporter: Reporter) -> None:

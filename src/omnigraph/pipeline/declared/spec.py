@@ -32,13 +32,13 @@ from omnigraph.pipeline.declared.rules import (
     PipelineError,
 )
 from omnigraph.pipeline.declared.strict import Members, Places, compose
+from omnigraph.pipeline.options import ADDRESS
 from omnigraph.storage.manifest.records import MAIN
 
 OnViolation = Literal["fail", "reject"]
 MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 @dataclass(frozen=True, slots=True)

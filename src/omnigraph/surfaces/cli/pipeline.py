@@ -29,12 +29,11 @@ GraphFlag = Annotated[
         "--graph", "--graph-uri", "-g", "--store", "--uri", help="The graph, instead of the file's."
     ),
 ]
-Master = Annotated[str, typer.Option("--master", metavar="URL", help="The Spark to run on.")]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="The Spark to run on.")]
 Conf = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. Repeat it for more."),
 ]
-LOCAL = "local[*]"
 SAID = {
     "published": "published",
     "nothing_new": "nothing new since the last run: no commit was made",
@@ -44,7 +43,7 @@ SAID = {
 
 @app.command("check")
 def check(
-    ctx: typer.Context, file: File, graph_uri: GraphFlag = None, master: Master = LOCAL, conf: Conf = None
+    ctx: typer.Context, file: File, graph_uri: GraphFlag = None, master: Master = None, conf: Conf = None
 ) -> int:
     """Check a pipeline against its sources and the graph, without running it; exit 1 if it has errors."""
     call = call_of(ctx)
@@ -72,7 +71,7 @@ def run(
         Path | None,
         typer.Option("--report", metavar="DIR", help="Write report.json and report.html there."),
     ] = None,
-    master: Master = LOCAL,
+    master: Master = None,
     conf: Conf = None,
 ) -> int:
     """Run a pipeline: check it, read, transform, expect, and publish one commit."""
@@ -114,7 +113,7 @@ def _declared() -> Any:
     return declared
 
 
-def _spark(ctx: typer.Context, master: str, conf: list[str] | None) -> Any:
+def _spark(ctx: typer.Context, master: str | None, conf: list[str] | None) -> Any:
     from omnigraph.pipeline import spark_session
 
     # When Spark is asked for a name it makes a folder for tables, in the working directory if not told.

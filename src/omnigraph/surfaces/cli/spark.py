@@ -32,5 +32,7 @@ def spark_here() -> Any:
     except ImportError as error:
         raise InvalidRequest("PySpark is not installed", remedy="pip install 'omnigraph[spark]'") from error
     spark = spark_session()
-    spark.sparkContext.setLogLevel("ERROR")
+    context = getattr(spark, "sparkContext", None)  # behind Spark Connect there is none
+    if context is not None:
+        context.setLogLevel("ERROR")
     return spark

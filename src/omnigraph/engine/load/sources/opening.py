@@ -151,6 +151,7 @@ def _path(path: Path, opener: _Opener, name: str | None = None) -> Source:
     if not path.exists():
         raise InputNotFound(f"there is no file {str(path)!r}", remedy="Check the path", path=str(path))
     name = name or path.name
+    path = path.absolute()  # other processes may read it, whose working directory is another
     size = streams.size_of(path)
     format = opener.format or _format_of_name(path.name)
     if format is None:
