@@ -134,6 +134,8 @@ class Publisher:
                 done = chain.find(commit_id, txn.snapshot.state)
                 if done is not None:
                     return Receipt(branch, done.commit, done.commit.tables, replayed=True)
+                if chain.may_have_forgotten(commit_id, txn.snapshot.state):
+                    raise _forgotten(commit_id)
             first = self._unless_reclaimed(txn, partial(self._prepare, chain, txn, write, intent))
             if first is not None:
                 break
@@ -325,4 +327,12 @@ def _made_anew(branch: str) -> GraphError:
         f"branch {branch!r} was deleted and made anew while this write was being prepared",
         remedy="Nothing was written; repeat the write if it is meant for the new branch",
         branch=branch,
+    )
+
+
+def _forgotten(commit_id: str) -> GraphError:
+    return HistoryReclaimed(
+        f"whether commit {commit_id} has landed is no longer stored",
+        remedy="Nothing was written; look whether its rows are there, and use a new key if not",
+        graph_commit_id=commit_id,
     )

@@ -16,11 +16,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph, GraphError
-from omnigraph.base.errors import ConstraintViolation, InvalidRequest, KeyConflict
+from omnigraph.base.errors import ConstraintViolation, HistoryReclaimed, InvalidRequest, KeyConflict
 from omnigraph.engine.receipt import Receipt
 from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.failpoints import FailpointHit, armed
 from omnigraph.storage.manifest.chain import CommitInDoubt
+from omnigraph.storage.manifest.records import RECENT
 from tests.concurrency.workers import once
 from tests.conftest import Place
 from tests.engine import writers
@@ -333,6 +334,23 @@ def test_a_claim_of_an_earlier_release_never_lands_twice(graph: Graph) -> None:
     assert caught.value.fields["first_commit_id"] == first.commit_id
     assert "has landed" in (caught.value.remedy or "")
     assert len(read(graph, "Thing")) == 2
+
+
+def test_a_call_whose_commit_may_be_below_the_retention_floor_is_not_done_again(graph: Graph) -> None:
+    CALLS["insert"](graph)
+    graph.load([thing("t")], mode="append", idempotency_key="l")
+    for _ in range(RECENT + 1):
+        graph.mutate(NOTE, value="later")
+    graph.store.raise_floor("main", graph.store.snapshot().state.version)
+    now = head(graph)
+
+    with pytest.raises(HistoryReclaimed):
+        CALLS["insert"](graph)
+    with pytest.raises(HistoryReclaimed):
+        graph.load([thing("t")], mode="append", idempotency_key="l")
+
+    assert head(graph) == now
+    assert not graph.mutate(NOTE, value="new", idempotency_key="new").replayed
 
 
 def test_vectors_that_print_alike_are_other_parameters(local_place: Place) -> None:

@@ -112,6 +112,10 @@ class Chain:
             low = last + 1
         return None
 
+    def may_have_forgotten(self, commit_id: str, head: ManifestState) -> bool:
+        """Say whether a commit that is not found may have been below the retention floor."""
+        return head.floor > 1 and commit_id <= self.at(head.floor).newest_id
+
     def _read(self, version: int) -> ManifestState:
         try:
             content = self._dataset.at(version)
