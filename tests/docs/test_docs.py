@@ -123,3 +123,12 @@ def test_a_page_that_lies_is_caught(lie: str, tmp_path: Path, monkeypatch: pytes
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_pages_say_how_many_rows_a_driver_takes() -> None:
+    from omnigraph.pipeline.bulk.door import DRIVER_ROWS
+
+    lines = [line for page in PAGES for line in page.read_text().splitlines() if "| `driver_rows` |" in line]
+
+    assert len(lines) == 2
+    assert [line for line in lines if f"{DRIVER_ROWS:,}" not in line] == []
