@@ -84,7 +84,7 @@ class Project:
 def _things(kind: StoredType, table: pa.Table) -> list[Thing]:
     """Return rows with stored values: days and milliseconds for times, tuples for lists."""
     for place, column in enumerate(table.schema):
-        if column.type in (pa.date32(), pa.date64()):
+        if pa.types.is_temporal(column.type):
             number = pa.int32() if column.type == pa.date32() else pa.int64()
             table = table.set_column(place, column.name, table.column(place).cast(number))
     return [

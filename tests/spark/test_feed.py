@@ -341,7 +341,7 @@ def test_a_property_of_another_type_ends_a_stream_that_was_made_before(graph: Gr
     ("options", "says"),
     [
         ({"type": "Persn"}, "did you mean 'Person'?"),
-        ({"types": "Person,Twon"}, "there is no type 'Twon'"),
+        ({"types": "Person,Twon"}, "the schema has no type 'Twon'"),
         ({"type": "Person", "types": "Town"}, "options 'type' and 'types' exclude each other"),
         ({"kind": "node"}, "option 'kind' goes with 'type'"),
         ({"max_commits": "0"}, "option 'max_commits' is '0'"),

@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from omnigraph.base.errors import IntegrityError, NotFound
+from omnigraph.base.errors import IntegrityError, InvalidRequest, NotFound
 from omnigraph.catalog import encode
 from omnigraph.catalog.encode import dumps
 from omnigraph.catalog.model import AnyType, EdgeType, IndexIntent, InterfaceType, NodeType, TableType
 from omnigraph.catalog.types import PropertyType
+from omnigraph.language.suggest import did_you_mean
 
 FORMAT = 1
+_KINDS = ("node", "edge")
+_SPELLINGS = "Write it as 'P', or as 'node:P' or 'edge:P' where a node type and an edge type share a name"
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,38 @@ class Catalog:
     def find_interface(self, name: str) -> InterfaceType | None:
         """Return the interface of a name, or None."""
         return self._interfaces.get(name)
+
+    def find_table(self, name: str, kind: str | None = None) -> TableType | None:
+        """Return the type that a caller means, or None.
+
+        A name is `P`, or `node:P` and `edge:P` where a node type and an edge type share it; node types have
+        their exact name, edge types ignore case. Where the caller says elsewhere which `kind` is meant, that
+        decides.
+        """
+        if not isinstance(name, str):
+            raise InvalidRequest(f"a type is named by text, not by {name!r}", remedy=_SPELLINGS)
+        prefix, colon, bare = name.rpartition(":")
+        if colon and prefix not in _KINDS:
+            return None
+        node = self.find_node(bare) if prefix in ("", "node") else None
+        edge = self.find_edge(bare) if prefix in ("", "edge") else None
+        if node is None or edge is None:
+            return node or edge
+        if kind in _KINDS:
+            return node if kind == "node" else edge
+        raise InvalidRequest(
+            f"{name!r} is both a node type and an edge type",
+            remedy=f"Write 'node:{name}' or 'edge:{name}'",
+            type=name,
+        )
+
+    def named(self, name: str, kind: str | None = None) -> TableType:
+        """Return the type that a caller means: every surface that takes the name of a type asks here."""
+        found = self.find_table(name, kind)
+        if found is None:
+            hint = did_you_mean(name.rpartition(":")[2], [t.name for t in self.tables])
+            raise UnknownType(f"the schema has no type {name!r}", remedy=hint, name=name)
+        return found
 
     def by_id(self, identity: str) -> AnyType | None:
         """Return the declaration with an id, or None."""

@@ -25,7 +25,6 @@ from omnigraph.engine.history.delta import compare
 from omnigraph.engine.history.paired import fills_of
 from omnigraph.engine.history.sides import side
 from omnigraph.pipeline.feed_rows import Images
-from omnigraph.pipeline.options import find_type
 from omnigraph.pipeline.sides import by_id, gathered, readings
 from omnigraph.storage.store import GraphStore
 
@@ -42,7 +41,7 @@ def diff(
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
     before, after = side(store, a).state, side(store, b).state
     found = Comparison(store, catalogs, before, after)
-    chosen = None if type is None else find_type(found.newer, type)
+    chosen = None if type is None else found.newer.named(type)
     images = Images(None if chosen is None else found.pair(chosen).declared)
     wanted = [one for one in found.types if chosen is None or one.table_id == chosen.table_id]
     frames = [_changes(spark, store, found, declared, images) for declared in wanted]

@@ -34,7 +34,6 @@ from omnigraph.pipeline.options import (
     Options,
     check_columns,
     coded,
-    find_type,
     location_of,
     number,
     open_store,
@@ -89,7 +88,7 @@ def feed_of(options: Options) -> Feed:
     with open_store(location) as store:
         catalog = Catalogs(store.schemas).get(store.snapshot(branch).schema)
     if "type" in options:
-        declared = find_type(catalog, type_name(options))
+        declared = catalog.named(type_name(options))
         wanted, images = Wanted.of_type(declared), Images(declared)
     else:
         names = [name.strip() for name in options.get("types", "").split(",") if name.strip()]

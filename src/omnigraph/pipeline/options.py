@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pyspark.sql.types import StructType
 
 from omnigraph.base.errors import GraphError, InvalidRequest
-from omnigraph.catalog.catalog import Catalog, UnknownType
-from omnigraph.catalog.model import TableType
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
@@ -92,22 +90,6 @@ def type_name(options: Options) -> str:
     if kind not in (None, "node", "edge"):
         raise InvalidRequest(f"option 'kind' is {kind!r}", remedy="Use 'node' or 'edge'")
     return name if kind is None else f"{kind}:{name}"
-
-
-def find_type(catalog: Catalog, name: str) -> TableType:
-    """Return the type of a name; `node:Name` or `edge:Name` where both exist."""
-    kind, _, bare = name.rpartition(":")
-    node = None if kind == "edge" else catalog.find_node(bare)
-    edge = None if kind == "node" else catalog.find_edge(bare)
-    if node is not None and edge is not None:
-        raise InvalidRequest(
-            f"{bare!r} is a node type and an edge type", remedy="Set option 'kind' to 'node' or 'edge'"
-        )
-    found = node or edge
-    if found is None:
-        hint = did_you_mean(bare, [one.name for one in catalog.tables])
-        raise UnknownType(f"the schema has no type {bare!r}" + (f"; {hint}" if hint else ""), name=bare)
-    return found
 
 
 def number(options: Options, name: str, default: int) -> int:

@@ -29,7 +29,6 @@ from omnigraph.engine.write import ChangeWrite
 from omnigraph.pipeline.bulk.draft import BulkDraft, Modes, Read
 from omnigraph.pipeline.bulk.draft import Options as DraftOptions
 from omnigraph.pipeline.bulk.piece import Job, Outcome, in_order, run_partition
-from omnigraph.pipeline.options import find_type
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import CommitKind
@@ -120,7 +119,7 @@ def plan_write(
     """
     snapshot = store.snapshot(target.branch, at=first)
     catalog = Catalogs(store.schemas).get(snapshot.schema)
-    find_type(catalog, target.type)
+    catalog.named(target.type)
     job = Job(
         target.location,
         catalog,
@@ -148,7 +147,7 @@ def publish(
     found = [(None, outcome) for outcome in in_order(outcomes)]
     read = Read.of(catalog, snapshot, found)
     read.problems().refuse(REFUSED)
-    replaced = (find_type(catalog, target.type).id,) if target.mode is Mode.OVERWRITE else ()
+    replaced = (catalog.named(target.type).id,) if target.mode is Mode.OVERWRITE else ()
     modes = Modes(target.mode, replaced=replaced)  # no rows at all replace those there are, too
     draft = BulkDraft(spark, store, read, modes, DraftOptions(target.driver_rows))
     write = ChangeWrite(

@@ -51,7 +51,6 @@ from omnigraph.pipeline.options import (
     check_names,
     check_use,
     coded,
-    find_type,
     flag,
     location_of,
     number,
@@ -209,7 +208,7 @@ def _pinned(options: Options) -> Scan:
 
 def _scan(store: GraphStore, named: str, branch: str, at: At | None) -> Scan:
     snapshot, catalog = read_state(store, Catalogs(store.schemas), branch, at)
-    return scan_of(store.location, snapshot, find_type(catalog, named))
+    return scan_of(store.location, snapshot, catalog.named(named))
 
 
 def _chosen(scan: Scan, schema: StructType) -> Scan:

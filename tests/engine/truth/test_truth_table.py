@@ -220,9 +220,12 @@ def sorted_like(row: Record) -> dict[str, Any]:
 def plain(table: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield rows with times as text and floats as people write them."""
     for name, column in zip(table.schema.names, table.columns, strict=True):
-        if pa.types.is_date64(column.type):
-            moments = column.cast(pa.timestamp("ms")).to_pylist()
-            texts = [None if m is None else f"{m.isoformat(timespec='milliseconds')}Z" for m in moments]
+        if pa.types.is_timestamp(column.type):
+            moments = column.to_pylist()
+            texts = [
+                None if m is None else f"{m.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+                for m in moments
+            ]
             table = table.set_column(table.schema.get_field_index(name), name, pa.array(texts, pa.string()))
         if pa.types.is_date32(column.type):
             texts = [None if day is None else day.isoformat() for day in column.to_pylist()]

@@ -24,7 +24,6 @@ from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.moments import resolve
-from omnigraph.engine.load.sources.named import named_type
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
@@ -60,7 +59,7 @@ def plan_export(
         return ExportPlan(snapshot, catalog, catalog.tables)
     if isinstance(types, str):
         raise InvalidRequest(f"types={types!r} is one text", remedy="Give a list of names")
-    chosen = {named_type(catalog, name).id for name in types}
+    chosen = {catalog.named(name).id for name in types}
     return ExportPlan(snapshot, catalog, tuple(t for t in catalog.tables if t.id in chosen))
 
 

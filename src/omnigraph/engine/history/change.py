@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.catalog import Catalog, UnknownType
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.language.suggest import nearest
 from omnigraph.storage.manifest.records import CommitRecord
@@ -126,9 +126,10 @@ class Wanted:
     @classmethod
     def read(cls, catalogs: Sequence[Catalog], kinds: Names, types: Names, ops: Names) -> Wanted:
         """Check the names, those of types against the given schemas, the newest of them first."""
-        named = _types(catalogs, _listed(types))
+        chosen = _choices("kind", _listed(kinds), {"node": "node", "edge": "edge"})
+        named = _types(catalogs, _listed(types), chosen)
         return cls(
-            _choices("kind", _listed(kinds), {"node": "node", "edge": "edge"}),
+            chosen,
             None if named is None else frozenset(declared.table_id for declared in named),
             _choices("operation", _listed(ops), {op.value: op for op in Op}),
             frozenset(alias for declared in named or () for alias in declared.aliases),
@@ -165,31 +166,25 @@ def kind_of(declared: TableType) -> str:
     return "edge" if isinstance(declared, EdgeType) else "node"
 
 
-def find_type(catalogs: Sequence[Catalog], name: str) -> TableType | None:
-    """Return the first type of a name, nodes before edges."""
+def find_type(catalogs: Sequence[Catalog], name: str, kind: str | None = None) -> TableType:
+    """Return the type that a name means in the first schema that has it; a bad request if none has."""
     for catalog in catalogs:
-        found = catalog.find_node(name) or catalog.find_edge(name)
-        if found is not None:
-            return found
-    return None
+        declared = catalog.find_table(name, kind)
+        if declared is not None:
+            return declared
+    try:
+        return catalogs[0].named(name, kind)
+    except UnknownType as error:  # a part of the request is wrong, rather than what it asks for missing
+        raise InvalidRequest(error.message, remedy=error.remedy, type=name) from None
 
 
-def unknown_type(catalogs: Sequence[Catalog], name: str) -> InvalidRequest:
-    """Return the error about a name that no type has."""
-    known = sorted({declared.name for catalog in catalogs for declared in catalog.tables})
-    return _unknown("type", name, known)
-
-
-def _types(catalogs: Sequence[Catalog], names: tuple[str, ...] | None) -> list[TableType] | None:
+def _types(
+    catalogs: Sequence[Catalog], names: tuple[str, ...] | None, kinds: frozenset[str] | None
+) -> list[TableType] | None:
     if names is None:
         return None
-    found = []
-    for name in names:
-        declared = find_type(catalogs, name)
-        if declared is None:
-            raise unknown_type(catalogs, name)
-        found.append(declared)
-    return found
+    kind = next(iter(kinds)) if kinds is not None and len(kinds) == 1 else None
+    return [find_type(catalogs, name, kind) for name in names]
 
 
 def _choices(what: str, names: tuple[str, ...] | None, known: Mapping[str, Any]) -> frozenset[Any] | None:

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
 from omnigraph.base.moment import At
-from omnigraph.catalog.catalog import Catalog, UnknownType
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.catalog.past import columns_then
 from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.history.change import Cause, Change, Op, find_type, kind_of
+from omnigraph.engine.history.change import Cause, Change, Op, kind_of
 from omnigraph.engine.history.comparison import changes_in
 from omnigraph.engine.history.delta import NO_FILLS, Fills, compare, conformed
 from omnigraph.engine.history.images import image, to_python
@@ -137,10 +137,7 @@ class Entity:
             )
 
     def _declared(self, catalog: Catalog) -> TableType:
-        found = find_type([catalog], self.type_name)
-        if found is None:
-            raise UnknownType(f"the schema has no type {self.type_name!r}", name=self.type_name)
-        return found
+        return catalog.named(self.type_name)
 
 
 def last_touched(

@@ -20,7 +20,6 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.load.block import Source
 from omnigraph.engine.load.draft import Input, LoadDraft, Mode
@@ -235,7 +234,7 @@ class LoadDoor:
     ) -> Receipt:
         # A type that is named has exactly the rows given for it, also when there are none.
         named = request.data if request.mode is Mode.OVERWRITE and isinstance(request.data, Mapping) else ()
-        replaced = [_named(read.catalog, name).id for name in (*request.replace_types, *named)]
+        replaced = [read.catalog.named(name).id for name in (*request.replace_types, *named)]
         draft = LoadDraft(read, request.mode, replaced)
         loaded = draft.loaded(request.facts)
         fingerprint = read.fingerprint
@@ -311,11 +310,6 @@ def _foreseen(read: Input, mode: Mode, replaced: Iterable[str], base: WriteTxn) 
         gone = base.rows(declared.table_id) if mode is Mode.OVERWRITE else 0
         counts.append(TypeCount(declared.name, declared.kind.value, rows, deleted=gone, given=rows))
     return in_order(counts)
-
-
-def _named(catalog: Catalog, name: str) -> TableType:
-    found = catalog.find_node(name) or catalog.find_edge(name)
-    return found if found is not None else catalog.node(name)
 
 
 def _can_read_again(data: Any) -> bool:

@@ -16,6 +16,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query import BadParameters, Parameter, bind_params
+from omnigraph.engine.history.change import find_type
 
 Take = Literal["ours", "theirs"]
 TAKES: tuple[Take, ...] = ("ours", "theirs")
@@ -92,7 +93,7 @@ def read_choices(
     properties: dict[tuple[str, str, str], Take | Value] = {}
     for one in given or ():
         choice = one if isinstance(one, Resolve) else _from_mapping(one)
-        declared = _type(choice, catalog)
+        declared = find_type([catalog], choice.type)
         if (choice.take is None) == (not choice.has_value()):
             raise InvalidRequest(f"{choice}: give either take or value")
         if choice.take is not None and choice.take not in TAKES:
@@ -116,13 +117,6 @@ def _from_mapping(given: Mapping[str, Any]) -> Resolve:
             f"resolution {dict(given)!r}: {problem}", remedy=f"Keys: {', '.join(sorted(known))}"
         )
     return Resolve(**given)
-
-
-def _type(choice: Resolve, catalog: Catalog) -> TableType:
-    found = catalog.find_node(choice.type) or catalog.find_edge(choice.type)
-    if found is None:
-        raise InvalidRequest(f"resolution of {choice}: there is no type {choice.type!r}")
-    return found
 
 
 def _property(choice: Resolve, declared: TableType) -> tuple[str, Value]:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown
-from omnigraph.catalog.model import TableType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.history.entity import last_touched
 from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
@@ -267,8 +266,7 @@ class MergeDoor:
         assert target is not None
         found: list[Conflict] = []
         for number, one in enumerate(conflicts):
-            find = write.catalog.find_edge if one.entity_kind == "edge" else write.catalog.find_node
-            declared: TableType | None = find(one.type_name)
+            declared = write.catalog.find_table(f"{one.entity_kind}:{one.type_name}")
             if number >= TRACED or declared is None or one.entity_id is None:
                 found.append(one)
                 continue

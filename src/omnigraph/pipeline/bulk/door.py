@@ -33,7 +33,6 @@ from omnigraph.engine.load.door import (
     say_created,
 )
 from omnigraph.engine.load.draft import Mode
-from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.receipt import Receipt, landed, replayed
 from omnigraph.engine.validate.findings import SHOWN
 from omnigraph.engine.write import ChangeWrite
@@ -290,7 +289,7 @@ class _Loading:
 def _modes(request: _Request, catalog: Catalog) -> Modes:
     """Return the mode of each type by its id, and the types to be emptied."""
     named = request.mode if isinstance(request.mode, Mapping) else {}
-    by_type = {named_type(catalog, name).id: Mode.read(one) for name, one in named.items()}
+    by_type = {catalog.named(name).id: Mode.read(one) for name, one in named.items()}
     every = None if isinstance(request.mode, Mapping) else Mode.read(request.mode)
     if request.replace_types and every not in (None, Mode.OVERWRITE):
         raise InvalidRequest(
@@ -299,7 +298,7 @@ def _modes(request: _Request, catalog: Catalog) -> Modes:
     modes = Modes(every, by_type)
     given = request.data if isinstance(request.data, Mapping) else ()
     # A type that is named has exactly the rows given for it, also when there are none.
-    ids = (named_type(catalog, name).id for name in given)
+    ids = (catalog.named(name).id for name in given)
     emptied = [type_id for type_id in ids if modes.of(type_id) is Mode.OVERWRITE]
-    replaced = [*(named_type(catalog, name).id for name in request.replace_types), *emptied]
+    replaced = [*(catalog.named(name).id for name in request.replace_types), *emptied]
     return replace(modes, replaced=tuple(dict.fromkeys(replaced)))

@@ -23,7 +23,6 @@ from omnigraph.engine.load.block import Source
 from omnigraph.engine.load.door import REFUSED
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.header import read_header, renamed
-from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.sources.splitting import PIECE_BYTES, split
 from omnigraph.pipeline.bulk.piece import Job, Outcome, in_order, run_partition, run_source
@@ -77,10 +76,10 @@ def open_inputs(
         raise InvalidRequest(f"columns are mapped for {unknown[0]!r}, which is not loaded")
     found: list[Input] = []
     for name, one in data.items():
-        named_type(catalog, name)  # a misspelt type is said before anything is read
+        catalog.named(name)  # a misspelt type is said before anything is read
         mapped = wanted.get(name, {})
         if isinstance(one, DataFrame):
-            _check_columns(one, named_type(catalog, name), mapped)
+            _check_columns(one, catalog.named(name), mapped)
             found.append(Frame(name, one, dict(mapped)))
         else:
             found.append(_files(one, catalog, now_ms, name, format, mapped))

@@ -27,7 +27,6 @@ from omnigraph.engine.load.conform import fixed_target, target
 from omnigraph.engine.load.endpoints import arrow_endpoint, endpoint_node
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.header import Header, read_header
-from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.validate.findings import Violation
 from omnigraph.engine.validate.values import INPUT_NAMES
 from omnigraph.language.diagnostics import Reporter, Rule, Span
@@ -53,7 +52,7 @@ BY_CODE = {"unknown_property": PROPERTY, "envelope": COLUMN_TWICE}
 def type_of(spec: TargetSpec, catalog: Catalog, reporter: Reporter) -> TableType | None:
     """Return the type that a target names."""
     try:
-        return named_type(catalog, spec.type)
+        return catalog.named(spec.type)
     except GraphError as error:
         reporter.report(TYPE, error.message, spec.places["type"], error.remedy)
         return None

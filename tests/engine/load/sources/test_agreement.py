@@ -12,12 +12,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.base.times import FIRST_DAY, FIRST_INSTANT, LAST_DAY, LAST_INSTANT
 from tests.engine.load.sources.support import Reading, lines, node, read
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 narrow = st.floats(allow_nan=False, allow_infinity=False, width=32)
-days = st.integers(-(2**31), 2**31 - 1)
-instants = st.integers(-(2**63), 2**63 - 1)
+days = st.integers(FIRST_DAY, LAST_DAY)
+instants = st.integers(FIRST_INSTANT, LAST_INSTANT)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 ROW = st.fixed_dictionaries(
     {"name": text.filter(bool)},

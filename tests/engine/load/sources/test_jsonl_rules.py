@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph.base.ids import is_id
+from omnigraph.base.times import LAST_INSTANT
 from omnigraph.engine.load.block import UnreadableInput
 from tests.engine.load.sources.support import CATALOG, edge, lines, node, read, read_good
 
@@ -191,7 +192,7 @@ TIMES: list[Any] = [
     ("t", "1970-01-01T02:00+02:00", 0),
     ("t", "1970-01-02", 86_400_000),
     ("t", -5, -5),
-    ("t", 2**63 - 1, 2**63 - 1),
+    ("t", LAST_INSTANT, LAST_INSTANT),
 ]
 
 

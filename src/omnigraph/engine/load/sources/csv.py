@@ -25,7 +25,6 @@ from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.csv_fields import BadCsv, records
 from omnigraph.engine.load.sources.envelopes import GATHERED_BYTES
 from omnigraph.engine.load.sources.header import Header, read_header, renamed
-from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.load.sources.streams import ByteStream, lines
 from omnigraph.engine.load.texts import texts_column
 from omnigraph.engine.validate.findings import Violation
@@ -47,7 +46,7 @@ class Csv:
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the records."""
-        declared = named_type(catalog, self.type)
+        declared = catalog.named(self.type)
         with self.opened() as stream:
             try:
                 yield from self._blocks(

@@ -16,7 +16,6 @@ from omnigraph.engine.load.block import Block, Progress
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.envelopes import Gatherer, Refused
 from omnigraph.engine.load.sources.framing import Frame
-from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.load.sources.streams import ByteStream, lines
 from omnigraph.engine.load.strict_json import BLANKS, DuplicateMember, InvalidJson, parse
 
@@ -34,7 +33,7 @@ class JsonLines:
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the lines."""
-        declared = None if self.type is None else named_type(catalog, self.type)
+        declared = None if self.type is None else catalog.named(self.type)
         gatherer = Gatherer(catalog, report, self.name, self.now_ms, declared)
         frame = Frame(catalog, self.name)
         number, first = self.skipped, True

@@ -26,7 +26,6 @@ from omnigraph.engine.load.sources import frames, parquet, streams
 from omnigraph.engine.load.sources.csv import Csv
 from omnigraph.engine.load.sources.files import Several
 from omnigraph.engine.load.sources.jsonl import JsonLines
-from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.load.sources.records import Records
 from omnigraph.engine.load.sources.streams import COMPRESSED_SUFFIXES, ByteStream
 from omnigraph.engine.load.sources.tables import Parts, Tabular
@@ -78,7 +77,7 @@ def open_source(
             f"there is no format {format!r}", remedy=f"The formats are {', '.join(FORMATS)}", format=format
         )
     if type is not None:
-        named_type(catalog, type)  # a misspelt type is said before anything is read
+        catalog.named(type)  # a misspelt type is said before anything is read
     return _recognise(data, _Opener(catalog, now_ms, type, format, columns or {}))
 
 
@@ -248,7 +247,7 @@ def _mapping(data: Mapping[Any, Any], opener: _Opener) -> Source:
     for name, table in data.items():
         if not isinstance(name, str):
             raise InvalidRequest(f"a mapping's keys are type names, not {name!r}")
-        named_type(opener.catalog, name)
+        opener.catalog.named(name)
         source = _recognise(table, replace(opener, type=name))
         found.append(_renamed(source, name))
     return Several("<mapping>", tuple(found))
@@ -351,5 +350,4 @@ def _type_for(name: str, of: str | None, opener: _Opener) -> str:
 
 def _type_named(file_name: str, catalog: Catalog) -> str | None:
     stem = file_name.partition(".")[0]
-    known = catalog.find_node(stem) is not None or catalog.find_edge(stem) is not None
-    return stem if known else None
+    return None if catalog.find_table(stem) is None else stem

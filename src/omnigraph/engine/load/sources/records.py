@@ -14,7 +14,6 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.load.block import Block, Progress
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.envelopes import Gatherer
-from omnigraph.engine.load.sources.named import named_type
 
 _BASE, _MEMBER = 64, 16  # a rough size: what counts is that long texts and arrays fill a block earlier
 
@@ -32,7 +31,7 @@ class Records:
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the records; the position of a record is its number."""
-        declared = None if self.type is None else named_type(catalog, self.type)
+        declared = None if self.type is None else catalog.named(self.type)
         gatherer = Gatherer(catalog, report, self.name, self.now_ms, declared)
         total = 0
         for number, record in enumerate(self.records, start=self.skipped + 1):

@@ -31,7 +31,6 @@ from omnigraph.engine.load.conform import Given, conform, fixed_target, rows_fro
 from omnigraph.engine.load.endpoints import arrow_endpoint, cells_endpoint, endpoint_node
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.header import Header, column_problem, read_header, renamed
-from omnigraph.engine.load.sources.named import named_type
 from omnigraph.engine.validate.values import INPUT_NAMES
 
 Values: TypeAlias = pa.Array | list[Any]  # a list where Arrow cannot hold the values together
@@ -73,7 +72,7 @@ class Tabular:
 
     def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
         """Read the rows; the position of a row is its number."""
-        declared = named_type(catalog, self.type)
+        declared = catalog.named(self.type)
         done = self.skipped
         with self.opened() as table:
             header = read_header(
