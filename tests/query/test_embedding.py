@@ -63,6 +63,20 @@ def test_the_mock_needs_nothing(address: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("EMBEDDINGS_MOCK", "1")
     with og.connect(address) as graph:
         assert graph.query(NEAR, t="a car").rows[0] == {"n.slug": "b"}
+        assert graph.query(NEAR.replace("$n.vector", "$n.named"), t="a car").rows == []  # of any model
+
+
+def test_a_new_graph_takes_an_embedder_and_the_mock_as_an_opened_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        return [[1.0] * 16 for _ in texts]
+
+    with og.init(tmp_path / "given", SCHEMA, embedding=embed) as graph:
+        assert graph.query(NEAR, t="a car").rows == []
+    monkeypatch.setenv("EMBEDDINGS_MOCK", "1")
+    with og.init(tmp_path / "mocked", SCHEMA) as graph:
+        assert graph.query(NEAR, t="a car").rows == []
 
 
 def test_without_an_embedder_the_query_says_what_to_do(address: Path) -> None:
@@ -78,8 +92,9 @@ def test_the_model_of_a_property_must_be_the_embedders(address: Path) -> None:
         return [[1.0] * 16 for _ in texts]
 
     with og.connect(address, embedding=embed) as graph:
-        with pytest.raises(InvalidRequest, match="'m1'"):
+        with pytest.raises(InvalidRequest, match="'m1', and the embedding function does not say") as refused:
             graph.query(named, t="x")
+        assert "the attribute model = 'm1'" in str(refused.value)
         assert len(graph.query(NEAR, t="x")) == 2
     embed.model = "m1"  # type: ignore[attr-defined]
     with og.connect(address, embedding=embed) as graph:

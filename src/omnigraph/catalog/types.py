@@ -154,6 +154,11 @@ class PropertyType:
         )
 
 
+def repeated(value: pa.Scalar, count: int) -> pa.Array:
+    """Return one value for so many rows, also for none: Arrow itself repeats no list zero times."""
+    return pa.repeat(value, count) if count else pa.array([], value.type)
+
+
 def numbers_in(kind: pa.DataType) -> pa.DataType:
     """Return a stored type with numbers for days and instants, of which Python's own dates hold fewer."""
     return _each(kind, lambda leaf: _NUMBERS.get(leaf, leaf))

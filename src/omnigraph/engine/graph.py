@@ -358,8 +358,10 @@ def init(
     durability: Durability = "sync",
     actor: str | None = None,
     force: bool = False,
+    memory_bytes: int = MEMORY_BYTES,
+    embedding: str | EmbedTexts | None = None,
 ) -> Graph:
-    """Make a graph with a schema (a `.pg` file, or schema text)."""
+    """Make a graph with a schema (a `.pg` file, or schema text), and open it as `connect` does."""
     catalog = resolve(load_schema(schema), None, IdMinter(new_id())).catalog
     tables = {t.id: NewTable(t.name, t.kind.value, t.stored_schema) for t in catalog.tables}
     store = GraphStore.create(
@@ -371,7 +373,7 @@ def init(
         actor=actor,
         force=force,
     )
-    return Graph(store)
+    return Graph(store, memory_bytes=memory_bytes, embedding=embedding)
 
 
 def connect(
@@ -386,9 +388,8 @@ def connect(
 
     `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
     `embedding` turns text into vectors for `nearest`: a function from texts to vectors, or "mock" for tests,
-    which is also what the environment variable EMBEDDINGS_MOCK=1 means.
+    which is also what the environment variable EMBEDDINGS_MOCK=1 means, whatever is given. For a property
+    with `@embed(..., model="m")` the function needs the attribute `model = "m"`.
     """
-    if os.environ.get("EMBEDDINGS_MOCK") == "1":  # wins, so that a test run never asks a provider
-        embedding = "mock"
     store = GraphStore.open(address, storage_options=storage_options, durability=durability)
     return Graph(store, memory_bytes=memory_bytes, embedding=embedding)

@@ -43,7 +43,7 @@ from omnigraph.catalog.query.expressions import (
 from omnigraph.catalog.query.operands import Constant, Operand, ParamRef, Stored, Values, operand_value
 from omnigraph.catalog.query.restate import restate
 from omnigraph.catalog.query.values import NUMBERS
-from omnigraph.catalog.types import PropertyType
+from omnigraph.catalog.types import PropertyType, repeated
 from omnigraph.storage.tables.predicate import both_zeros
 
 EXACT_INTEGERS = 2**53
@@ -132,7 +132,7 @@ def constant_column(value: Any, declared: PropertyType, count: int) -> pa.Array:
     """Return one stored value for every row."""
     if isinstance(value, tuple):
         value = list(value)
-    return pa.repeat(pa.scalar(value, declared.arrow), count)
+    return repeated(pa.scalar(value, declared.arrow), count)
 
 
 def judge(condition: Condition, source: Source) -> pa.Array:

@@ -12,7 +12,6 @@ Rule    one partition: the engine answers a query in one process, whatever the n
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +69,7 @@ class Query:
                 caches=caches,
                 values=bind_params(read.parameters, self.params),
                 now_ms=self.now_ms,
-                embeddings=Embeddings(embedder_of("mock" if _mocked() else None)),
+                embeddings=Embeddings(embedder_of(None)),
                 budget=Budget(caches.limit, caches.make_room),
             )
             counts = {table_id: pin.rows for table_id, pin in self.snapshot.state.pins.items()}
@@ -183,7 +182,3 @@ def _params(text: str | None) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise InvalidRequest("option 'params' is not a JSON object", remedy='Write it as {"name": value}')
     return found
-
-
-def _mocked() -> bool:
-    return os.environ.get("EMBEDDINGS_MOCK") == "1"

@@ -37,6 +37,10 @@ REJECTED = [
     # -- the grammar
     Rejected("Q000", "¦mutation m() { }", "unexpected 'mutation'", "query name() { insert"),
     Rejected("Q000", "¦{ }", "unexpected '{', expected 'query'"),
+    Rejected("Q000", read("$p: P", "$p.tags¦[0] as x"), "unexpected '['", "cannot be picked"),
+    Rejected("Q000", read("$p: P", "$p.tags ¦[0]"), "unexpected '['", "write a comma"),
+    Rejected("Q000", read("$p: P", "$p.n as n ¦[0]"), "unexpected '['"),
+    Rejected("Q000", read("$p: P", "collect($p.n)¦[0] as x"), "unexpected '['", "cannot be picked"),
     Rejected(
         "Q000", "query ¦Q() { match { $p: P } return { 1 } }", "a query name starts with a lower-case", "'q'"
     ),

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ID, TableType
+from omnigraph.catalog.types import repeated
 from omnigraph.engine.change import TypeChange, last_of_each
 from omnigraph.engine.mutate.search import Search
 from omnigraph.storage.transaction import WriteTxn
@@ -39,7 +40,7 @@ class Pending:
         touched = pa.concat_tables([self._committed(txn, search, mine), search.among(mine)])
         for name, value in values.items():
             position = touched.schema.get_field_index(name)
-            column = pa.repeat(value, touched.num_rows)
+            column = repeated(value, touched.num_rows)
             touched = touched.set_column(position, touched.schema.field(name), column)
         if touched.num_rows:
             self._tables.append(touched)

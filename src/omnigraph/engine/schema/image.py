@@ -56,6 +56,7 @@ class Image:
             return batch[identity]
         source, arrow = self.sources[identity], self.declared.property_by_id(identity).type.arrow
         if source.stored is None:
-            return pa.repeat(source.fill, batch.num_rows) if source.fill else pa.nulls(batch.num_rows, arrow)
+            missing = source.fill is None  # a fill of `false` is one
+            return pa.nulls(batch.num_rows, arrow) if missing else pa.repeat(source.fill, batch.num_rows)
         values = batch[source.stored].cast(arrow)
         return pc.fill_null(values, source.fill) if source.fill is not None else values

@@ -1,15 +1,19 @@
 """Embedding: text to vectors, for `nearest` with a text.
 
 Room    execution.search. Whoever opens a graph brings the embedder; nothing here reaches a network.
-Given   "mock", "mock-hash", or a function from texts to vectors (with a `model` attribute, if it has one).
+Given   "mock", "mock-hash", or a function from texts to vectors. The environment's EMBEDDINGS_MOCK=1 wins
+        over it, so that a test run never asks a provider.
 Gives   one vector of the asked size for a text: checked, L2-normalised, float32, kept for the next query.
 Mock    words are hashed into signed buckets and added up, so that texts that share words are near each other,
         on every platform alike. `mock-hash` gives every text a direction of its own instead.
+Rule    where a property records the model of its vectors, a function must say that it is that model, by an
+        attribute `model`: vectors of two models do not compare. The mocks stand for every model.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import threading
 from collections import OrderedDict
@@ -24,6 +28,7 @@ from omnigraph.base.errors import InvalidRequest
 Vector = NDArray[np.float32]
 EmbedTexts = Callable[[list[str]], Any]
 KEPT = 1_024
+MOCKED = "EMBEDDINGS_MOCK"
 _WORD = re.compile(r"\w+")
 _MASK = (1 << 64) - 1
 
@@ -31,9 +36,8 @@ _MASK = (1 << 64) - 1
 class Embedder(Protocol):
     """Turns texts into vectors."""
 
-    @property
-    def model(self) -> str | None:
-        """The name of the model, where a property may insist on it."""
+    def check_model(self, model: str) -> None:
+        """Raise unless vectors of that model may be compared with these."""
         ...
 
     def __call__(self, texts: list[str], size: int) -> Sequence[Sequence[float]]:
@@ -44,7 +48,8 @@ class Embedder(Protocol):
 class MockEmbedder:
     """No network, no key: the same text gives the same vector everywhere."""
 
-    model: str | None = None
+    def check_model(self, model: str) -> None:
+        """Stand for every model."""
 
     def __call__(self, texts: list[str], size: int) -> Sequence[Sequence[float]]:
         """Add up the hashed words of each text."""
@@ -54,7 +59,8 @@ class MockEmbedder:
 class HashEmbedder:
     """Every text a pseudo-random direction; texts that share words are no nearer than others."""
 
-    model: str | None = None
+    def check_model(self, model: str) -> None:
+        """Stand for every model."""
 
     def __call__(self, texts: list[str], size: int) -> Sequence[Sequence[float]]:
         """Derive each direction from a hash of the text."""
@@ -66,7 +72,18 @@ class FunctionEmbedder:
 
     def __init__(self, function: EmbedTexts) -> None:
         self._function = function
-        self.model: str | None = getattr(function, "model", None)
+
+    def check_model(self, model: str) -> None:
+        """Compare with what the function says of itself."""
+        own = getattr(self._function, "model", None)
+        if own == model:
+            return
+        says = "does not say which model it is" if own is None else f"is of model {own!r}"
+        raise InvalidRequest(
+            f"the stored vectors were made with model {model!r}, and the embedding function {says}",
+            remedy=f"Give the function the attribute model = {model!r}, if that is the model it asks",
+            model=model,
+        )
 
     def __call__(self, texts: list[str], size: int) -> Sequence[Sequence[float]]:
         """Ask the function."""
@@ -74,7 +91,9 @@ class FunctionEmbedder:
 
 
 def embedder_of(given: str | EmbedTexts | None) -> Embedder | None:
-    """Return what the caller means; None is no embedder."""
+    """Return what the caller or the environment means; None is no embedder."""
+    if os.environ.get(MOCKED) == "1":
+        return MockEmbedder()
     if given is None:
         return None
     if given == "mock":
@@ -103,11 +122,8 @@ class Embeddings:
                 "nearest with a text needs an embedder, and none is configured",
                 remedy="Open the graph with embedding=, or give the query as a vector",
             )
-        if model is not None and model != self._embedder.model:
-            raise InvalidRequest(
-                f"the vectors were made with model {model!r}, the embedder is {self._embedder.model!r}",
-                remedy="Open the graph with an embedder of the same model",
-            )
+        if model is not None:
+            self._embedder.check_model(model)
         with self._lock:
             found = self._known.get((size, text))
         if found is None:

@@ -47,8 +47,10 @@ edge:      (word | UNDIRECTED) bounds?
 bounds:    "{{" NUMBER "," NUMBER? "}}"
 filter:    _condition
 
-_outputs: output (","? output)* ","?
+// Without a comma, a bracket would look like an index of the output before it.
+_outputs: output ("," output | bare_output)* ","?
 output:   _expr (AS word)?
+bare_output: disjunction{{_bare_operand, _operand}} (AS word)? -> output
 order:    ORDER "{{" sort ("," sort)* "}}"
 sort:     _expr (ASC | DESC)?
 
@@ -78,19 +80,23 @@ _judgement{{value}}:        (COMPARE | TEXT | IN) value | IS NOT? NULL
 
 _clause_operand: inverse{{_expr}} | comparison{{_opening}}
 _operand:        inverse{{_expr}} | comparison{{_factor}}
+_bare_operand:   inverse{{_expr}} | comparison{{_bare}}
 ?comparison{{first}}: sum{{first}} _judgement{{sum{{_factor}}}}?
 ?sum{{first}}:        product{{first}} ((PLUS | MINUS) product{{_factor}})*
 ?product{{first}}:    first ((TIMES | OVER) _factor)*
 
 _opening: access | VAR | literal | call | shortest | group
 _factor:  _opening | alias
+_bare:    access | VAR | plain | call | shortest | group | alias
 group:    "(" _expr ")"
 access:   VAR "." (word | AT word)
 alias:    NAME
 call:     CALL "(" (_expr ("," _expr)*)? ")"
 shortest: SHORTEST "(" traversal ")"
 
-literal: STRING | number | TRUE | FALSE | NULL | list
+literal: _plain | list
+plain:   _plain -> literal
+_plain:  STRING | number | TRUE | FALSE | NULL
 number:  MINUS? NUMBER
 list:    "[" (_item ("," _item)*)? "]"
 _item:   literal | call

@@ -141,6 +141,8 @@ def _advice(source: Source, span: Span, expected: set[str]) -> str | None:
             return "equality is written '='"
         case "*" if "VAR" in expected:
             return "to count rows, count a variable: count($x)"
+        case "[" if "AS" in expected:
+            return "items of a list cannot be picked; between two outputs, write a comma"
         case "" if "RBRACE" in expected:
             return "a '}' is missing"
     if "COMPARE" not in expected and (
