@@ -54,6 +54,9 @@ VIOLATIONS = [
         "p: I32?", "p: I32? q: I32 @default(1) @unique", [1, 2], "unique", 1, id="filled-and-unique"
     ),
     pytest.param(
+        "p: I32?", "p: I32? q: Bool @default(false) @unique", [1, 2], "unique", 1, id="filled-with-false"
+    ),
+    pytest.param(
         "p: I32?", "p: I32? q: I32 @default(50) @range(q, 0..9)", [1, 2], "range", 2, id="filled-and-range"
     ),
 ]

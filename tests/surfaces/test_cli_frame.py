@@ -118,6 +118,39 @@ def test_a_configuration_file_that_cannot_be_read_is_bad_usage(desk: Desk, text:
     assert "omnigraph.yaml" in ran.err
 
 
+MISSPELT = [
+    ("cli: { grpah: kb.og }", "has no key 'cli.grpah'", "did you mean 'graph'?"),
+    ("clii: { graph: kb.og }", "has no key 'clii'", "did you mean 'cli'?"),
+    ("graphs: { library: { urii: kb.og } }", "has no key 'graphs.library.urii'", "did you mean 'uri'?"),
+    ("graphs: { library: kb.og }", "graphs.library is not a mapping", ""),
+    ("cli: kb.og", "cli is not a mapping", ""),
+    ("query: { root: [queries] }", "has no key 'query.root'", "did you mean 'roots'?"),
+    ("aliases: { a: { qery: a.gq } }", "has no key 'aliases.a.qery'", "did you mean 'query'?"),
+    ("1: 2", "has no key '1'", "the keys there are project"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem", "hint"), MISSPELT)
+def test_a_key_of_the_project_file_that_nobody_reads_is_refused(
+    desk: Desk, text: str, problem: str, hint: str
+) -> None:
+    desk.file("omnigraph.yaml", f"{text}\n")
+
+    ran = desk.run("branch", "list", desk.graph)
+
+    assert ran.code == 2
+    assert problem in ran.err
+    assert hint in ran.err
+
+
+def test_so_is_one_of_the_operators_config(desk: Desk, operator_home: Path) -> None:
+    (operator_home / "config.yaml").write_text("defaults: { stroe: kb.og }\n")
+
+    ran = desk.run("branch", "list")
+
+    assert (ran.code, "has no key 'defaults.stroe'" in ran.err) == (2, True)
+
+
 # -- global flags ----------------------------------------------------------------------------------
 
 

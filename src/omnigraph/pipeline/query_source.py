@@ -37,7 +37,7 @@ from omnigraph.execution.plan.build import plan
 from omnigraph.execution.search.embedding import Embeddings, embedder_of
 from omnigraph.pipeline.options import Options, check_columns, coded, location_of, open_store
 from omnigraph.pipeline.scan import BATCH_ROWS
-from omnigraph.pipeline.types import spark_type, travels_as
+from omnigraph.pipeline.types import sent_as, spark_type, travels_as
 from omnigraph.storage.location import Location
 from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
@@ -77,7 +77,7 @@ class Query:
             with store.reading(self.snapshot.state, tables=tables):
                 columns = Answerer(context, read).run(plan(read, counts))
         fields = [pa.field(one.name, travelling(one, read.outputs)) for one in read.outputs]
-        arrays = [column.cast(one.type) for column, one in zip(columns, fields, strict=True)]
+        arrays = [sent_as(column, one.type) for column, one in zip(columns, fields, strict=True)]
         yield from pa.table(arrays, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
 
 

@@ -2,7 +2,8 @@
 
 Room    pipeline. Spark refuses unsigned integers, milliseconds, vectors and large binaries, so each travels
         as a type that holds every value of it: that is the only Arrow type Spark is ever given here.
-Rule    nothing is lost on the way out. On the way in a value that the stored type cannot hold is refused:
+Rule    nothing is lost on the way out: an instant beyond the year 294247, which older graphs may hold and
+        Spark has not, is an error. On the way in a value that the stored type cannot hold is refused:
         an integer out of range, a fraction of a millisecond, a vector of another length.
 """
 
@@ -75,7 +76,19 @@ def travelling_schema(stored: pa.Schema) -> pa.Schema:
 
 def to_spark(values: pa.Array, stored: pa.DataType) -> pa.Array:
     """Return values of a stored type as they travel."""
-    return values.cast(travels_as(stored))
+    return sent_as(values, travels_as(stored))
+
+
+def sent_as(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return stored values in a type that travels."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            f"a stored value does not fit Spark's type for {values.type}: {error}",
+            remedy="Spark's timestamps reach the year 294247: leave the column out, or mend the rows that "
+            "graph.query finds beyond it",
+        ) from error
 
 
 def from_spark(values: pa.Array, stored: pa.DataType, name: str) -> pa.Array:

@@ -2,12 +2,14 @@
 
 Room    surfaces.cli. Read once per call, passed to every command as one value.
 Order   flag, then operator config, then project file (`omnigraph.yaml` in the working directory).
+Rule    a key that no version knows is refused, wherever it stands: a misspelt one would say nothing, and the
+        call would run with a default, on another graph perhaps.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,35 @@ from typing import Any
 import yaml
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.language.suggest import did_you_mean
 
 PROJECT_FILE = "omnigraph.yaml"
 SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one: hundreds of aliases are usual
 SIGNS_OF_ADDRESS = frozenset({"/", ".", ":", os.sep})
 WAYS = "a path, file://..., s3://bucket/prefix, or a name from omnigraph.yaml or the operator config"
+
+# The keys that the files may have; `*` stands for names of the reader's own. Some are for a server.
+Keys = Mapping[str, Any]
+FILE: Keys = {"file": None}
+SHOWING: Keys = {"table_max_column_width": None, "table_cell_layout": None}
+PROJECT_KEYS: Keys = {
+    "project": {"name": None},
+    "graphs": {"*": {"uri": None, "bearer_token_env": None, "policy": FILE, "queries": None}},
+    "server": {"graph": None, "bind": None, "policy": FILE},
+    "policy": FILE,
+    "cli": {"graph": None, "branch": None, "actor": None, "output_format": None, **SHOWING},
+    "query": {"roots": None},
+    "auth": {"env_file": None},
+    "aliases": {"*": dict.fromkeys(("command", "query", "name", "args", "params", "format"))},
+}
+OPERATOR_KEYS: Keys = {
+    "operator": {"actor": None},
+    "servers": {"*": {"url": None}},
+    "clusters": {"*": {"root": None}},
+    "defaults": {"output": None, "server": None, "default_graph": None, "store": None, **SHOWING},
+    "profiles": {"*": dict.fromkeys(("server", "cluster", "store", "default_graph"))},
+    "aliases": {"*": dict.fromkeys(("server", "graph", "query", "args", "params", "format"))},
+}
 
 
 @dataclass(frozen=True)
@@ -113,10 +139,12 @@ def read_config(environment: dict[str, str] | None = None, folder: Path | None =
     here = folder or Path.cwd()
     home = env.get("OG_HOME") or env.get("OMNIGRAPH_HOME")
     operator = Path(home) if home else Path.home() / ".omnigraph"
-    return Config(_yaml(operator / "config.yaml"), _yaml(here / PROJECT_FILE), here)
+    return Config(
+        _yaml(operator / "config.yaml", OPERATOR_KEYS), _yaml(here / PROJECT_FILE, PROJECT_KEYS), here
+    )
 
 
-def _yaml(path: Path) -> dict[str, Any]:
+def _yaml(path: Path, known: Keys) -> dict[str, Any]:
     try:
         found = yaml.load(path.read_text(encoding="utf-8"), Loader=SAFE)
     except (FileNotFoundError, NotADirectoryError):
@@ -125,6 +153,20 @@ def _yaml(path: Path) -> dict[str, Any]:
         raise InvalidRequest(f"cannot read {path}: {error}", remedy="Mend or remove the file") from error
     if found is None:
         return {}
-    if not isinstance(found, dict):
-        raise InvalidRequest(f"{path} is not a mapping", remedy="Mend or remove the file")
+    _check_keys(found, known, path, ())
+    assert isinstance(found, dict)
     return found
+
+
+def _check_keys(found: object, known: Keys, file: Path, at: tuple[str, ...]) -> None:
+    where = f"{file}: {'.'.join(at)}" if at else str(file)
+    if not isinstance(found, dict):
+        raise InvalidRequest(f"{where} is not a mapping", remedy="Mend or remove the file")
+    for key, value in found.items():
+        place = (*at, str(key))
+        if "*" not in known and key not in known:
+            hint = did_you_mean(str(key), known) or f"the keys there are {', '.join(known)}"
+            raise InvalidRequest(f"{file} has no key {'.'.join(place)!r}", remedy=hint, key=str(key))
+        inside = known.get("*") or known.get(key)
+        if inside is not None and value is not None:
+            _check_keys(value, inside, file, place)
