@@ -50,7 +50,7 @@ def test_a_bulk_load_refuses_years_that_cannot_be_read_back_and_names_the_row(
 
     for data in ({"Event": frame.coalesce(1)}, file):
         with pytest.raises(ConstraintViolation) as refused:
-            load(graph, data, mode="append", spark=spark)
+            load(spark, graph, data, mode="append")
         [violation] = refused.value.fields["violations"]
         assert (violation["entity_id"], violation["place"].endswith(":2")) == ("bad", True)
         assert f"Event.at: {FAR_TEXT} is outside the years 1 to 9999" in violation["message"]
