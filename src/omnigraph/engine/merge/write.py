@@ -120,7 +120,7 @@ class MergeWrite:
         self._asked = tuple(questions(self._judged))
         adopt = {one.table_id: one.adopted for one in merges if one.adopted is not None}
         if adopt:  # after the base was captured: a sweep that comes later moves the target
-            self._check_kept(adopt)
+            self._check_kept([adopted.pin.table_id for adopted in adopt.values()])
         self._image = FrozenMap(
             {**target.pins, **{m.table_id: m.image for m in merges if m.image is not None}}
         )
