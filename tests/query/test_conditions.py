@@ -124,7 +124,7 @@ def _condition(rnd: Random, params: dict[str, Any], depth: int) -> str:
         return rnd.choice(
             [f"({' and '.join(parts)})", f"({' or '.join(parts)})", f"not({parts[0]})", f"not({parts[0]})"]
         )
-    name, kind = rnd.choice(sorted(PROPERTIES.items()))
+    name, kind = rnd.choice([*PROPERTIES.items(), ("k", "I32")])
     match rnd.choice(("compare", "compare", "in", "in", "null", "param")):
         case "compare":
             other = rnd.choice(["0.5", "-1", "99999999999"]) if kind in ("I32", "I64", "F64") else None
@@ -223,6 +223,12 @@ def test_a_write_takes_a_list_of_any_length(listed: Graph, door: str) -> None:
     text = f"query u($xs: [String]) {{ update P set {{ mark: 1 }} where {IN_WRITES[door]} }}"
 
     assert listed.mutate(text, xs=WORDS).affected_nodes == LISTED // 2
+
+
+def test_a_list_of_keys_is_looked_up(listed: Graph) -> None:
+    text = "query q($xs: [String]) { match { $p: P  $p.k in $xs } return { $p.k } }"
+
+    assert "look up $p: P by keys" in str(listed.explain(text))
 
 
 def test_ends_of_edges_take_a_list_of_any_length(listed: Graph) -> None:

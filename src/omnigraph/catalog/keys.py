@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.model import NodeType
-from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
+from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 
 _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -115,6 +115,13 @@ def canonical_texts(values: pa.Array | pa.ChunkedArray, declared: PropertyType) 
             return array.cast(pa.int64()).cast(pa.string())
         case _:
             return _float_texts(array, declared)
+
+
+def ids_of_keys(values: pa.Array, declared: PropertyType) -> pa.Array:
+    """Return the ids that values of a key of one property make, each once; what is not finite is no key."""
+    if declared.scalar in FLOATS:
+        values = values.filter(pc.is_finite(values))
+    return pc.unique(canonical_texts(values, declared))
 
 
 def derive_ids(data: pa.RecordBatch | pa.Table, node: NodeType, *, by_column: bool = True) -> pa.Array:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from omnigraph.catalog.query.expressions import And, Direction, Hops
+from omnigraph.catalog.query.expressions import And, Comparison, Direction, Hops
 from omnigraph.catalog.query.read import Counted, Exists, Optional
 from omnigraph.execution.plan.steps import (
     CountEdges,
@@ -135,8 +135,10 @@ class Recorder:
                 where += f", {len(pushed)} of them in the scan" if pushed else ""
                 estimate = self._rows.get(variable.type.id)
                 return Line("scan", f"${variable.name}: {variable.type.name}{where}", estimate)
-            case Lookup(variable):
-                return Line("look up", f"${variable.name}: {variable.type.name} by key", 1)
+            case Lookup(variable, key):
+                single = isinstance(key, Comparison)
+                what = f"${variable.name}: {variable.type.name} by {'key' if single else 'keys'}"
+                return Line("look up", what, 1 if single else None)
             case Follow(clause):
                 arrow = _arrow(clause.hops)
                 edge = "" if clause.edge is None else f" as ${clause.edge.name}"

@@ -12,8 +12,10 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.keys import NoCanonicalText, canonical_text
+from omnigraph.catalog.keys import NoCanonicalText, canonical_text, ids_of_keys
 from omnigraph.catalog.query.expressions import (
+    Among,
+    Comparison,
     Condition,
     Direction,
     Hops,
@@ -22,7 +24,8 @@ from omnigraph.catalog.query.expressions import (
     all_of,
 )
 from omnigraph.catalog.query.read import Counted, Exists, Expand, Optional
-from omnigraph.execution.conditions import StoredRows, holds, stored_columns
+from omnigraph.catalog.types import PropertyType
+from omnigraph.execution.conditions import StoredRows, holds, members, stored_columns
 from omnigraph.execution.context import Context
 from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
 from omnigraph.execution.expand import Expander, repeat_for
@@ -54,6 +57,7 @@ class Matcher:
         self._context = context
         self._evaluator = evaluator
         self._recorder = recorder
+        self._request = StoredRows(context.values, context.now_ms, sets=evaluator.sets)
 
     def run(self, steps: Sequence[Step], rows: Rows) -> Rows:
         """Return the rows that the steps leave."""
@@ -72,10 +76,7 @@ class Matcher:
             case Scan(variable, conditions, pushed):
                 return self._scan(rows, variable, conditions, pushed)
             case Lookup(variable, key, conditions):
-                found = self._by_key(
-                    self._context.table(variable.type.id), variable, self._evaluator.operand(key)
-                )
-                return self._introduce(rows, variable, found, conditions)
+                return self._introduce(rows, variable, self._by_key(variable, key), conditions)
             case Follow(clause):
                 return self._follow(rows, clause)
             case Keep(condition):
@@ -94,14 +95,14 @@ class Matcher:
             return self._keep(rows, conditions)
         table = self._context.table(variable.type.id)
         in_memory = not table.as_declared or all(self._cached(table, condition) for condition in pushed)
-        request = self._context
-        scanned = StoredRows(request.values, request.now_ms, sets=self._evaluator.sets)
-        predicate = None if in_memory or not pushed else pruning(pushed, scanned)
+        predicate = None if in_memory or not pushed else pruning(pushed, self._request)
         if predicate is None:
             return self._introduce(rows, variable, table.every(), conditions)
         asked = all_of(pushed)
         columns = stored_columns(asked)
-        found = table.where(predicate, columns, lambda batch: holds(asked, replace(scanned, rows=batch)))
+        found = table.where(
+            predicate, columns, lambda batch: holds(asked, replace(self._request, rows=batch))
+        )
         in_scan = {id(condition) for condition in pushed}
         rest = tuple(condition for condition in conditions if id(condition) not in in_scan)
         return self._introduce(rows, variable, found, rest)
@@ -113,15 +114,24 @@ class Matcher:
             self._context.caches.columns.get(table.key, left.member.column) is not None
         )
 
-    def _by_key(self, table: EntityTable, variable: Variable, value: object) -> Ordinals:
-        key = variable.type.property_by_id(variable.type.key[0])  # type: ignore[union-attr]
+    def _by_key(self, variable: Variable, key: Comparison | Among) -> Ordinals:
+        """Return the nodes whose key is one of the values of a condition, ascending."""
+        declared = variable.type.property_by_id(variable.type.key[0]).type  # type: ignore[union-attr]
+        ids = self._ids(key, declared)
+        if not len(ids):
+            return np.zeros(0, np.int64)
+        found = self._context.table(variable.type.id).find(ids)
+        return np.sort(found[found != MISSING])
+
+    def _ids(self, key: Comparison | Among, declared: PropertyType) -> pa.Array:
+        if isinstance(key, Among):
+            among = members(key.items, declared, self._request)
+            return [] if among is None else ids_of_keys(among.values, declared)
         try:
-            text = canonical_text(value, key.type)
+            text = canonical_text(self._evaluator.operand(key.right), declared)  # type: ignore[arg-type]
         except NoCanonicalText:
-            return np.zeros(0, np.int64)  # no node has such a key
-        found = table.find(pa.array([text], pa.string()))
-        present: Ordinals = found[found != MISSING]
-        return present
+            return []  # no node has such a key
+        return pa.array([text], pa.string())
 
     def _introduce(
         self, rows: Rows, variable: Variable, found: Ordinals, conditions: tuple[Condition, ...]

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from omnigraph.catalog.keys import canonical_texts
+from omnigraph.catalog.keys import ids_of_keys
 from omnigraph.catalog.model import ID, NodeType, TableType
 from omnigraph.catalog.query.expressions import (
     Among,
@@ -26,7 +25,6 @@ from omnigraph.catalog.query.expressions import (
     PropertyValue,
 )
 from omnigraph.catalog.query.operands import Values
-from omnigraph.catalog.types import FLOATS, PropertyType
 from omnigraph.execution.conditions import StoredRows, holds, members, stored_column, stored_columns
 from omnigraph.execution.predicates import pruning
 from omnigraph.storage.transaction import WriteTxn
@@ -84,11 +82,5 @@ def _pinned(condition: Condition, declared: TableType, request: StoredRows) -> P
     if isinstance(declared, NodeType) and len(declared.key) == 1:
         key = declared.property_by_id(declared.key[0])
         if key.column == column:
-            return Pinned(ID, _ids(values, left.type))
+            return Pinned(ID, ids_of_keys(values, left.type))
     return Pinned(column, values)
-
-
-def _ids(values: pa.Array, kind: PropertyType) -> pa.Array:
-    if kind.scalar in FLOATS:
-        values = values.filter(pc.is_finite(values))  # no entity has another key
-    return pc.unique(canonical_texts(values, kind))

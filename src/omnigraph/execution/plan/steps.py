@@ -14,7 +14,6 @@ from typing import TypeAlias, assert_never
 
 from omnigraph.catalog.query import expressions as e
 from omnigraph.catalog.query.expressions import Condition, Variable
-from omnigraph.catalog.query.operands import Operand
 from omnigraph.catalog.query.read import CheckedRead, Counted, Exists, Expand, Optional
 
 
@@ -29,10 +28,10 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Bind the node whose key has a value: at most one."""
+    """Bind the nodes whose key is one of some values; `key` is the condition that says so."""
 
     variable: Variable
-    key: Operand
+    key: e.Comparison | e.Among
     conditions: tuple[Condition, ...] = ()
 
 

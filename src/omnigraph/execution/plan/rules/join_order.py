@@ -65,8 +65,8 @@ def _price(step: Step, rows: Mapping[str, int], bound: set[Variable]) -> tuple[i
     match step:
         case Keep():
             return 0, 0
-        case Lookup(variable):
-            return (0, 1) if variable in bound else (1, 0)
+        case Lookup(variable, key):
+            return (0, 1) if variable in bound else (1, 0 if isinstance(key, Comparison) else 1)
         case Follow(clause):
             ends = (clause.left in bound) + (clause.right in bound)
             size = rows.get(clause.hops.edge.id, 0)

@@ -1,4 +1,4 @@
-"""Key lookup: equality on the key of a node is a look-up by id, at the same cost in a table of any size."""
+"""Key lookup: a key that equals values is a look-up by id, at the same cost in a table of any size."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from omnigraph.catalog.model import NodeType
-from omnigraph.catalog.query.expressions import Comparison, Condition, PropertyValue, Variable
-from omnigraph.catalog.query.operands import Constant, Operand, ParamRef
+from omnigraph.catalog.query.expressions import Among, Comparison, Condition, PropertyValue, Variable
+from omnigraph.catalog.query.operands import Constant, ParamRef
 from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Plan, Scan, Step, variables_of
 
 
@@ -41,13 +41,16 @@ def _looked_up(step: Step, reached: Set[Variable]) -> Step:
     return step
 
 
-def _key(condition: Condition, variable: Variable) -> Operand | None:
+def _key(condition: Condition, variable: Variable) -> Comparison | Among | None:
     node = variable.type
     if not isinstance(node, NodeType) or len(node.key) != 1:
         return None
     match condition:
         case Comparison(PropertyValue(of, member), "=", Constant() | ParamRef() as operand):
-            same_type = operand.type.scalar is member.type.scalar and not operand.type.is_list
-            return operand if of == variable and member.id == node.key[0] and same_type else None
+            if operand.type.scalar is not member.type.scalar or operand.type.is_list:
+                return None
+        case Among(PropertyValue(of, member)):
+            pass
         case _:
             return None
+    return condition if of == variable and member.id == node.key[0] else None
