@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+import omnigraph
 from omnigraph.base.errors import IntegrityError, NotFound
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.constraints import Cardinality, Check, Range, Unique
+from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.model import Embed, IndexKind
+from omnigraph.catalog.resolve import resolve_text
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.schema import load, print_schema
 from omnigraph.language.schema.literals import NOW
@@ -235,6 +241,45 @@ def test_equal_digests(one: str, other: str) -> None:
 )
 def test_different_digests(one: str, other: str) -> None:
     assert catalog(one).declaration_digest != catalog(other).declaration_digest
+
+
+def test_one_text_accepted_twice_has_two_identities() -> None:
+    """Nobody may take the digest of a text for the identity of a schema: it is for texts, and says so."""
+    first, second = (resolve_text("node N { a: I32 }", None, IdMinter(name)).catalog for name in "AB")
+
+    assert first.declaration_digest == second.declaration_digest
+    assert first.identity != second.identity
+    assert replace(first, source="// other words").identity == first.identity
+    root = Path(omnigraph.__file__).parent
+    users = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if "declaration_digest" in path.read_text(encoding="utf-8")
+    }
+    exports = {"engine/export/door.py", "engine/export/report.py", "engine/load/sources/framing.py"}
+    assert users == {"catalog/catalog.py", "surfaces/cli/schema.py", *exports}
+
+
+def test_ids_that_were_unified_are_kept_and_known() -> None:
+    plain = resolve_text("interface I {} node N implements I { a: I32 }", None, IdMinter("A")).catalog
+    (node,), (interface,) = plain.nodes, plain.interfaces
+    (member,) = node.properties
+    unified = replace(
+        plain,
+        interfaces=(replace(interface, aliases=("X",)),),
+        nodes=(replace(node, aliases=("Y",), properties=(replace(member, aliases=("Z",)),)),),
+    )
+
+    assert b"aliases" not in plain.to_json()
+    assert Catalog.from_json(unified.to_json()) == unified
+    text = 'interface I {} node M @rename_from("N") implements I { a: I32  b: I32 }'
+    again = resolve_text(text, unified, IdMinter("B"))
+    assert (again.catalog.interfaces[0].aliases, again.catalog.nodes[0].aliases) == (("X",), ("Y",))
+    other = replace(node, id="Y", properties=(replace(member, id="Z"),))
+    found = again.catalog.same_table(other)
+    assert found is not None
+    assert found.name == "M"
+    assert found.same_property(other.properties[0]) == found.find("a")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"format": 99}', b'{"format":1,"interfaces":[{}]}'])

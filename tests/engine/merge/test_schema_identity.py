@@ -513,3 +513,15 @@ def test_a_renamed_type_that_was_unified_keeps_the_table_of_the_target(twice: Gr
     assert twice.schema.catalog("main").node("Place").id == mine
     assert [(one.name, one.inserted, one.updated) for one in done.types] == [("Place", 0, 1)]
     check_whole(twice)
+
+
+def test_after_unifying_a_schema_change_of_the_target_keeps_what_is_known(twice: Graph) -> None:
+    twice.merge("side")
+    apply(twice, "main", WITH_Q.replace("v: I32?", 'w: I32? @rename_from("v")  more: String?'))
+    put(twice, "side", q("s", v=20), q("s2", v=3))
+
+    twice.merge("side")
+
+    assert values(twice, "Q", "w") == {"m": 1, "both": 5, "s": 20, "s2": 3}
+    twice.merge("main", into="side")
+    assert values(twice, "Q", "w", "side") == values(twice, "Q", "w")

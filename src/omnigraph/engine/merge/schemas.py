@@ -23,7 +23,7 @@ from omnigraph.engine.merge.identities import Identities, composed, properties_o
 from omnigraph.language.diagnostics import Source, SourceError
 from omnigraph.language.schema.parser import parse
 from omnigraph.language.schema.printer import print_schema
-from omnigraph.language.schema.tree import Declaration, Edge, Interface, Node, Schema
+from omnigraph.language.schema.tree import Declaration, Edge, Ident, Interface, Node, Schema
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.transaction import Adopted
 
@@ -303,11 +303,45 @@ class _SchemaMerge:
         for side in self._sides.values():
             if side.identity == merged.identity:
                 return side
-        alike = (s for s in self._sides.values() if s.declaration_digest == merged.declaration_digest)
-        side_text = next((side.source for side in alike), None)
-        merged = replace(merged, source=_text(kept) if side_text is None else side_text)
+        merged = replace(merged, source=self._text(kept))
         _check_text(merged)
         return merged
+
+    def _text(self, kept: list[tuple[AnyType, Catalog]]) -> str:
+        """Put the declarations of all types together, as the side has them that the type is taken from.
+
+        Where that is one side for all it has, this is the text of that side, comments and all. Otherwise a
+        declaration may name a type that the other side renamed: it gets the name that the type has now.
+        """
+        for _, side in kept[:1]:
+            if len(side.types) == len(kept) and all(origin is side for _, origin in kept):
+                return side.source
+        names = {self._ids.of(one.id): one.name for one, _ in kept}
+        texts = {origin.source: parse(origin.source).schema.declarations for _, origin in kept}
+        found: list[Declaration] = []
+        for one, origin in kept:
+            same = (d for d in texts[origin.source] if d.name.text == one.name)
+            known: list[AnyType] = [*origin.interfaces, *origin.nodes]
+            now = {declared.name: names.get(self._ids.of(declared.id), declared.name) for declared in known}
+            found += [_with_names(d, now) for d in same if _KINDS[type(d)] is one.kind]
+        order = {kind: number for number, kind in enumerate(_KINDS.values())}
+        found.sort(key=lambda d: (order[_KINDS[type(d)]], d.name.text))
+        return print_schema(Schema(tuple(found), Source("")))
+
+
+def _with_names(declared: Declaration, names: Mapping[str, str]) -> Declaration:
+    """Return a declaration that names the ends of an edge, or the interfaces of a node, as they are now."""
+
+    def now(name: Ident) -> Ident:
+        return replace(name, text=names.get(name.text, name.text))
+
+    match declared:
+        case Edge():
+            return replace(declared, source=now(declared.source), target=now(declared.target))
+        case Node():
+            return replace(declared, implements=tuple(now(one) for one in declared.implements))
+        case Interface():
+            return declared
 
 
 def _name(old: Property | None, mine: Property | None, other: Property | None) -> str | None:
@@ -316,18 +350,6 @@ def _name(old: Property | None, mine: Property | None, other: Property | None) -
     if len(names) == 2 and old is not None:
         names.discard(old.name)
     return names.pop() if len(names) == 1 else None
-
-
-def _text(kept: list[tuple[AnyType, Catalog]]) -> str:
-    """Put the declarations of all types together, as the side has them that the type is taken from."""
-    found: list[Declaration] = []
-    declared = {origin.source: parse(origin.source).schema.declarations for _, origin in kept}
-    for one, origin in kept:
-        same = (d for d in declared[origin.source] if d.name.text == one.name)
-        found += [d for d in same if _KINDS[type(d)] is one.kind]
-    order = {kind: number for number, kind in enumerate(_KINDS.values())}
-    found.sort(key=lambda d: (order[_KINDS[type(d)]], d.name.text))
-    return print_schema(Schema(tuple(found), Source("")))
 
 
 def _check_text(merged: Catalog) -> None:

@@ -302,7 +302,9 @@ class MergeWrite:
             declared.stored_schema
         ):
             return False
-        return all(new == old for new, old in columns_then(declared, self._catalog(state)).items())
+        # A column of the same name may hold another property: one that was made on the other branch.
+        own = {name: name for name in declared.stored_schema.names}
+        return columns_then(declared, self._catalog(state)) == own
 
     def _delta(
         self,
