@@ -228,7 +228,7 @@ def test_a_write_takes_a_list_of_any_length(listed: Graph, door: str) -> None:
 def test_a_list_of_keys_is_looked_up(listed: Graph) -> None:
     text = "query q($xs: [String]) { match { $p: P  $p.k in $xs } return { $p.k } }"
 
-    assert "look up $p: P by keys" in str(listed.explain(text))
+    assert "look up $p: P by keys" in str(listed.explain(text, xs=WORDS))
 
 
 def test_ends_of_edges_take_a_list_of_any_length(listed: Graph) -> None:
