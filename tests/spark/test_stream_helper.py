@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,22 @@ def test_what_travels_to_a_server_holds_nothing_open_and_publishes_each_batch_on
     receipt = here.published(7)
     assert receipt is not None
     assert (receipt.replayed, receipt.actor, receipt.affected_nodes) == (True, "ada", 2)
+
+
+def test_a_batch_does_not_wait_for_a_start_that_never_returns(
+    spark: SparkSession, graph: Graph, tmp_path: Path
+) -> None:
+    """Ctrl-C may come between the start of the query and the moment when its id is known."""
+    (tmp_path / "metadata").write_text('{"id":"the-query"}')
+    target = Target(graph.store.location, "Thing", "main", Mode.APPEND, 1000)
+    called = _Batches(graph.store, _Work(target, {"text": "value"}, Intent("ada"), None, str(tmp_path)))
+    frame = spark.createDataFrame([("a",)], "text string")
+    caller = threading.Thread(target=called, args=(frame, 7), daemon=True)
+    caller.start()
+    caller.join(60)
+
+    assert not caller.is_alive(), "waits for an id that nobody will tell"
+    assert batches(graph) == [("the-query", 7)]
 
 
 def test_a_checkpoint_is_where_this_process_says(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -142,24 +141,24 @@ class _Batches:
     def __init__(self, store: GraphStore, work: _Work) -> None:
         self._store = store
         self._work = work
-        self._started = threading.Event()
-        self._query_id = ""
+        self._query_id: str | None = None
         self.last: Receipt | None = None
         self.error: GraphError | None = None
         self.elsewhere = False  # the server of Spark Connect has a copy, and calls that
 
     def known(self, query_id: str) -> None:
-        """Take in the id of the query, which is known when it has started: batches wait for it."""
+        """Take in the id of the query, which is known when it has started."""
         self._query_id = query_id
-        self._started.set()
 
     def published(self, number: int) -> Receipt | None:
         """Return the receipt of a batch, if it has one."""
+        assert self._query_id is not None
         return published_before(self._store, self._work.target.branch, Batch(self._query_id, number))
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Publish one batch."""
-        self._started.wait()
+        if self._query_id is None:  # the first batch may come before `start` returns, if it ever does
+            self._query_id = _query_id(batch.sparkSession, self._work.checkpoint)
         try:
             done = self._work.publish(self._store, batch, Batch(self._query_id, number))
         except GraphError as error:
