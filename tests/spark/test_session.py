@@ -78,7 +78,7 @@ def test_a_job_runs_where_and_as_it_was_submitted(tmp_path: Path, master: str) -
     }
     flags = [word for name, value in said.items() for word in ("--conf", f"{name}={value}")]
     command = [
-        home / "bin" / "spark-submit",
+        str(home / "bin" / "spark-submit"),
         "--master",
         master,
         *flags,

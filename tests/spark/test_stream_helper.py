@@ -74,7 +74,7 @@ def test_what_travels_to_a_server_holds_nothing_open_and_publishes_each_batch_on
     target = Target(graph.store.location, "Thing", "main", Mode.APPEND, 1000)
     here = _Batches(graph.store, _Work(target, {"text": "value"}, Intent("ada"), None, str(checkpoint)))
 
-    there = pickle.loads(cloudpickle.dumps(here))
+    there = pickle.loads(cloudpickle.dumps(here))  # type: ignore[no-untyped-call]
     for _ in range(2):
         there(spark.createDataFrame([("a",), ("b",)], "text string"), 7)
 
