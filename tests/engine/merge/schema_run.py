@@ -26,7 +26,13 @@ from tests.engine.merge.schema_model import (
 BRANCHES = ["main", "left", "right"]
 NODES, EDGES = ["A", "B", "C"], ["Link", "Bond"]
 PROPS, KINDS = ["x", "y", "z"], ["I32?", "String?", f"I32 @default({DEFAULT})"]
-VALUES: dict[str, list[Any]] = {"I32?": [1, 2, None], "String?": ["p", "q", None], KINDS[2]: [1, 2, DEFAULT]}
+NARROW, WIDE = "I32?", "I64?"
+VALUES: dict[str, list[Any]] = {
+    NARROW: [1, 2, None],
+    WIDE: [1, 2, None],
+    "String?": ["p", "q", None],
+    KINDS[2]: [1, 2, DEFAULT],
+}
 KEY = "String @key"
 ROWS = ["r1", "r2", "r3", "r4", "r5", "r6"]
 
@@ -305,6 +311,15 @@ class Run:
         props = [Prop(p.number, name, p.kind, p.also) if p.number == number else p for p in current.props]
         old = next(p.name for p in current.props if p.number == number)
         self._apply(handle, branch, self._state(branch).with_props(declared.number, props), {number: old})
+
+    def widen_prop(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
+        """Give a property a wider type, which moves its values to another column."""
+        choices = [(t, p) for t in self._state(branch).types.values() for p in t.props if p.kind == NARROW]
+        if choices:
+            declared, prop = choices[one % len(choices)]
+            wider = Prop(prop.number, prop.name, WIDE, prop.also)
+            props = [wider if p == prop else p for p in declared.props]
+            self._apply(handle, branch, self._state(branch).with_props(declared.number, props))
 
     def swap_props(self, handle: int, branch: str, one: int, two: int, three: int) -> None:
         chosen = self._typed(branch, one)
