@@ -146,8 +146,9 @@ class History(Run):
 
     def _agreed(self, graph: Graph, branch: str, verdicts: Sequence[Verdict], result: MergeOutcome) -> State:
         """Return the state of the model that the engine has; with several bases, it may take any of them."""
-        unified = {(one.type_name, one.property_name) for one in result.unified}
-        dropped = {(one.kind, one.type_name, one.property_name, one.rows) for one in result.dropped}
+        unified = frozenset((one.type_name, one.property_name) for one in result.unified)
+        losses = ((one.kind, one.type_name, one.property_name, one.rows) for one in result.dropped)
+        dropped = frozenset(losses)
         for verdict in verdicts:
             if (
                 isinstance(verdict, Merged)
