@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -247,6 +248,16 @@ def test_the_command_line_takes_a_list_of_any_length(
 
     assert main([*map(str, words), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == LISTED // 2
+
+
+def test_a_query_of_spark_takes_a_list_of_any_length(listed: Graph) -> None:
+    """As the task of an executor runs it; no session is needed for that."""
+    source = pytest.importorskip("omnigraph.pipeline.query_source")
+    text = "query q($xs: [String]) { match { $p: P  $p.c in $xs } return { $p.k } }"
+    query = source.query_of({"uri": listed.uri, "query": text, "params": json.dumps({"xs": WORDS})})
+    there = pickle.loads(pickle.dumps(query))
+
+    assert sum(batch.num_rows for batch in there.rows()) == LISTED // 2
 
 
 CHAINS = {
