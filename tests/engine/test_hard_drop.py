@@ -206,7 +206,7 @@ def test_a_reader_whose_files_are_taken_away_under_it_is_told_why(graph: Graph, 
     """It looked at the branch before the drop, and not again."""
     with og.connect(place.address, **place.kwargs) as other:
         view = other.nodes("Person")
-        other.store.table(view.snapshot, view.current.table_id)  # the version is open, its rows unread
+        other.store.table(view.snapshot, view.declared.table_id)  # the version is open, its rows unread
 
         graph.schema.apply(NO_DIARY, allow_data_loss=True)
 
