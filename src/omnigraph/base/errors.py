@@ -57,6 +57,19 @@ class InvalidRequest(GraphError):
     kind = Kind.INVALID
 
 
+class GraphClosed(InvalidRequest):
+    """The graph was closed, and what is asked now needs it: open it again."""
+
+    code = "graph_closed"
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            f"the graph at {uri} was closed by this process",
+            remedy="Open it again with omnigraph.connect",
+            uri=uri,
+        )
+
+
 class BadBranchName(InvalidRequest):
     """The name breaks the naming rules."""
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.base.arguments import checked_methods
 from omnigraph.base.moment import At
 from omnigraph.engine.history.moments import resolve
 from omnigraph.storage.cost import measured
@@ -40,6 +41,7 @@ class Branch:
         return shown | {key: value for key, value in asked.items() if value is not None}
 
 
+@checked_methods
 class BranchesDoor:
     """The branches of one graph."""
 

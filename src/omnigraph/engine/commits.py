@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.base.arguments import checked_methods
 from omnigraph.base.errors import NotFound
 from omnigraph.base.moment import At
 from omnigraph.engine.history.moments import resolve
@@ -19,6 +20,7 @@ from omnigraph.storage.manifest.refs import TagRef
 from omnigraph.storage.store import GraphStore
 
 
+@checked_methods
 class CommitsDoor:
     """The commits of one graph."""
 
@@ -97,6 +99,7 @@ class Tag:
         }
 
 
+@checked_methods
 class TagsDoor:
     """The tags of one graph."""
 

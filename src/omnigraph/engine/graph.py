@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal
 
+from omnigraph.base.arguments import EntityId, Positive, checked, checked_methods
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.ids import new_id
 from omnigraph.base.moment import At
@@ -48,15 +49,17 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import NewTable
 
 
+@checked_methods
 class Graph:
     """One open graph."""
 
+    @checked
     def __init__(
         self,
         store: GraphStore,
         executor: ExecutorFor = LocalExecutor,
         *,
-        memory_bytes: int = MEMORY_BYTES,
+        memory_bytes: Positive = MEMORY_BYTES,
         embedding: str | EmbedTexts | None = None,
     ) -> None:
         self.store = store
@@ -86,7 +89,7 @@ class Graph:
         query_name: str | None = None,
         branch: str = "main",
         at: At | None = None,
-        memory_bytes: int | None = None,
+        memory_bytes: Positive | None = None,
         **named: Any,
     ) -> Result:
         """Run one read (`.gq` text, or the path of a file) on one snapshot: the head of a branch, or `at`.
@@ -283,7 +286,7 @@ class Graph:
         """
         return self._diff.diff(a, b, kinds=kinds, types=types, ops=ops)
 
-    def entity(self, type: str, id: str) -> Entity:
+    def entity(self, type: str, id: EntityId) -> Entity:
         """Return one entity, to read at any moment and to list its versions."""
         return Entity(self.store, self._catalogs, type, id)
 
@@ -350,6 +353,7 @@ def _parameters(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> d
     return {**(params or {}), **named}
 
 
+@checked
 def init(
     address: str | os.PathLike[str],
     schema: SchemaText,
@@ -376,12 +380,13 @@ def init(
     return Graph(store, memory_bytes=memory_bytes, embedding=embedding)
 
 
+@checked
 def connect(
     address: str | os.PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
     durability: Durability = "sync",
-    memory_bytes: int = MEMORY_BYTES,
+    memory_bytes: Positive = MEMORY_BYTES,
     embedding: str | EmbedTexts | None = None,
 ) -> Graph:
     """Open a graph that exists; reads two small objects, writes nothing.

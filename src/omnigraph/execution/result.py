@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.base.arguments import Positive, checked_methods
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.base.times import python_day, python_instant, write_day, write_instant
 from omnigraph.catalog.query.columns import Column
@@ -27,6 +28,7 @@ from omnigraph.storage.cost import Cost
 SHOWN_ROWS = 50
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False)
 class Result:
     """The rows of one query on one snapshot."""
@@ -75,7 +77,7 @@ class Result:
         columns = [column.cast(readable(column.type)) for column in self.table.columns]
         return pa.table(dict(zip(self.table.column_names, columns, strict=True)))
 
-    def to_batches(self, max_rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+    def to_batches(self, max_rows: Positive = 65_536) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches."""
         return iter(self.to_arrow().to_batches(max_chunksize=max_rows))
 

@@ -16,6 +16,7 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.moment import At
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.catalogs import Catalogs
@@ -29,6 +30,7 @@ from omnigraph.pipeline.sides import by_id, gathered, readings
 from omnigraph.storage.store import GraphStore
 
 
+@checked
 def diff(
     spark: SparkSession,
     graph: Graph,

@@ -16,6 +16,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.moment import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
@@ -30,6 +31,7 @@ from omnigraph.pipeline.scan import Fragments, Scan, scan_of
 from omnigraph.storage.location import Location
 
 
+@checked
 def export(
     spark: SparkSession,
     graph: Graph,

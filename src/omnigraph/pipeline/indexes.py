@@ -21,6 +21,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import GraphError
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.engine.graph import Graph
@@ -53,6 +54,7 @@ class Missing:
     parts: tuple[Fragments, ...]
 
 
+@checked
 def ensure_indexes(
     spark: SparkSession,
     graph: Graph,

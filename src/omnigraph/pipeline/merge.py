@@ -18,6 +18,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from omnigraph.base.arguments import checked
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.catalog.past import compared_type
@@ -51,6 +52,7 @@ from omnigraph.storage.transaction import Adopted, WriteTxn
 LARGE_ROWS = 2_000_000  # rows of one type to compare; below, one process is done sooner
 
 
+@checked
 def merge(
     spark: SparkSession,
     graph: Graph,

@@ -26,6 +26,7 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 from pyspark.util import is_remote_only
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest
 
 JAVA = 17
@@ -60,6 +61,7 @@ class JavaMissing(InvalidRequest):
     code = "java_missing"
 
 
+@checked
 def spark_session(
     master: str | None = None,
     config: Mapping[str, str] | None = None,

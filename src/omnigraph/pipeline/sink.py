@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.door import claimed, load_request
@@ -79,6 +80,7 @@ def stream_sink(options: Options, schema: StructType, overwrite: bool) -> Stream
     return StreamSink(plan, Intent(options.get("actor"), options.get("message")), options.get("sink_id"))
 
 
+@checked
 def written(graph: Graph, idempotency_key: str, *, branch: str = "main", actor: str | None = None) -> Receipt:
     """Return what a write under a key did: Spark's own writers return nothing."""
     found = _landed(graph.store, idempotency_key, branch, actor)

@@ -35,6 +35,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.moment import At
 from omnigraph.engine.catalogs import Catalogs
@@ -68,6 +69,7 @@ from omnigraph.storage.store import GraphStore
 BYTES = ("partition_bytes", PARTITION_BYTES)
 
 
+@checked
 def read(
     spark: SparkSession,
     graph: Graph | str | os.PathLike[str],
@@ -91,6 +93,7 @@ def read(
     return frame_of(spark, scan if columns is None else scan.narrowed(columns))
 
 
+@checked
 def register(spark: SparkSession) -> None:
     """Make the format known to a session; each session has its own list."""
     with active(spark):

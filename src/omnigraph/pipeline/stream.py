@@ -21,6 +21,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from omnigraph.base.arguments import checked, checked_methods
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.graph import Graph
@@ -38,6 +39,7 @@ OnBatch = Callable[[Receipt], None]
 CONTINUE = {"processingTime": "0 seconds"}
 
 
+@checked
 def stream(
     df: DataFrame,
     graph: Graph,
@@ -79,6 +81,7 @@ def stream(
     return Stream(query, batches)
 
 
+@checked_methods
 class Stream:
     """A stream that runs, or has ended."""
 

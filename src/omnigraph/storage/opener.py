@@ -15,7 +15,7 @@ from typing import Any
 import lance
 from lance.lance import _Session
 
-from omnigraph.base.errors import GraphError, IntegrityError, StorageError
+from omnigraph.base.errors import GraphClosed, GraphError, IntegrityError, StorageError
 from omnigraph.storage.location import Location
 
 Handle = Any  # lance.LanceDataset: untyped upstream
@@ -53,6 +53,18 @@ class Opener:
         self._tables: OrderedDict[tuple[str, int], Handle] = OrderedDict()
         self._lock = threading.Lock()
         self.opens = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Let go of all handles; from now on every question is refused, also by whoever is on the way."""
+        with self._lock:
+            self._closed = True
+            self._tables.clear()
+
+    def check_open(self) -> None:
+        """Refuse what comes after `close`."""
+        if self._closed:
+            raise GraphClosed(self._location.uri)
 
     def latest(self, path: str) -> Handle:
         """Open a metadata dataset at its newest version (2 requests)."""
@@ -64,6 +76,7 @@ class Opener:
 
     def refresh(self, handle: Handle) -> Handle:
         """Return the newest version as a new handle (1 request if unchanged, else 2)."""
+        self.check_open()
         try:
             return handle.checkout_version((None, None))
         except (OSError, ValueError) as error:
@@ -71,6 +84,7 @@ class Opener:
 
     def table(self, table_id: str, version: int) -> Handle:
         """Return a table at its pinned version, from the cache when it was opened before."""
+        self.check_open()
         key = (table_id, version)
         with self._lock:
             found = self._tables.get(key)
@@ -87,7 +101,8 @@ class Opener:
     def adopt(self, table_id: str, handle: Handle) -> None:
         """Remember a handle that a commit returned, so that nobody has to open it."""
         with self._lock:
-            self._tables[(table_id, handle.version)] = handle
+            if not self._closed:
+                self._tables[(table_id, handle.version)] = handle
             while len(self._tables) > HANDLES:
                 self._tables.popitem(last=False)
 
@@ -104,6 +119,7 @@ class Opener:
         )
 
     def _open(self, path: str, version: int | None) -> Handle:
+        self.check_open()
         uri = self._location.join(path)
         with self._lock:
             self.opens += 1

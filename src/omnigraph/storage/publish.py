@@ -20,6 +20,7 @@ from functools import partial
 from omnigraph.base.clock import Clock
 from omnigraph.base.errors import (
     BranchNotFound,
+    GraphClosed,
     GraphError,
     HistoryReclaimed,
     InvalidRequest,
@@ -189,7 +190,7 @@ class Publisher:
                     raise
                 return landed
             return found if found[0] is lost.chain else self._where_it_landed(lost, commit_id) or found
-        except StorageError as error:
+        except (StorageError, GraphClosed) as error:
             raise OutcomeUnknown(commit_id, branch=branch) from error
 
     def _where_it_landed(self, lost: _Attempt, commit_id: str) -> tuple[Chain, WriteTxn] | None:
@@ -253,7 +254,11 @@ class Publisher:
         except NotDurable as error:  # visible, but a power cut may still take it back
             raise OutcomeUnknown(record.id, branch=record.branch) from error
         stalled = self._clock.monotonic() - before > self._policy.confirm_after_s
-        if stalled and not self._landed(now.chain, now.chain.latest(), now, record.id):
+        try:
+            landed = not stalled or self._landed(now.chain, now.chain.latest(), now, record.id)
+        except (StorageError, GraphClosed) as error:
+            raise OutcomeUnknown(record.id, branch=record.branch) from error
+        if not landed:
             # It recreated a version that retention had removed meanwhile: no reader will ever see it.
             return HeadMoved("a stalled publish landed off the chain")
         return None

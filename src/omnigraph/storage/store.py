@@ -9,10 +9,11 @@ Gives   snapshots, branches, schema objects, and `publish`: the only way to chan
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import Any, TypeVar
 
 from omnigraph.base.clock import Clock, SystemClock
 from omnigraph.base.errors import (
@@ -60,6 +61,23 @@ from omnigraph.storage.tables.tail import TailCache
 from omnigraph.storage.transaction import NewTable, Receipt, Write, WriteTxn
 
 THREADS = 8
+T = TypeVar("T")
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads of a store; work that comes after `close` is told so."""
+
+    def __init__(self, opener: Opener, name: str) -> None:
+        super().__init__(THREADS, thread_name_prefix=f"omnigraph-{name}")
+        self._opener = opener
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Run some work, unless the store was closed."""
+        try:
+            return super().submit(work, *args, **kwargs)
+        except RuntimeError:
+            self._opener.check_open()
+            raise
 
 
 class GraphStore:
@@ -83,8 +101,7 @@ class GraphStore:
         self._refs = Refs(self._dataset(REFS))
         self.branches = Branches(self._refs, lambda i: Chain(i, self._dataset(chain_path(i))), self.clock)
         self.tags = Tags(self._refs, self.branches, self.clock)
-        self._tables = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-table")
-        self._files = ThreadPoolExecutor(THREADS, thread_name_prefix="omnigraph-file")
+        self._tables, self._files = _Threads(self.opener, "table"), _Threads(self.opener, "file")
         tail, layouts = TailCache(), Layouts()
         staging = Staging(
             location, self.opener, self.schemas, self.syncer, self._tables, self._files, tail, layouts
@@ -161,6 +178,7 @@ class GraphStore:
 
     def close(self) -> None:
         """Stop the store's threads. Nothing needs flushing: what was acknowledged is durable."""
+        self.opener.close()
         self._tables.shutdown()
         self._files.shutdown()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import omnigraph as og
 from omnigraph import Graph
+from omnigraph.base.arguments import BadArgument
 from omnigraph.base.errors import BadMoment, BranchNotFound, CommitNotFound, GraphError, TagNotFound
 from omnigraph.base.ids import minted_us
 from omnigraph.base.moment import AncestorAt, CommitAt, TagAt, TimeAt, VersionAt, read_moment
@@ -142,7 +143,7 @@ def test_a_tag_reads_the_same_after_the_branch_that_holds_it_was_renamed(graph: 
         ("", BadMoment),
         ("a//b", BadMoment),
         ("a//b~1", BadMoment),
-        (1.5, BadMoment),
+        (1.5, BadArgument),
         ("01ARZ3NDEKTSV4RRFFQ69G5FAV", CommitNotFound),
         (99, CommitNotFound),
         ("1970-01-01", CommitNotFound),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.base.arguments import checked_methods
 from omnigraph.engine.export.files import ExportedFile
 from omnigraph.engine.export.plan import ExportPlan, Format
 
@@ -34,6 +35,7 @@ class ExportedType:
         return sum(file.bytes for file in self.files)
 
 
+@checked_methods
 @dataclass(frozen=True, slots=True)
 class ExportReport:
     """One export."""

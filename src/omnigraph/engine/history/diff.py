@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from omnigraph.base.arguments import Count, checked_methods
 from omnigraph.base.moment import At
 from omnigraph.catalog.identity import under_ids_of
 from omnigraph.catalog.plan import plan
@@ -28,6 +29,7 @@ from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
 
+@checked_methods
 @dataclass(frozen=True)
 class Diff:
     """The way from one state to another; nothing of it is read before it is asked for."""
@@ -68,7 +70,7 @@ class Diff:
     def __bool__(self) -> bool:
         return bool(self.schema) or next(self.changes(), None) is not None
 
-    def to_json(self, limit: int | None = None) -> dict[str, Any]:
+    def to_json(self, limit: Count | None = None) -> dict[str, Any]:
         """Return the public shape, with at most `limit` changes; counts are of all of them."""
         shown = list(islice(self.changes(), limit))
         total = sum(one.inserted + one.updated + one.deleted for one in self.types)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.base.arguments import checked_methods
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
 from omnigraph.base.moment import At
 from omnigraph.catalog.catalog import Catalog
@@ -91,6 +92,7 @@ class EntityHistory:
         }
 
 
+@checked_methods
 class Entity:
     """One entity of a graph, whether it exists now or not."""
 

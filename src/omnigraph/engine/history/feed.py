@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.base.arguments import checked_methods
 from omnigraph.base.errors import ChangeFeedGap, HistoryReclaimed, InvalidRequest, ParentlessCommit
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.catalogs import Catalogs
@@ -114,6 +115,7 @@ class Baseline:
         return self._cursor
 
 
+@checked_methods
 class Changes:
     """The feed of one graph: `poll`, `wait`, `baseline`, and `of` for a single commit."""
 

@@ -42,8 +42,6 @@ def resolve(store: GraphStore, branch: str = "main", at: At | None = None) -> Pi
     """Return the state that `at` names; the head of the branch if it names none."""
     if at is None:
         return store.snapshot(branch)
-    if not isinstance(at, At):
-        raise BadMoment(f"{at!r} names no state", remedy=f"Give {FORMS}", at=repr(at))
     return _find(store, branch, read_moment(at))
 
 

@@ -43,7 +43,7 @@ class Resolve:
         return f"{self.type} {self.id!r}" + (f" property {self.property!r}" if self.property else "")
 
 
-Resolutions = Iterable["Resolve | Mapping[str, Any]"]
+Resolutions = Iterable[Resolve | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

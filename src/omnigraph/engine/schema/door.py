@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from omnigraph.base.arguments import checked_methods
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
 from omnigraph.base.ids import new_id
 from omnigraph.base.moment import At
@@ -35,6 +36,7 @@ SchemaText = str | os.PathLike[str]
 log = logging.getLogger(__name__)
 
 
+@checked_methods
 @dataclass(frozen=True)
 class SchemaPlan:
     """What an apply would do, with the rows that each step concerns."""
@@ -105,6 +107,7 @@ class SchemaReceipt:
         }
 
 
+@checked_methods
 class SchemaDoor:
     """The schema of a graph's branches."""
 

@@ -13,12 +13,14 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.moment import At
 from omnigraph.engine.graph import Graph
 from omnigraph.pipeline.algorithms.network import read_network
 from omnigraph.pipeline.algorithms.rounds import Rounds
 
 
+@checked
 def connected_components(
     spark: SparkSession,
     graph: Graph,

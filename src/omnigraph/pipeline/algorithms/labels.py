@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.moment import At
 from omnigraph.engine.graph import Graph
@@ -21,6 +22,7 @@ from omnigraph.pipeline.algorithms.network import Network, read_network
 from omnigraph.pipeline.algorithms.rounds import Rounds
 
 
+@checked
 def label_propagation(
     spark: SparkSession,
     graph: Graph,

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.moment import At
 from omnigraph.engine.graph import Graph
@@ -24,6 +25,7 @@ from omnigraph.pipeline.algorithms.rounds import Rounds
 ONE = 1 << 60  # the sum of all ranks, in units
 
 
+@checked
 def pagerank(
     spark: SparkSession,
     graph: Graph,

@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.moment import At
 from omnigraph.engine.graph import Graph
 from omnigraph.pipeline.algorithms.network import read_network
 
 
+@checked
 def triangle_count(
     spark: SparkSession,
     graph: Graph,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import BranchNotFound, InvalidRequest
 from omnigraph.catalog.model import ID, NodeType
 from omnigraph.engine.catalogs import Catalogs
@@ -27,6 +28,7 @@ from omnigraph.storage.snapshot import PinnedSnapshot
 TYPE, NEW = "type", "value to write"  # no property has a blank in its name
 
 
+@checked
 def write_back(
     spark: SparkSession,
     graph: Graph,

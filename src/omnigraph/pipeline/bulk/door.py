@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from pyspark.sql import SparkSession
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import GraphError, InvalidRequest, ReadSetConflict
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
@@ -53,6 +54,7 @@ OnViolation = Literal["fail", "reject"]
 DRIVER_ROWS = 1_000_000  # few enough for one process, which is done before Spark has planned a join
 
 
+@checked
 def load(
     spark: SparkSession,
     graph: Graph,
