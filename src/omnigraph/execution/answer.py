@@ -8,12 +8,14 @@ Room    execution. What a query returns, in the total order of the specification
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.query.expressions import (
     Aggregate,
+    Arithmetic,
     Condition,
     Entity,
     OutputRef,
@@ -31,8 +33,11 @@ from omnigraph.execution.match import Matcher
 from omnigraph.execution.order import Key, sort, ties
 from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, Scan, wanted_columns
 from omnigraph.execution.ranking import Ranked, Ranker
-from omnigraph.execution.rows import ONE_EMPTY_ROW, Rows
+from omnigraph.execution.rows import ONE_EMPTY_ROW, Rows, joined
 from omnigraph.execution.values import Evaluator
+
+ROWS_SHARE = 16  # one part in so many of the limit is for the rows that a step makes at once, in blocks
+SAMPLED_ABOVE, SAMPLE = 65_536, 256
 
 
 class Answerer:
@@ -51,7 +56,10 @@ class Answerer:
         wanted = None if limit is None else limit + offset
         if plan.shortcut is not None:
             return [self._counted(plan.shortcut, read)[offset:][:limit]]
-        rows = self.matcher.run(plan.steps, ONE_EMPTY_ROW)
+        if read.keys is None and read.ranking is None and (read.distinct or plan.top):
+            rows = self._first_rows(plan, read, wanted)
+        else:
+            rows = self.matcher.run(plan.steps, ONE_EMPTY_ROW)
         if read.keys is not None:
             columns = self._grouped(rows, read, wanted if plan.top else None)
         else:
@@ -108,13 +116,62 @@ class Answerer:
 
     # -- rows --------------------------------------------------------------------------------------
 
+    def _first_rows(self, plan: Plan, read: CheckedRead, wanted: int | None) -> Rows:
+        """Return the rows of the match that the answer is made of, if those are perhaps few of them.
+
+        Equal rows and rows beyond a limit are let go block by block: the first rows of a block and those of
+        the blocks before it have among them the first rows of all.
+        """
+        budget = self._context.budget
+        blocks = self.matcher.blocks(plan.steps, ONE_EMPTY_ROW, budget.limit // ROWS_SHARE)
+        first = next(blocks)
+        second = next(blocks, None)
+        if second is None:
+            return first
+        kept = self._reduced([first], read, wanted)
+        for block in chain([second], blocks):
+            kept = self._reduced([kept, self._reduced([block], read, wanted)], read, wanted)
+        return kept
+
+    def _reduced(self, parts: Sequence[Rows], read: CheckedRead, wanted: int | None) -> Rows:
+        """Return the first row of those that the answer shows as equal, in order; no more than are wanted."""
+        rows = joined([part for part in parts if part.count] or parts[:1])
+        outputs = self._room(_Outputs(self._evaluator, read, rows), read)
+        order = sort(self._keys(rows, read, outputs), rows.count, None if read.distinct else wanted)
+        if read.distinct:
+            columns = [column.take(pa.array(order)) for column in outputs]
+            order = order[distinct(columns, len(order), self._context.budget)][:wanted]
+        return rows.take(order)
+
+    def _keys(self, rows: Rows, read: CheckedRead, outputs: _Outputs) -> list[Key]:
+        return [*(self._key(key, rows, outputs) for key in read.order), *ties(rows, self._context)]
+
+    def _room(self, outputs: _Outputs, read: CheckedRead) -> _Outputs:
+        """Make sure that there is room for what the answer takes beside the rows themselves.
+
+        How much a row takes is measured on a few of them.
+        """
+        rows = outputs.rows
+        if rows.count <= SAMPLED_ABOVE:
+            return outputs
+        few = rows.take(np.linspace(0, rows.count - 1, SAMPLE).astype(np.int64))
+        shown = _Outputs(self._evaluator, read, few)
+        if read.keys is None:
+            keys = [key.values for key in self._keys(few, read, shown)]
+            columns = [*shown, *keys]
+        else:
+            columns = [self._evaluator.column(value, few) for value in _plain_values(read)]
+        each = sum(column.nbytes for column in columns) / SAMPLE + 16 * len(rows.bound) + 24
+        self._context.budget.check_bytes(int(rows.count * each), f"the answer from {rows.count} rows")
+        return outputs
+
     def _plain(self, rows: Rows, read: CheckedRead, wanted: int | None, *, top: bool) -> list[pa.Array]:
         found = Ranked(rows, ())
         if read.ranking is not None:
             # Equal rows are one row, so that more may be needed than are wanted.
             found = self._ranker.rank(read.ranking, rows, None if read.distinct else wanted)
             rows = found.rows
-        outputs = _Outputs(self._evaluator, read, rows)
+        outputs = self._room(_Outputs(self._evaluator, read, rows), read)
         further = (self._key(key, rows, outputs) for key in read.order)
         keys = [*found.keys, *further, *found.ties, *ties(rows, self._context)]
         order = sort(keys, rows.count, wanted if top else None)
@@ -138,6 +195,7 @@ class Answerer:
     # -- groups ------------------------------------------------------------------------------------
 
     def _grouped(self, rows: Rows, read: CheckedRead, wanted: int | None) -> list[pa.Array]:
+        self._room(_Outputs(self._evaluator, read, rows), read)
         rows = rows.take(sort(ties(rows, self._context), rows.count)) if _collects(read) else rows
         # An alias of a key adds nothing to it.
         keys = [p for p in read.keys or () if not isinstance(read.outputs[p].value, OutputRef)]
@@ -174,17 +232,34 @@ class _Outputs(Sequence[pa.Array]):
     def __init__(self, evaluator: Evaluator, read: CheckedRead, rows: Rows) -> None:
         self._evaluator = evaluator
         self._read = read
-        self._rows = rows
+        self.rows = rows
         self.known: dict[int, pa.Array] = {}
 
     def __getitem__(self, position: int) -> pa.Array:  # type: ignore[override]
         if position not in self.known:
             value = self._read.outputs[position].value
-            self.known[position] = self._evaluator.column(value, self._rows, self)
+            self.known[position] = self._evaluator.column(value, self.rows, self)
         return self.known[position]
 
     def __len__(self) -> int:
         return len(self._read.outputs)
+
+
+def _plain_values(read: CheckedRead) -> list[Value]:
+    """Return what a query with groups computes for each row: its keys, and what it aggregates."""
+    found: list[Value] = []
+    waiting: list[Value] = [*(one.value for one in read.outputs), *(key.value for key in read.order)]
+    while waiting:
+        match value := waiting.pop():
+            case Aggregate():
+                waiting.append(value.argument)
+            case Arithmetic(_, left, right, _) if holds_aggregate(value):
+                waiting += [left, right]
+            case Entity() | OutputRef():
+                pass  # no more than the rows have, or what is there already
+            case _:
+                found.append(value)
+    return found
 
 
 def _collects(read: CheckedRead) -> bool:

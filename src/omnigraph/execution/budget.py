@@ -7,12 +7,17 @@ Room    execution. A ledger for one run: what the query holds to its end (column
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from omnigraph.base.errors import ResourceLimit
 
 MEMORY_BYTES = 4 << 30
+
+
+class TooManyAtOnce(ResourceLimit):
+    """The rows of one step are too many to be made at once; from fewer rows it makes fewer."""
 
 
 class Budget:
@@ -25,6 +30,7 @@ class Budget:
         self._make_room = make_room
         self._held = 0
         self._things: dict[Hashable, Any] = {}
+        self._rows_at_most: int | None = None
 
     def hold(self, key: Hashable, thing: Any, size: int, doing: str) -> None:
         """Keep something to the end of the query, whatever the caches let go; each thing counts once."""
@@ -38,8 +44,20 @@ class Budget:
         return self._things.get(key)
 
     def check(self, rows: int, columns: int, doing: str) -> None:
-        """Refuse to make more rows than fit."""
-        self.check_bytes(rows * 8 * (columns + 1), f"{doing} of {rows} rows")
+        """Refuse to make more rows than fit, or than may be made at once."""
+        needed = rows * 8 * (columns + 1)
+        if self._rows_at_most is not None and needed > self._rows_at_most:
+            raise TooManyAtOnce(f"{doing} of {rows} rows needs {_mib(needed)}")
+        self.check_bytes(needed, f"{doing} of {rows} rows")
+
+    @contextmanager
+    def rows_at_most(self, size: int) -> Iterator[None]:
+        """Refuse, for a while, to make rows of more than so many bytes at once: with `TooManyAtOnce`."""
+        before, self._rows_at_most = self._rows_at_most, size
+        try:
+            yield
+        finally:
+            self._rows_at_most = before
 
     def check_bytes(self, needed: int, doing: str) -> None:
         """Refuse to take more memory than is left for the query."""

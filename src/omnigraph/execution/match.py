@@ -5,7 +5,7 @@ Room    execution. From one empty row to every combination of entities that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -25,6 +25,7 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.read import Counted, Exists, Expand, Optional
 from omnigraph.catalog.types import PropertyType
+from omnigraph.execution.budget import TooManyAtOnce
 from omnigraph.execution.conditions import StoredRows, holds, members, stored_columns
 from omnigraph.execution.context import Context
 from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
@@ -50,6 +51,17 @@ _COUNTS: dict[str, Callable[[Ordinals, int], np.ndarray[tuple[int], np.dtype[np.
 }
 
 
+JUDGED_AT_ONCE = 1 << 18  # rows whose conditions are judged together: what that takes is not on the account
+
+
+def _parts(rows: Rows) -> Iterator[Rows]:
+    if rows.count <= JUDGED_AT_ONCE:
+        yield rows
+        return
+    for start in range(0, rows.count, JUDGED_AT_ONCE):
+        yield rows.part(start, start + JUDGED_AT_ONCE)
+
+
 class Matcher:
     """Runs steps over rows."""
 
@@ -67,8 +79,28 @@ class Matcher:
                 continue
             with self._recorder.running(step) as line:
                 rows = self.step(step, rows)
-                line.rows = rows.count
+                line.rows = (line.rows or 0) + rows.count
         return rows
+
+    def blocks(self, steps: Sequence[Step], rows: Rows, size: int) -> Iterator[Rows]:
+        """Yield the rows that the steps leave, in blocks: no step makes more than so many bytes of rows.
+
+        A step does to each row what it does whatever the other rows are: where it would make too many, it is
+        asked for the first half of its rows and then for the second.
+        """
+        for number, step in enumerate(steps):
+            try:
+                with self._context.budget.rows_at_most(size):
+                    rows = self.run([step], rows)
+            except TooManyAtOnce:
+                if rows.count <= 1:
+                    rows = self.run([step], rows)  # there is nothing to halve: only the limit counts
+                    continue
+                middle = rows.count // 2
+                for half in (rows.part(0, middle), rows.part(middle, rows.count)):
+                    yield from self.blocks(steps[number:], half, size)
+                return
+        yield rows
 
     def step(self, step: Step, rows: Rows) -> Rows:
         """Run one step."""
@@ -151,8 +183,11 @@ class Matcher:
         for condition in conditions:
             if not rows.count:
                 break
-            kept = holds(condition, MatchedRows(rows, self._evaluator))
-            rows = rows.keep(kept.to_numpy(zero_copy_only=False))
+            kept = [
+                holds(condition, MatchedRows(part, self._evaluator)).to_numpy(zero_copy_only=False)
+                for part in _parts(rows)
+            ]
+            rows = rows.keep(kept[0] if len(kept) == 1 else np.concatenate(kept))
         return rows
 
     # -- edges -------------------------------------------------------------------------------------

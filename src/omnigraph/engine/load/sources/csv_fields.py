@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-LONGEST_RECORD = 1 << 28  # an open quote would swallow the rest of the file
+from omnigraph.engine.load.sources.streams import LONGEST_RECORD
 
 
 class BadCsv(ValueError):
@@ -37,8 +37,10 @@ def records(lines: Iterable[list[str]], delimiter: str) -> Iterator[tuple[int, l
             pending.append(raw)
             size += len(raw)
             quotes += raw.count('"')
-            if size > LONGEST_RECORD:
-                break
+            if size > LONGEST_RECORD:  # an open quote would swallow the rest of the file
+                raise BadCsv(
+                    begun, f"the quoted field is longer than {LONGEST_RECORD >> 20} MiB, or never closed"
+                )
             if quotes % 2:
                 continue
             raw, pending = "\n".join(pending), []

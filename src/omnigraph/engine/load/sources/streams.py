@@ -1,8 +1,9 @@
 """Streams: the bytes of an input, decompressed, in pieces; and the lines in them.
 
 Room    engine.load.sources. Paths, file objects, bytes and iterators of bytes all become one `ByteStream`.
-Rule    nothing is held but the piece being read and the line it ends in. Compression is recognised by its
-        magic number, whatever the name says. An input that breaks off or is not text says where.
+Rule    nothing is held but the piece being read and the line it ends in, whose length is bounded. Compression
+        is recognised by its magic number, whatever the name says. An input that breaks off or is not text
+        says where.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow as pa
 from omnigraph.engine.load.block import InputNotFound, Progress, UnreadableInput
 
 PIECE = 1 << 20
+LONGEST_RECORD = 64 << 20  # bytes of one record of a text: parsed, it takes several times its size
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
 _BOM = "\ufeff"
@@ -105,20 +107,34 @@ def lines(stream: ByteStream, progress: Progress) -> Iterator[list[str]]:
     Only LF ends a line; a CR before it is left for the reader of the line to strip.
     """
     rest: list[bytes] = []
-    number, offset = 1, 0
+    number, offset, waiting = 1, 0, 0
     for piece in pieces(stream, progress):
         head, newline, tail = piece.rpartition(b"\n")
         if not newline:
             rest.append(piece)
+            waiting += len(piece)
+            if waiting > LONGEST_RECORD:
+                raise too_long(stream.name, number)
             continue
         content = b"".join([*rest, head])
-        rest = [tail] if tail else []
+        rest, waiting = [tail] if tail else [], len(tail)
         found = _decode(content, stream.name, number, offset).split("\n")
         number += len(found)
         offset += len(content) + 1
         yield found
     if rest:
         yield [_decode(b"".join(rest), stream.name, number, offset)]
+
+
+def too_long(name: str, line: int) -> UnreadableInput:
+    """Return the error about a record that would take too much memory."""
+    return UnreadableInput(
+        f"{name}:{line}: the record is longer than {LONGEST_RECORD >> 20} MiB",
+        remedy="Load values of such a size from Parquet or Arrow",
+        file=name,
+        line=line,
+        limit=LONGEST_RECORD,
+    )
 
 
 def _decode(content: bytes, name: str, number: int, offset: int) -> str:
