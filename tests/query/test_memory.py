@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ResourceLimit
-from omnigraph.execution.budget import Budget
+from omnigraph.execution import answer
+from omnigraph.execution.answer import Answerer
+from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.context import Caches
 
 pytestmark = pytest.mark.xdist_group("memory")
@@ -88,6 +91,102 @@ def test_what_other_queries_left_is_dropped_for_what_this_one_needs() -> None:
     with pytest.raises(ResourceLimit, match="beside 1 MiB already held"):
         budget.check_bytes(600, "more rows")
     budget.hold("rows", object(), 3_500, "the same rows again")  # counts once
+
+
+PAIRS = "match { $a: Person  $b: Person }"
+LIKED = "match { $a: Person  $b: Person  optional { $a knows $c  $c.group = 3 } }"
+FEWER = {
+    "distinct": f"query q() {{ {PAIRS} return distinct {{ $a.group as x, $b.group as y }} }}",
+    "in order": f"query q() {{ {PAIRS} return distinct {{ $a.name as x }} order {{ x desc }} limit 5 }}",
+    "first": f"query q() {{ {PAIRS} return {{ $a.name, $b.text }} order {{ $b.group, $a.text }} limit 7 }}",
+    "no order": f"query q() {{ {PAIRS} return {{ $a.name, $b.name }} limit 3 offset 40 }}",
+    "friends": "query q() { match { $a: Person  $a knows{1,3} $b } return distinct { $b.group as x } }",
+    "optional": f"query q() {{ {LIKED} return distinct {{ $c.name as x }} }}",
+    "none": f'query q() {{ {PAIRS[:-1]} $a.name = "nobody" }} return distinct {{ $b.name as x }} }}',
+}
+
+
+@pytest.mark.parametrize("name", FEWER)
+def test_blocks_of_rows_have_the_answer_of_all_rows_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with og.init(tmp_path / "g", SCHEMA, durability="os") as graph:
+        names = [f"p{n}" for n in range(40)]
+        people = {"name": names, "text": names[::-1], "group": [n * n % 7 for n in range(40)]}
+        graph.load(
+            {"Person": pa.table(people), "Knows": pa.table({"from": names, "to": names[3:] + names[:3]})},
+            mode="append",
+        )
+        whole = graph.query(FEWER[name]).rows
+        blocks = Counter[str]()
+        reduced = Answerer._reduced
+        monkeypatch.setattr(answer, "ROWS_SHARE", MEMORY_BYTES // 1_000)  # blocks of 1,000 bytes
+
+        def counted(self: Answerer, *args: Any) -> Any:
+            blocks["reduced"] += 1
+            return reduced(self, *args)
+
+        monkeypatch.setattr(Answerer, "_reduced", counted)
+        assert graph.query(FEWER[name]).rows == whole
+        assert blocks["reduced"] > 3 or name == "none"
+
+
+# -- in a process of its own -----------------------------------------------------------------------------
+
+NODES, SMALL = 1_500, 64 * MIB
+SHAPES = {
+    "distinct": FEWER["distinct"],
+    "every pair is distinct": f"query q() {{ {PAIRS} return distinct {{ $a.text as x, $b.text as y }} }}",
+    "cross product": f"query q() {{ {PAIRS} return {{ $a.name, $b.name }} }}",
+}
+MORE_SHAPES = {
+    "first": FEWER["first"],
+    "filter": f"query q() {{ {PAIRS[:-1]} $a.group < $b.group }} return {{ $a.name, $b.text }} limit 3 }}",
+    "group": f"query q() {{ {PAIRS} return {{ $a.name, $b.group, count($b) as n }} }}",
+    "collect": f"query q() {{ {PAIRS} return {{ $a.group, collect($b.name) as n }} }}",
+    "count distinct": f"query q() {{ {PAIRS} return {{ $a.group, count_distinct($b.name) as n }} }}",
+    "optional": FEWER["optional"],
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("small") / "graph.og"
+    with og.init(place, SCHEMA, durability="os") as graph:
+        names = [f"p{n}" for n in range(NODES)]
+        people = {"name": names, "text": names, "group": [n % 7 for n in range(NODES)]}
+        edges = {"from": names, "to": names[1:] + names[:1]}
+        graph.load({"Person": pa.table(people), "Knows": pa.table(edges)}, mode="append")
+    return place
+
+
+@pytest.mark.parametrize(
+    "name", [*SHAPES, *(pytest.param(name, marks=pytest.mark.full) for name in MORE_SHAPES)]
+)
+def test_a_process_grows_by_no_more_than_its_limit_and_a_half(small: Path, name: str) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        outcome, growth = pool.apply(_growth, (str(small), (SHAPES | MORE_SHAPES)[name]))
+    assert growth <= 1.5 * SMALL, f"{name}: {outcome}, grew by {growth // MIB} MiB"
+    if name in ("distinct", "first", "filter"):
+        assert "rows" in outcome  # few rows answer it: it is not refused
+
+
+def _growth(place: str, gq: str) -> tuple[str, int]:
+    """Ask one question; return what came of it, and by how much the process was larger at most."""
+    with og.connect(place, memory_bytes=SMALL) as graph:
+        graph.query(ONE, name="p1")
+        before = _resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+        try:
+            outcome = f"{len(graph.query(gq))} rows"
+        except ResourceLimit as error:
+            outcome = str(error)
+    return outcome, _resident("VmHWM") - before
+
+
+def _resident(name: str) -> int:
+    line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(name))
+    return int(line.split()[1]) << 10
 
 
 # -- in earnest ------------------------------------------------------------------------------------------

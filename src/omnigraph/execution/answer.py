@@ -38,6 +38,9 @@ from omnigraph.execution.values import Evaluator
 
 ROWS_SHARE = 16  # one part in so many of the limit is for the rows that a step makes at once, in blocks
 SAMPLED_ABOVE, SAMPLE = 65_536, 256
+# Bytes that a row takes beside its values (measured by the growth of a process): its places in the order; and
+# where equal rows are one, its number among them and its entry in a hash table, for each of several columns.
+BESIDE_A_ROW, BESIDE_A_DISTINCT_ROW = 24, 192
 
 
 class Answerer:
@@ -131,6 +134,7 @@ class Answerer:
         kept = self._reduced([first], read, wanted)
         for block in chain([second], blocks):
             kept = self._reduced([kept, self._reduced([block], read, wanted)], read, wanted)
+            pa.default_memory_pool().release_unused()  # else each block leaves some of what it took
         return kept
 
     def _reduced(self, parts: Sequence[Rows], read: CheckedRead, wanted: int | None) -> Rows:
@@ -161,7 +165,9 @@ class Answerer:
             columns = [*shown, *keys]
         else:
             columns = [self._evaluator.column(value, few) for value in _plain_values(read)]
-        each = sum(column.nbytes for column in columns) / SAMPLE + 16 * len(rows.bound) + 24
+        each = sum(column.nbytes for column in columns) / SAMPLE + 16 * len(rows.bound) + BESIDE_A_ROW
+        if read.distinct:
+            each += sum(column.nbytes for column in shown) / SAMPLE + BESIDE_A_DISTINCT_ROW
         self._context.budget.check_bytes(int(rows.count * each), f"the answer from {rows.count} rows")
         return outputs
 
