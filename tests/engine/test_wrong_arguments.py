@@ -141,8 +141,9 @@ KEYED: tuple[Any, ...] = tuple({key: "a"} for key in PLAIN if not isinstance(key
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A graph with rows, a branch, a tag and a few commits."""
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A graph with rows and a few commits."""
+    monkeypatch.chdir(tmp_path)  # a wrong path is a path from here
     with og.init(tmp_path / "g", SCHEMA, durability="os") as graph:
         graph.load(people(), mode="merge")
         graph.mutate(WRITE, k="b", n=2)

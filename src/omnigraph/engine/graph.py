@@ -362,7 +362,7 @@ def init(
     durability: Durability = "sync",
     actor: str | None = None,
     force: bool = False,
-    memory_bytes: int = MEMORY_BYTES,
+    memory_bytes: Positive = MEMORY_BYTES,
     embedding: str | EmbedTexts | None = None,
 ) -> Graph:
     """Make a graph with a schema (a `.pg` file, or schema text), and open it as `connect` does."""
