@@ -90,7 +90,10 @@ def test_a_job_runs_where_and_as_it_was_submitted(tmp_path: Path, master: str) -
     subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
 
     # The time zone is ours for our own session alone.
-    assert json.loads((tmp_path / "told").read_text()) == [master, "true", "-Dmine=1", "Asia/Tokyo", "UTC"]
+    where, pages, options, *zones = json.loads((tmp_path / "told").read_text())
+    assert (where, pages, zones) == (master, "true", ["Asia/Tokyo", "UTC"])
+    assert options.endswith("-Dmine=1")  # after those of Spark itself
+    assert "log4j2" not in options
 
 
 def test_what_was_said_before_is_known_before_spark_starts(tmp_path: Path) -> None:

@@ -117,7 +117,8 @@ def test_every_row_is_counted_once(graph: Graph, spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.full
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.timeout(900)  # an interrupted call of Spark's would break the session for all tests
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=INPUTS, second=INPUTS, mode=MODES, driver_rows=st.sampled_from([0, 1000]))
 def test_every_row_of_any_load_is_counted_once(
     spark: SparkSession,
