@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.base.errors import GraphError, HistoryReclaimed
 from omnigraph.storage.failpoints import FailpointHit, armed
-from omnigraph.storage.reclaim import referenced, stored_files
+from omnigraph.storage.tables.files import referenced, stored_files
 from omnigraph.storage.store import GraphStore
 from tests.conftest import Place
 from tests.crash import operations

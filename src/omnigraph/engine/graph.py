@@ -26,6 +26,7 @@ from omnigraph.engine.history.diff import Diff, DiffDoor
 from omnigraph.engine.history.entity import Entity
 from omnigraph.engine.history.feed import Changes
 from omnigraph.engine.history.moments import read_state
+from omnigraph.engine.history.moments import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
 from omnigraph.engine.load.engines import Engine, chosen_engine, load_engine
@@ -43,6 +44,7 @@ from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.execution.explain import Explanation
 from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import EmbedTexts, embedder_of
+from omnigraph.storage.checksums import Verified
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.store import GraphStore
@@ -333,6 +335,23 @@ class Graph:
             progress=progress,
         )
 
+    def verify(
+        self, *, branch: str | None = None, at: At | None = None, history: bool = False, record: bool = False
+    ) -> Verified:
+        """Compare stored files with the checksums that were recorded when they were written.
+
+        Looks at what the heads of all branches need, or one state if `branch` or `at` name it; with
+        `history`, at every stored file. `record` gives a checksum to files that have none, as they are now.
+        """
+        if history and (branch is not None or at is not None):
+            raise InvalidRequest("history is all there is", remedy="Leave out branch and at")
+        if history:
+            return self.store.verify(None, record=record)
+        if branch is None and at is None:
+            heads = [self.store.snapshot(one.name) for one in self.branches.list()]
+            return self.store.verify(heads, record=record)
+        return self.store.verify([resolve_moment(self.store, branch or "main", at)], record=record)
+
     def close(self) -> None:
         """Release the graph's threads and handles."""
         self.store.close()
@@ -388,13 +407,16 @@ def connect(
     durability: Durability = "sync",
     memory_bytes: Positive = MEMORY_BYTES,
     embedding: str | EmbedTexts | None = None,
+    verify: Literal["first-read", "off"] | None = None,
 ) -> Graph:
     """Open a graph that exists; reads two small objects, writes nothing.
 
     `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
     `embedding` turns text into vectors for `nearest`: a function from texts to vectors, or "mock" for tests,
     which is also what the environment variable EMBEDDINGS_MOCK=1 means, whatever is given. For a property
-    with `@embed(..., model="m")` the function needs the attribute `model = "m"`.
+    with `@embed(..., model="m")` the function needs the attribute `model = "m"`. `verify="first-read"`
+    compares each file with its checksum when this process first opens a table that needs it; if not given,
+    the environment variable OMNIGRAPH_VERIFY says, else it is off.
     """
-    store = GraphStore.open(address, storage_options=storage_options, durability=durability)
+    store = GraphStore.open(address, storage_options=storage_options, durability=durability, verify=verify)
     return Graph(store, memory_bytes=memory_bytes, embedding=embedding)

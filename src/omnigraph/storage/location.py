@@ -42,6 +42,7 @@ CLIENT_OPTIONS = frozenset(
         "user_agent",
     }
 )
+CHUNK_BYTES = 1 << 20  # of an object that is read in pieces
 LANCE_ONLY = frozenset({"download_retry_count"})  # means nothing to the client for small objects
 
 
@@ -154,6 +155,10 @@ class Objects(Protocol):
         """Return an object's bytes, or None when there is no such object."""
         ...
 
+    def chunks(self, key: str) -> Iterator[bytes] | None:
+        """Return an object's bytes in pieces, or None when there is no such object."""
+        ...
+
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
         ...
@@ -194,6 +199,15 @@ class LocalObjects:
                 return None
         count_object_request(read=len(data))
         return data
+
+    def chunks(self, key: str) -> Iterator[bytes] | None:
+        """Return an object's bytes in pieces, or None when there is no such object."""
+        with _typed(f"reading {key}", str(self._root)):
+            try:
+                file = open(self._root / key, "rb", buffering=0)  # noqa: SIM115 - closed by whoever reads to the end
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return _pieces(file, key, str(self._root))
 
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
@@ -240,6 +254,20 @@ class RemoteObjects:
                 return None
         count_object_request(read=len(data))
         return data
+
+    def chunks(self, key: str) -> Iterator[bytes] | None:
+        """Return an object's bytes in pieces, or None when there is no such object."""
+        count_object_request()
+        with _typed(f"reading {key}", self._uri):
+            try:
+                answer = obstore.get(self._store, key)
+            except (store_errors.NotFoundError, FileNotFoundError):
+                return None
+        return self._pieces(answer.stream(min_chunk_size=CHUNK_BYTES), key)
+
+    def _pieces(self, stream: Any, key: str) -> Iterator[bytes]:
+        with _typed(f"reading {key}", self._uri):
+            yield from map(bytes, stream)
 
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
@@ -328,6 +356,12 @@ def _typed(doing: str, uri: str) -> Iterator[None]:
 def _is_panic(error: BaseException) -> bool:
     """Say whether Rust code gave up; its exception is no Exception, and has no module to import it from."""
     return type(error).__name__ == "PanicException"
+
+
+def _pieces(file: BinaryIO, key: str, uri: str) -> Iterator[bytes]:
+    with file, _typed(f"reading {key}", uri):
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
 
 
 def _raise(error: OSError) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import lance
 from lance.lance import _Session
@@ -31,6 +32,14 @@ def manifest_file(version: int) -> str:
     return f"d{version}.manifest" if version >= DETACHED else f"{MAX_VERSION - version:020d}.manifest"
 
 
+class FirstReads(Protocol):
+    """Whoever looks at the files of a version before anybody reads them."""
+
+    def opened(self, table_id: str, version: int, open_table: Callable[[], Handle]) -> Handle:
+        """Return a version that was opened, if its files are what was written."""
+        ...
+
+
 class OpenFailed(StorageError):
     """Lance could not open a dataset; the cause is attached. Whoever can find out more says more."""
 
@@ -45,8 +54,9 @@ class OpenFailed(StorageError):
 class Opener:
     """Opens datasets below one root."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, first_reads: FirstReads | None = None) -> None:
         self._location = location
+        self._first_reads = first_reads
         self._session = _Session(
             index_cache_size_bytes=INDEX_CACHE_BYTES, metadata_cache_size_bytes=METADATA_CACHE_BYTES
         )
@@ -92,11 +102,17 @@ class Opener:
                 self._tables.move_to_end(key)
                 return found
         try:
-            handle = self._open(f"tables/{table_id}", version)
+            handle = self._open_table(table_id, version)
         except OpenFailed as error:
             raise self._why_no_table(table_id, version, error) from error
         self.adopt(table_id, handle)
         return handle
+
+    def _open_table(self, table_id: str, version: int) -> Handle:
+        def opened() -> Handle:
+            return self._open(f"tables/{table_id}", version)
+
+        return opened() if self._first_reads is None else self._first_reads.opened(table_id, version, opened)
 
     def adopt(self, table_id: str, handle: Handle) -> None:
         """Remember a handle that a commit returned, so that nobody has to open it."""

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from omnigraph.base.clock import Clock
 from omnigraph.base.errors import BranchNotFound, GraphError, IntegrityError
 from omnigraph.base.frozen import FrozenMap
+from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
@@ -31,12 +32,9 @@ from omnigraph.storage.manifest.patience import Patience
 from omnigraph.storage.manifest.reclaimed import kept_pin
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import Refs
-from omnigraph.storage.opener import Handle, Opener, manifest_file
-from omnigraph.storage.tables.create import CREATED
+from omnigraph.storage.opener import Handle, Opener
+from omnigraph.storage.tables.files import TABLES, VERSIONS, covers, referenced, stored_files
 
-TABLES = "tables"
-VERSIONS = "_versions/"
-HINT = f"{VERSIONS}latest_version_hint.json"  # Lance's own note on local disk
 Announce = Callable[[str, Collection[str]], ManifestState]
 
 
@@ -58,12 +56,6 @@ class _Needs:
     pinned_by: FrozenMap[str, int]
     files: frozenset[str]  # a trailing "/" means everything below
 
-    def covers(self, file: str) -> bool:
-        """Say whether a file must stay."""
-        folders = file.split("/")[:-1]
-        above = ("/".join(folders[:depth]) + "/" for depth in range(1, len(folders) + 1))
-        return file in self.files or any(folder in self.files for folder in above)
-
 
 class Reclaimer:
     """Sweeps tables of one graph."""
@@ -77,6 +69,7 @@ class Reclaimer:
         announce: Announce,
         pool: Executor,
         clock: Clock,
+        checksums: Checksums,
     ) -> None:
         self._location = location
         self._opener = opener
@@ -85,6 +78,7 @@ class Reclaimer:
         self._announce = announce
         self._pool = pool
         self._clock = clock
+        self._checksums = checksums
 
     def run(self, tables: Iterable[str]) -> tuple[Reclaimed, ...]:
         """Sweep tables, down to what the heads of the live branches pin."""
@@ -169,10 +163,11 @@ class Reclaimer:
     # -- deleting ----------------------------------------------------------------------------------
 
     def _sweep(self, table_id: str, files: Mapping[str, int], needs: _Needs) -> Reclaimed:
-        doomed = sorted(file for file in files if not needs.covers(file))
+        doomed = sorted(file for file in files if not covers(needs.files, file))
         versions = [file for file in doomed if file.startswith(VERSIONS)]
         self._delete(table_id, versions)  # first: a version that is still stored is whole
         self._delete(table_id, [file for file in doomed if not file.startswith(VERSIONS)])
+        self._checksums.forget(table_id, set(doomed))
         freed = sum(files[file] for file in doomed)
         return Reclaimed(table_id, len(doomed), freed, len(versions), needs.pinned_by)
 
@@ -190,34 +185,6 @@ class Reclaimer:
 def _versions(table_id: str, states: Mapping[str, ManifestState]) -> frozenset[int]:
     pins = (state.pins.get(table_id) for state in states.values())
     return frozenset(pin.version for pin in pins if pin is not None)
-
-
-def stored_files(location: Location, table_id: str) -> dict[str, int]:
-    """Return every file of a table with its size, by path inside the table."""
-    prefix = f"{TABLES}/{table_id}/"
-    found = location.objects.list(prefix.rstrip("/"))
-    return {key.removeprefix(prefix): size for key, size in found if key.startswith(prefix)}
-
-
-def referenced(handle: Handle) -> frozenset[str]:
-    """Return what one version of a table needs, by path inside the table; "/" at the end: all below."""
-    return frozenset(_referenced(handle))
-
-
-def _referenced(handle: Handle) -> Iterator[str]:
-    yield f"{VERSIONS}{manifest_file(handle.version)}"
-    yield from (f"{VERSIONS}{manifest_file(CREATED)}", HINT)  # what Lance goes by when it is told no version
-    transaction = handle.read_transaction(handle.version)
-    if transaction is not None:
-        yield f"_transactions/{transaction.read_version}-{transaction.uuid}.txn"
-    for fragment in handle.get_fragments():
-        metadata = fragment.metadata
-        for file in metadata.files:
-            yield from (f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/")  # blobs beside it
-        if metadata.deletion_file is not None:
-            yield str(metadata.deletion_file.path(fragment.fragment_id))
-    for index in handle.describe_indices():
-        yield from (f"_indices/{segment.uuid}/" for segment in index.segments)
 
 
 def field_ids(handle: Handle, column: str) -> frozenset[int]:

@@ -11,6 +11,7 @@ from concurrent.futures import Executor, wait
 from dataclasses import dataclass, replace
 
 from omnigraph.base.errors import StagedFilesGone
+from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
@@ -103,6 +104,7 @@ class Staging:
         files: Executor,
         tail: TailCache,
         layouts: Layouts,
+        checksums: Checksums,
     ) -> None:
         self._location = location
         self._opener = opener
@@ -110,6 +112,7 @@ class Staging:
         self._syncer = syncer
         self._tail = tail
         self._layouts = layouts
+        self._checksums = checksums
         self._tables = tables  # one task per table ...
         self._files = files  # ... which waits for tasks of its own: a second pool, or they would deadlock
 
@@ -129,6 +132,8 @@ class Staging:
         schema = self._schemas.put(plan.schema) if plan.schema is not None else None
         fresh = self._stage_all(txn, plan, todo)
         self._sync(fresh)
+        for table_id, one in fresh.items():
+            self._checksums.record_written(table_id, one.files, self._files)
         staged_at = since if reuse is None else min(since, reuse.staged_at)
         return StagedPlan(plan, state, {**done, **fresh}, schema, staged_at)
 
@@ -167,7 +172,13 @@ class Staging:
         cost_stage()
         futures = [
             self._tables.submit(
-                create_table, table_id, new.schema, self._location, self._syncer, may_exist=True
+                create_table,
+                table_id,
+                new.schema,
+                self._location,
+                self._syncer,
+                self._checksums.record_written,
+                may_exist=True,
             )
             for table_id, new in plan.create.items()
             if made.get(table_id) is not new

@@ -27,6 +27,7 @@ from omnigraph.base.errors import (
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.storage import diagnose
+from omnigraph.storage.checksums import Checksums, FirstReads, Verification, Verified, verify_setting
 from omnigraph.storage.cost import measured
 from omnigraph.storage.durability import Durability, Syncer
 from omnigraph.storage.failpoints import Step
@@ -90,13 +91,16 @@ class GraphStore:
         durability: Durability = "sync",
         clock: Clock | None = None,
         retry: RetryPolicy | None = None,
+        verify: str | None = None,
     ) -> None:
         if durability not in ("sync", "os"):
             raise InvalidRequest(f"unknown durability {durability!r}", remedy="Use 'sync' or 'os'")
         self.location = location
         self.clock = clock or SystemClock()
         self.syncer = Syncer(enabled=location.is_local and durability == "sync")
-        self.opener = Opener(location)
+        self.checksums = Checksums(location)
+        first_reads = FirstReads(self.checksums) if verify_setting(verify) == "first-read" else None
+        self.opener = Opener(location, first_reads)
         self.schemas = SchemaObjects(location, self.syncer)
         self._refs = Refs(self._dataset(REFS))
         self.branches = Branches(self._refs, lambda i: Chain(i, self._dataset(chain_path(i))), self.clock)
@@ -104,7 +108,15 @@ class GraphStore:
         self._tables, self._files = _Threads(self.opener, "table"), _Threads(self.opener, "file")
         tail, layouts = TailCache(), Layouts()
         staging = Staging(
-            location, self.opener, self.schemas, self.syncer, self._tables, self._files, tail, layouts
+            location,
+            self.opener,
+            self.schemas,
+            self.syncer,
+            self._tables,
+            self._files,
+            tail,
+            layouts,
+            self.checksums,
         )
         self.reads = TableReads(self.opener, layouts, tail)
         self.history = History(self.branches, self._files)
@@ -118,6 +130,7 @@ class GraphStore:
             lambda branch, tables: self._announce(branch, 0, tables),
             self._files,
             self.clock,
+            self.checksums,
         )
 
     # -- making and opening ------------------------------------------------------------------------
@@ -166,9 +179,11 @@ class GraphStore:
         durability: Durability = "sync",
         clock: Clock | None = None,
         retry: RetryPolicy | None = None,
+        verify: str | None = None,
     ) -> GraphStore:
         """Open a graph: reads the head of main (2 requests), writes nothing."""
-        store = cls(Location.parse(address, storage_options), durability=durability, clock=clock, retry=retry)
+        location = Location.parse(address, storage_options)
+        store = cls(location, durability=durability, clock=clock, retry=retry, verify=verify)
         with measured():
             try:
                 store._chain(MAIN).latest()
@@ -222,6 +237,16 @@ class GraphStore:
         """Read tables of states in a block; what a reclaim takes away meanwhile is `history_reclaimed`."""
         return self.readability.judged(*states, tables=tables)
 
+    def verify(self, snapshots: Iterable[PinnedSnapshot] | None, *, record: bool = False) -> Verified:
+        """Compare the files that snapshots need with their checksums; None stands for every stored file."""
+        pins = None
+        if snapshots is not None:
+            pins = [(pin.table_id, pin.version) for one in snapshots for pin in one.state.pins.values()]
+        with measured():
+            return Verification(self.location, self.checksums, self.opener, self._files).run(
+                pins, record=record
+            )
+
     # -- writing -----------------------------------------------------------------------------------
 
     def rehearse(self, branch: str, write: Write, intent: Intent | None = None) -> WriteTxn:
@@ -273,7 +298,9 @@ class GraphStore:
 
     def _create_tables(self, tables: Mapping[str, NewTable]) -> None:
         futures = [
-            self._tables.submit(create_table, table_id, new.schema, self.location, self.syncer)
+            self._tables.submit(
+                create_table, table_id, new.schema, self.location, self.syncer, self.checksums.record_written
+            )
             for table_id, new in tables.items()
         ]
         wait(futures)  # a straggler must not go on writing after the error was told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 
@@ -14,10 +16,17 @@ from omnigraph.storage.opener import manifest_file
 from omnigraph.storage.tables.effects import ID
 
 CREATED = 1
+Written = Callable[[str, Iterable[str]], None]  # is told which files of a table were written
 
 
 def create_table(
-    table_id: str, schema: pa.Schema, location: Location, syncer: Syncer, *, may_exist: bool = False
+    table_id: str,
+    schema: pa.Schema,
+    location: Location,
+    syncer: Syncer,
+    written: Written,
+    *,
+    may_exist: bool = False,
 ) -> int:
     """Create the dataset of one table and return the version to pin.
 
@@ -37,7 +46,9 @@ def create_table(
         made = location.objects.list(f"tables/{table_id}/_versions") if may_exist else ()
         if not any(key.endswith(manifest_file(CREATED)) for key, _ in made):
             raise storage_failure(f"creating table {table_id!r}", error) from error
-    syncer.files([location.join("tables", table_id, "_versions", manifest_file(CREATED))])
+    version = f"_versions/{manifest_file(CREATED)}"
+    syncer.files([location.join("tables", table_id, version)])
+    written(table_id, [version])
     return CREATED
 
 

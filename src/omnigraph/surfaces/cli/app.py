@@ -35,6 +35,7 @@ from omnigraph.surfaces.cli import (
     schema,
     snapshot,
     tag,
+    verify,
 )
 from omnigraph.surfaces.cli.deadline import Expired, Progress, Stage, TimedOut, timeout_in, within
 from omnigraph.surfaces.cli.frame import JSON_WANTED, Call, GlobalFlags, call_of, split
@@ -78,6 +79,7 @@ app.command("snapshot", rich_help_panel="More")(snapshot.snapshot)
 app.command("export", rich_help_panel="More")(export.export)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel="More")
 app.command("optimize", rich_help_panel="More")(optimize.optimize)
+app.command("verify", rich_help_panel="More")(verify.verify)
 app.command("read", hidden=True)(query.query)
 for old in ("check", "query lint", "query check"):
     app.command(old, hidden=True)(lint.lint)

@@ -1,0 +1,320 @@
+"""Checksums: one for each file of a table, recorded when it is written, compared when that is asked for.
+
+Room    storage. Lance keeps no checksum of data pages: a flipped bit may read as another value. So whoever
+        writes a file of a table records its CRC-32 and size here.
+Where   `__checksums/{table id}/{file}~{crc}-{size}`, an object without content: its name says everything, so
+        one listing tells all that is recorded for a table, and nothing can be half written. A checksum that
+        was lost, or never written by an older release, makes a file unrecorded, never damaged.
+When    on local disk, while the bytes are in the page cache. On an object store the bytes are gone when
+        Lance has written them, and the store guards them itself: there `verify` records on demand.
+Covers  data, blobs, deletion files, index files and versions of tables. Schema objects have their hash as
+        name; the manifests of the graph are read as JSON that is checked.
+Why     docs/decisions/0017-checksums-beside-files.md
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from omnigraph.base.errors import IntegrityError, InvalidRequest, StorageError
+from omnigraph.storage.location import Location
+from omnigraph.storage.opener import Opener
+from omnigraph.storage.tables.files import (
+    TABLES,
+    UNREAD,
+    manifest_path,
+    matching,
+    referenced,
+    stored_files,
+)
+
+FOLDER = "__checksums"
+ENVIRONMENT = "OMNIGRAPH_VERIFY"
+Verify = Literal["first-read", "off"]
+FEW = 4  # files that are done sooner without a pool
+WAYS: tuple[Verify, ...] = ("first-read", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """What tells the content of a file from any other."""
+
+    crc: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.crc:08x}-{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedFile:
+    """A file whose content is not what was written."""
+
+    file: str  # below the graph
+    recorded: Checksum | None  # None: it cannot be read, and what it was is not known
+    stored: Checksum | None  # None: there is no such file
+
+    def __str__(self) -> str:
+        if self.stored is None:
+            return f"{self.file} is missing"
+        if self.recorded is None:
+            return f"{self.file} cannot be read"
+        return f"{self.file} was written as {self.recorded}, and is {self.stored}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        recorded, stored = (None if one is None else str(one) for one in (self.recorded, self.stored))
+        return {"file": self.file, "recorded": recorded, "stored": stored}
+
+
+class FileDamaged(IntegrityError):
+    """A file is not what was written: what it holds cannot be trusted. Restore it from a copy."""
+
+    def __init__(self, damaged: DamagedFile) -> None:
+        super().__init__(
+            f"the checksum of a file does not match: {damaged}",
+            remedy="Restore the file from a copy of the graph; 'omnigraph verify' lists all that are damaged",
+            **damaged.to_json(),
+        )
+
+
+class Checksums:
+    """The checksums of one graph's files."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._made: set[Path] = set()  # folders that exist
+
+    def record_written(self, table_id: str, files: Iterable[str], pool: Executor | None = None) -> None:
+        """Record files that were just written, where that costs little; "/" at the end: all below."""
+        if not self._location.is_local:
+            return
+        names = list(self._expanded(table_id, files))
+        if pool is None or len(names) < FEW:
+            for name in names:
+                self.record(table_id, name)
+        else:
+            list(pool.map(partial(self.record, table_id), names))
+
+    def record(self, table_id: str, file: str) -> None:
+        """Record a file as it is now."""
+        checksum = self.measure(table_id, file)
+        if checksum is not None:
+            self._mark(f"{FOLDER}/{table_id}/{file}~{checksum}")
+
+    def recorded(self, table_id: str) -> dict[str, Checksum]:
+        """Return what is recorded of a table, by path inside the table."""
+        prefix = f"{FOLDER}/{table_id}/"
+        names = (key.removeprefix(prefix) for key, _ in self._location.objects.list(prefix.rstrip("/")))
+        return dict(parsed for name in names if (parsed := _parsed(name)) is not None)
+
+    def measure(self, table_id: str, file: str) -> Checksum | None:
+        """Return the checksum of a file as it is stored; None if there is none."""
+        crc = size = 0
+        chunks = self._location.objects.chunks(f"{TABLES}/{table_id}/{file}")
+        if chunks is None:
+            return None
+        for chunk in chunks:
+            crc, size = zlib.crc32(chunk, crc), size + len(chunk)
+        return Checksum(crc, size)
+
+    def check(self, table_id: str, file: str, recorded: Checksum) -> DamagedFile | None:
+        """Compare a stored file with what is recorded of it."""
+        stored = self.measure(table_id, file)
+        return None if stored == recorded else DamagedFile(f"{TABLES}/{table_id}/{file}", recorded, stored)
+
+    def forget(self, table_id: str, files: Collection[str]) -> None:
+        """Remove what is recorded of files that were deleted."""
+        for file, checksum in self.recorded(table_id).items() if files else ():
+            if file in files:
+                self._location.objects.delete(f"{FOLDER}/{table_id}/{file}~{checksum}")
+
+    def _expanded(self, table_id: str, files: Iterable[str]) -> Iterator[str]:
+        root = Path(self._location.join(TABLES, table_id))
+        for file in dict.fromkeys(files):
+            if not file.endswith("/"):
+                yield file
+                continue
+            for folder, _, names in os.walk(root / file):
+                yield from (Path(folder, name).relative_to(root).as_posix() for name in names)
+
+    def _mark(self, key: str) -> None:
+        if not self._location.is_local:
+            self._location.objects.create(key, b"")
+            return
+        path = Path(self._location.join(key))
+        if path.parent not in self._made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(path.parent)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+
+
+def _parsed(name: str) -> tuple[str, Checksum] | None:
+    file, _, text = name.rpartition("~")
+    crc, _, size = text.partition("-")
+    try:
+        return file, Checksum(int(crc, 16), int(size))
+    except ValueError:
+        return None
+
+
+# -- reading ------------------------------------------------------------------------------------------
+
+
+def verify_setting(given: str | None) -> Verify:
+    """Return how reads verify: as given, else as the environment says, else not at all."""
+    wanted = given if given is not None else os.environ.get(ENVIRONMENT) or "off"
+    for known in WAYS:
+        if wanted == known:
+            return known
+    raise InvalidRequest(f"unknown verify {wanted!r}", remedy=f"Use {' or '.join(map(repr, WAYS))}")
+
+
+class FirstReads:
+    """Checks each file once in this process, when a version that needs it is first opened."""
+
+    def __init__(self, checksums: Checksums) -> None:
+        self._checksums = checksums
+        self._recorded: dict[str, dict[str, Checksum]] = {}
+        self._checked: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def opened(self, table_id: str, version: int, open_table: Callable[[], Any]) -> Any:
+        """Open a version whose files are what was written: first its own file, then all that it names."""
+        self._check(table_id, [manifest_path(version)])
+        handle = open_table()
+        self._check(table_id, referenced(handle))
+        return handle
+
+    def _check(self, table_id: str, needed: Collection[str]) -> None:
+        for file, recorded in self._open_checks(table_id, needed).items():
+            damaged = self._checksums.check(table_id, file, recorded)
+            if damaged is not None:
+                raise FileDamaged(damaged)
+            with self._lock:
+                self._checked.add((table_id, file))
+
+    def _open_checks(self, table_id: str, needed: Collection[str]) -> dict[str, Checksum]:
+        with self._lock:
+            known = self._recorded.get(table_id)
+        if known is None or any(not one.endswith("/") and one not in known for one in needed):
+            known = self._checksums.recorded(table_id)  # others may have written since
+            with self._lock:
+                self._recorded[table_id] = known
+        with self._lock:
+            return {
+                file: known[file] for file in matching(needed, known) if (table_id, file) not in self._checked
+            }
+
+
+# -- all files of some versions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a comparison of stored files with their checksums found."""
+
+    files: int = 0
+    bytes: int = 0
+    damaged: tuple[DamagedFile, ...] = ()
+    unrecorded: tuple[str, ...] = ()  # files without a checksum: nothing can be said of them
+    added: int = 0  # checksums that were recorded now
+
+    @property
+    def ok(self) -> bool:
+        """Say whether no file is damaged."""
+        return not self.damaged
+
+    def __add__(self, other: Verified) -> Verified:
+        return Verified(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.damaged + other.damaged,
+            self.unrecorded + other.unrecorded,
+            self.added + other.added,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "ok": self.ok,
+            "files": self.files,
+            "bytes": self.bytes,
+            "damaged": [one.to_json() for one in self.damaged],
+            "unrecorded": list(self.unrecorded),
+            "recorded_now": self.added,
+        }
+
+
+class Verification:
+    """Compares stored files of one graph with their checksums."""
+
+    def __init__(self, location: Location, checksums: Checksums, opener: Opener, pool: Executor) -> None:
+        self._location = location
+        self._checksums = checksums
+        self._opener = opener
+        self._pool = pool
+
+    def run(self, versions: Iterable[tuple[str, int]] | None, *, record: bool = False) -> Verified:
+        """Check what some versions of tables need; None stands for every file of every table.
+
+        With `record`, files without a checksum get one, of their content as it is now.
+        """
+        wanted: dict[str, set[int] | None] = {}
+        if versions is None:
+            keys = (key.split("/") for key, _ in self._location.objects.list(TABLES))
+            wanted = dict.fromkeys(parts[1] for parts in keys if len(parts) > 2)
+        for table_id, version in versions or ():
+            wanted[table_id] = (wanted.get(table_id) or set()) | {version}
+        found = Verified()
+        for table_id, numbers in sorted(wanted.items()):
+            found += self._table(table_id, numbers, record)
+        return found
+
+    def _table(self, table_id: str, versions: Collection[int] | None, record: bool) -> Verified:
+        checksums, stored = self._checksums, stored_files(self._location, table_id)
+        known = checksums.recorded(table_id)
+        needed, unreadable = None, Verified()
+        if versions is not None:
+            needed, unreadable = self._needed(table_id, versions, known)
+        every = {**dict.fromkeys(known, 0), **stored}
+        files = stored.keys() if needed is None else set(matching(needed, every))
+        checked: list[str] = []
+        bare: list[str] = []
+        for file in sorted(file for file in files if not file.startswith(UNREAD)):
+            (checked if file in known else bare).append(file)
+        damaged = self._pool.map(lambda file: checksums.check(table_id, file, known[file]), checked)
+        if record:
+            list(self._pool.map(partial(checksums.record, table_id), bare))
+        return unreadable + Verified(
+            files=len(checked),
+            bytes=sum(stored.get(file, 0) for file in checked),
+            damaged=tuple(one for one in damaged if one is not None),
+            unrecorded=() if record else tuple(f"{TABLES}/{table_id}/{file}" for file in bare),
+            added=len(bare) if record else 0,
+        )
+
+    def _needed(
+        self, table_id: str, versions: Collection[int], known: Mapping[str, Checksum]
+    ) -> tuple[set[str], Verified]:
+        """Return the files of some versions, and those versions that cannot even be opened."""
+        needed: set[str] = set()
+        lost: list[DamagedFile] = []
+        for version in sorted(versions):
+            own = manifest_path(version)
+            needed.add(own)
+            try:
+                needed |= referenced(self._opener.at(f"{TABLES}/{table_id}", version))
+            except (StorageError, OSError, ValueError):  # damaged: its checksum says so, if there is one
+                stored = self._checksums.measure(table_id, own)
+                if own not in known or stored == known[own]:
+                    lost.append(DamagedFile(f"{TABLES}/{table_id}/{own}", known.get(own), stored))
+        return needed, Verified(damaged=tuple(lost))

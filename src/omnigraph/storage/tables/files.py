@@ -1,0 +1,63 @@
+"""Files: which files of a table are stored, and which of them a version needs.
+
+Room    storage.tables. Under reclaiming and verifying. Paths are inside the table; one that ends in "/"
+        stands for everything below it. What a version needs is traced through Lance's own metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from omnigraph.storage.location import Location
+from omnigraph.storage.opener import Handle, manifest_file
+from omnigraph.storage.tables.create import CREATED
+
+TABLES = "tables"
+VERSIONS = "_versions/"
+HINT = f"{VERSIONS}latest_version_hint.json"  # Lance's own note on local disk
+UNREAD = ("_transactions/", HINT)  # what no read of a pinned version looks at
+
+
+def manifest_path(version: int) -> str:
+    """Return where Lance keeps the description of a version."""
+    return f"{VERSIONS}{manifest_file(version)}"
+
+
+def stored_files(location: Location, table_id: str) -> dict[str, int]:
+    """Return every file of a table with its size."""
+    prefix = f"{TABLES}/{table_id}/"
+    found = location.objects.list(prefix.rstrip("/"))
+    return {key.removeprefix(prefix): size for key, size in found if key.startswith(prefix)}
+
+
+def referenced(handle: Handle) -> frozenset[str]:
+    """Return what one version of a table needs."""
+    return frozenset(_referenced(handle))
+
+
+def covers(needed: Collection[str], file: str) -> bool:
+    """Say whether a file is among those needed."""
+    folders = file.split("/")[:-1]
+    above = ("/".join(folders[:depth]) + "/" for depth in range(1, len(folders) + 1))
+    return file in needed or any(folder in needed for folder in above)
+
+
+def matching(needed: Collection[str], files: Iterable[str]) -> Iterator[str]:
+    """Yield those of some files that are needed."""
+    return (file for file in files if covers(needed, file))
+
+
+def _referenced(handle: Handle) -> Iterator[str]:
+    yield manifest_path(handle.version)
+    yield from (manifest_path(CREATED), HINT)  # what Lance goes by when it is told no version
+    transaction = handle.read_transaction(handle.version)
+    if transaction is not None:
+        yield f"_transactions/{transaction.read_version}-{transaction.uuid}.txn"
+    for fragment in handle.get_fragments():
+        metadata = fragment.metadata
+        for file in metadata.files:
+            yield from (f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/")  # blobs beside it
+        if metadata.deletion_file is not None:
+            yield str(metadata.deletion_file.path(fragment.fragment_id))
+    for index in handle.describe_indices():
+        yield from (f"_indices/{segment.uuid}/" for segment in index.segments)

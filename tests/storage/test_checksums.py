@@ -1,0 +1,161 @@
+"""Every file of a table has a checksum; a flipped bit is harmless or noticed, and named."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import omnigraph as og
+from omnigraph.base.errors import GraphError, IntegrityError, InvalidRequest
+from omnigraph.surfaces.cli.app import app
+
+SCHEMA = """
+node P { k: String @key  n: I64  f: F64?  t: String?  l: [I32]?  b: Blob? }
+edge E: P -> P { w: F32? }
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A graph with data, blob, deletion and index files, a widened column and a branch."""
+    with og.init(tmp_path / "g.og", SCHEMA, durability="os") as graph:
+        nodes = [
+            {"type": "P", "data": {"k": f"k{i}", "n": i * 7, "f": i / 3, "t": f"text {i}", "l": [i, i + 1]}}
+            for i in range(200)
+        ]
+        nodes[3]["data"]["b"] = "base64:" + "QUJD" * 30_000
+        graph.load(nodes, mode="append")
+        graph.load(
+            [{"edge": "E", "from": f"k{i}", "to": "k5", "data": {"w": i / 2}} for i in range(200)],
+            mode="append",
+        )
+        graph.mutate('query q() { delete P where k = "k7" }')
+        graph.schema.apply(SCHEMA.replace("F32", "F64"))
+        graph.ensure_indexes()
+        graph.branches.create("b")
+        graph.mutate('query q() { update P set { n: 1 } where k = "k9" }', branch="b")
+    return tmp_path / "g.og"
+
+
+def everything(place: Path, verify: Any = "off") -> list[Any]:
+    with og.connect(place, verify=verify) as graph:
+        gq = "query q($k: String) { match { $p: P { k: $k }  $q e $p } return { $p.n, $q.k } }"
+        found: list[Any] = [graph.query(gq, {"k": "k5"}).rows, graph.entity("P", "k3").get()]
+        for branch in ("main", "b"):
+            found += [graph.nodes("P", branch=branch).to_arrow(), graph.edges("E", branch=branch).to_arrow()]
+        return found
+
+
+def files(place: Path) -> list[Path]:
+    return sorted(path for path in (place / "tables").rglob("*") if path.is_file())
+
+
+def flipped(content: bytes, rng: random.Random) -> bytes:
+    damaged = bytearray(content)
+    damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    return bytes(damaged)
+
+
+@pytest.mark.parametrize("flips", [1, pytest.param(12, marks=pytest.mark.full)])
+def test_a_flipped_bit_in_any_file_is_harmless_or_noticed(place: Path, flips: int) -> None:
+    truth, rng, noticed = everything(place), random.Random(7), set()
+    for file in files(place):
+        content = file.read_bytes()
+        for _ in range(flips):
+            file.write_bytes(flipped(content, rng))
+            try:
+                assert everything(place, "first-read") == truth, file
+            except IntegrityError as error:
+                assert error.fields["file"] == file.relative_to(place).as_posix()
+                noticed.add(file.parent.name)
+        file.write_bytes(content)
+    assert {"data", "_versions", "_deletions"} < noticed
+
+
+def test_verify_counts_files_and_names_those_that_are_damaged_or_missing(place: Path) -> None:
+    with og.connect(place) as graph:
+        whole = graph.verify()
+    assert (whole.ok, whole.unrecorded) == (True, ())
+    assert whole.files > 10
+    data = [file for file in files(place) if file.parent.name == "data"]
+    data[0].write_bytes(flipped(data[0].read_bytes(), random.Random(1)))
+    data[1].unlink()
+
+    with og.connect(place) as graph:
+        report = graph.verify(history=True)
+        heads = graph.verify()
+
+    names = {file.relative_to(place).as_posix() for file in data[:2]}
+    assert {one.file for one in heads.damaged} <= names
+    assert {one.file for one in report.damaged} == {data[0].relative_to(place).as_posix()}
+    ran = CliRunner().invoke(app, ["verify", str(place)])
+    assert (ran.exit_code, not heads.ok) == (1, True)
+    assert "damaged: tables/" in ran.output
+
+
+def test_a_graph_without_checksums_opens_and_can_be_given_some(place: Path) -> None:
+    for folder, _, names in os.walk(place / "__checksums"):
+        for name in names:
+            Path(folder, name).unlink()
+    truth = everything(place)
+
+    assert everything(place, "first-read") == truth
+    with og.connect(place) as graph:
+        bare = graph.verify()
+        assert (bare.ok, bare.files) == (True, 0)
+        assert len(bare.unrecorded) > 10
+        given = graph.verify(record=True)
+        assert given.added == len(bare.unrecorded)
+        again = graph.verify()
+        assert (again.files, again.unrecorded) == (given.added, ())
+
+
+def test_each_file_is_read_once_and_what_others_write_later_is_checked_too(place: Path) -> None:
+    with og.connect(place, verify="first-read") as reader, og.connect(place) as writer:
+        count = reader.nodes("P").to_arrow().num_rows
+        old = files(place)
+        writer.load([{"type": "P", "data": {"k": "new", "n": 1}}], mode="append")
+        (fresh,) = [file for file in files(place) if file not in old and file.parent.name == "data"]
+        first = next(file for file in old if file.parent.name == "data")
+        first.write_bytes(flipped(first.read_bytes(), random.Random(2)))  # seen before: not read again
+        fresh.write_bytes(flipped(fresh.read_bytes(), random.Random(3)))
+        with pytest.raises(IntegrityError, match=fresh.name):
+            reader.nodes("P").to_arrow()
+    assert count == 199
+
+
+def test_the_setting_comes_from_the_environment_and_is_checked(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = next(file for file in files(place) if file.parent.name == "data")
+    data.unlink()
+    monkeypatch.setenv("OMNIGRAPH_VERIFY", "first-read")
+    with pytest.raises(GraphError):
+        everything(place, None)
+    with pytest.raises(InvalidRequest, match="'first-read' or 'off'"):
+        og.connect(place, verify="always")  # type: ignore[arg-type]
+
+
+def test_a_hard_drop_takes_the_checksums_of_its_files_along(place: Path) -> None:
+    with og.connect(place, durability="os") as graph:
+        graph.branches.delete("b")
+        graph.schema.apply(SCHEMA.replace("F32", "F64").replace("t: String?", ""), allow_data_loss=True)
+        report = graph.verify(history=True)
+    assert (report.ok, report.unrecorded) == (True, ())
+    recorded = {path.name.rpartition("~")[0] for path in (place / "__checksums").rglob("*~*")}
+    assert recorded <= {file.name for file in files(place)}
+
+
+def test_a_bulk_write_records_all_of_its_files(tmp_path: Path) -> None:
+    with og.init(tmp_path / "g.og", SCHEMA, durability="os") as graph:
+        for part in range(20):
+            graph.load(
+                [{"type": "P", "data": {"k": f"{part}-{i}", "n": i}} for i in range(20)], mode="append"
+            )
+        report = graph.verify(history=True)
+    assert (report.ok, report.unrecorded) == (True, ())
