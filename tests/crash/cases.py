@@ -32,7 +32,14 @@ SWAPS = frozenset(
 )
 # Steps that `write` passes in the same way: locally the default run takes them once.
 AS_IN_WRITE = frozenset(
-    {Step.TABLE_DATA, Step.TABLE_DELETIONS, Step.TABLE_COMMIT, Step.TABLE_INDEX, Step.STAGED_SYNC}
+    {
+        Step.TABLE_DATA,
+        Step.TABLE_DELETIONS,
+        Step.TABLE_COMMIT,
+        Step.TABLE_INDEX,
+        Step.STAGED_SYNC,
+        Step.CHECKSUM,
+    }
 )
 
 

@@ -32,7 +32,7 @@ Options = Mapping[str, str]
 SETTLED_ROWS = 5_000  # past the first tier
 TAIL, TAIL_ROWS = 6, 800  # as many small fragments as a tier holds, together past the first tier
 
-LOCAL_ONLY = frozenset({Step.STAGED_SYNC})  # object stores are durable by their own contract
+LOCAL_ONLY = frozenset({Step.STAGED_SYNC, Step.CHECKSUM})  # object stores see to both by themselves
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,7 @@ WRITE_STEPS = (
     Step.TABLE_COMMIT,
     Step.TABLE_INDEX,
     Step.STAGED_SYNC,
+    Step.CHECKSUM,
     Step.PUBLISH,
     Step.HEAD_SYNC,
 )
@@ -193,7 +194,7 @@ OPERATIONS = (
     Operation(
         "init",
         do_init,
-        (Step.TABLE_CREATE, Step.SCHEMA_PUT, Step.REFS_CREATE, Step.GENESIS, Step.HEAD_SYNC),
+        (Step.TABLE_CREATE, Step.CHECKSUM, Step.SCHEMA_PUT, Step.REFS_CREATE, Step.GENESIS, Step.HEAD_SYNC),
         Step.GENESIS,
         needs_base=False,
     ),

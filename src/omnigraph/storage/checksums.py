@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omnigraph.base.errors import IntegrityError, InvalidRequest, StorageError
+from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Opener
 from omnigraph.storage.tables.files import (
@@ -135,7 +136,8 @@ class Checksums:
         """Remove what is recorded of files that were deleted."""
         for file, checksum in self.recorded(table_id).items() if files else ():
             if file in files:
-                self._location.objects.delete(f"{FOLDER}/{table_id}/{file}~{checksum}")
+                with durable(Step.RECLAIM_FILE):
+                    self._location.objects.delete(f"{FOLDER}/{table_id}/{file}~{checksum}")
 
     def _expanded(self, table_id: str, files: Iterable[str]) -> Iterator[str]:
         root = Path(self._location.join(TABLES, table_id))
@@ -147,10 +149,13 @@ class Checksums:
                 yield from (Path(folder, name).relative_to(root).as_posix() for name in names)
 
     def _mark(self, key: str) -> None:
-        if not self._location.is_local:
-            self._location.objects.create(key, b"")
-            return
-        path = Path(self._location.join(key))
+        with durable(Step.CHECKSUM):
+            if self._location.is_local:
+                self._touch(Path(self._location.join(key)))
+            else:
+                self._location.objects.create(key, b"")
+
+    def _touch(self, path: Path) -> None:
         if path.parent not in self._made:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._made.add(path.parent)

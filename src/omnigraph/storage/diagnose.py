@@ -24,6 +24,7 @@ from omnigraph.base.errors import (
     InvalidRequest,
     StorageError,
 )
+from omnigraph.storage.checksums import FOLDER as CHECKSUMS
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import MANIFEST
@@ -32,13 +33,13 @@ from omnigraph.storage.manifest.reclaimed import check_kept
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.manifest.refs import REFS
 from omnigraph.storage.opener import Opener
-from omnigraph.storage.reclaim import TABLES, referenced, stored_files
 from omnigraph.storage.schema_objects import FOLDER as SCHEMAS
+from omnigraph.storage.tables.files import TABLES, referenced, stored_files
 
 T = TypeVar("T")
 READS = 16  # of the newest state, when history is reclaimed under each of them
 ROWS = ("data/", "_deletions/")  # what holds rows
-PARTS = (SCHEMAS, REFS, TABLES)
+PARTS = (SCHEMAS, REFS, TABLES, CHECKSUMS)
 
 
 def why_not_open(location: Location, error: GraphError) -> GraphError:

@@ -33,6 +33,7 @@ class Step(Enum):
     REFS_CREATE = "refs_create"
     GENESIS = "genesis"
     STAGED_SYNC = "staged_sync"
+    CHECKSUM = "checksum"
     PUBLISH = "publish"
     HEAD_SYNC = "head_sync"
     BRANCH_CHAIN = "branch_chain"
