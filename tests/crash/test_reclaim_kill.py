@@ -12,8 +12,8 @@ import pytest
 
 from omnigraph.base.errors import GraphError, HistoryReclaimed
 from omnigraph.storage.failpoints import FailpointHit, armed
-from omnigraph.storage.tables.files import referenced, stored_files
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.files import referenced, stored_files
 from tests.conftest import Place
 from tests.crash import operations
 from tests.crash.cases import points
