@@ -33,7 +33,14 @@ from omnigraph.storage.manifest.reclaimed import kept_pin
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import Refs
 from omnigraph.storage.opener import Handle, Opener
-from omnigraph.storage.tables.files import TABLES, VERSIONS, covers, referenced, stored_files
+from omnigraph.storage.tables.files import (
+    TABLES,
+    VERSIONS,
+    covers,
+    manifest_path,
+    referenced,
+    stored_files,
+)
 
 Announce = Callable[[str, Collection[str]], ManifestState]
 
@@ -158,7 +165,7 @@ class Reclaimer:
         return _Needs(pinned, frozenset(files))
 
     def _is_stored(self, table_id: str, version: int) -> bool:
-        return f"{VERSIONS}{manifest_file(version)}" in stored_files(self._location, table_id)
+        return manifest_path(version) in stored_files(self._location, table_id)
 
     # -- deleting ----------------------------------------------------------------------------------
 
