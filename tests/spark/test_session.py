@@ -176,3 +176,21 @@ except omnigraph.GraphError as error:
 
     assert ran.returncode == 0, ran.stderr
     assert "SPARK_REMOTE" in ran.stdout
+
+
+CLIENT = """
+from pyspark.sql.connect.session import SparkSession
+from omnigraph.pipeline.session import close_at_exit
+close_at_exit(SparkSession("sc://localhost:1"))  # as when the caller has stopped the server
+"""
+
+
+def test_a_session_of_ours_does_not_keep_the_process_from_ending() -> None:
+    """Left open, a client of Spark Connect looks for its server at exit for ten minutes."""
+    pytest.importorskip("grpc")
+
+    ran = subprocess.run(
+        [sys.executable, "-c", CLIENT], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert ran.returncode == 0, ran.stderr

@@ -10,6 +10,7 @@ Rule    what was found is never stopped here, and a Python that the caller chose
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
@@ -75,7 +76,7 @@ def spark_session(
     """
     running = SparkSession.getActiveSession()
     if running is not None:
-        return _settled(running.newSession())
+        return own_session(running)
     if is_remote_only() or environment.get("SPARK_REMOTE"):
         return _behind_connect(config or {}, environment)
     check_java(environment)
@@ -94,6 +95,21 @@ def spark_session(
         # The JVM starts from a forked child, which runs no Python.
         warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
         return _settled(builder.getOrCreate(), config or {})
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """Return a session on the same Spark with our settings, and with nothing that the caller's has."""
+    session = _settled(spark.newSession())
+    if getattr(session, "_jvm", None) is None:
+        close_at_exit(session)
+    return session
+
+
+def close_at_exit(session: SparkSession) -> None:
+    """Let the process end: a client of Spark Connect that is open then looks for its server, if that has been
+    stopped, for ten minutes or more. A caller stops a session of theirs, and knows nothing of ours.
+    """
+    atexit.register(session.client.close)
 
 
 def _behind_connect(config: Mapping[str, str], environment: Mapping[str, str]) -> SparkSession:

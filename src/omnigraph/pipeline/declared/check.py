@@ -24,10 +24,11 @@ from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.endpoints import endpoint_node
 from omnigraph.language.diagnostics import Diagnostic, Reporter, Severity, in_order, render
 from omnigraph.pipeline.declared.fit import check_columns, type_of
-from omnigraph.pipeline.declared.frames import Frames, Unbuilt, own_session
+from omnigraph.pipeline.declared.frames import Frames, Unbuilt
 from omnigraph.pipeline.declared.rules import BRANCH, NO_NODES, REPLACES, TWICE, UNUSED, PipelineError
 from omnigraph.pipeline.declared.sources import read_sources
 from omnigraph.pipeline.declared.spec import Pipeline, TargetSpec
+from omnigraph.pipeline.session import own_session
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from omnigraph.pipeline.declared.functions import BadFunction, Functions, call
 from omnigraph.pipeline.declared.rules import CYCLE, PYTHON, SQL, TAKEN_NAME
 from omnigraph.pipeline.declared.spec import ExpectationSpec, Pipeline, PythonSpec, SqlSpec, TransformSpec
 from omnigraph.pipeline.declared.words import spark_words, unlogged
-from omnigraph.pipeline.session import OURS, active
+from omnigraph.pipeline.session import active
 
 OPENING, CLOSING = "SELECT * FROM (\n", "\n)"
 UNKNOWN_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
@@ -35,14 +35,6 @@ QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 
 class Unbuilt(Exception):
     """There are no such rows; why is in the report."""
-
-
-def own_session(spark: SparkSession) -> SparkSession:
-    """Return a session on the same Spark that has no views, with our settings."""
-    session = spark.newSession()
-    for name, value in OURS.items():
-        session.conf.set(name, value)
-    return session
 
 
 class Frames:

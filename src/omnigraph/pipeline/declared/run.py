@@ -26,7 +26,7 @@ from omnigraph.language.diagnostics import Reporter
 from omnigraph.pipeline.bulk.door import load
 from omnigraph.pipeline.declared.check import examine, refuse, replacing
 from omnigraph.pipeline.declared.expect import ExpectationFailed, broken_rows
-from omnigraph.pipeline.declared.frames import Frames, Unbuilt, own_session
+from omnigraph.pipeline.declared.frames import Frames, Unbuilt
 from omnigraph.pipeline.declared.page import page
 from omnigraph.pipeline.declared.report import (
     ExpectationRun,
@@ -40,6 +40,7 @@ from omnigraph.pipeline.declared.sources import read_sources
 from omnigraph.pipeline.declared.spec import Pipeline, TargetSpec
 from omnigraph.pipeline.declared.stages import Stages, Tell
 from omnigraph.pipeline.declared.watermark import LastRun, Slice, labels, last_run, sliced
+from omnigraph.pipeline.session import own_session
 
 
 def run(
