@@ -12,7 +12,8 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,14 @@ def measure(rows: int, runs: int) -> list[dict[str, Any]]:
                     if "chain" in name and size > LONGEST_CHAIN:
                         continue
                     fresh = iter(range(runs))  # a text that was compiled before is not compiled again
-                    seconds[size] = best(
-                        lambda door=door, size=size, fresh=fresh: door(values(size, next(fresh))), runs
-                    )
+                    seconds[size] = best(partial(_asked, door, size, fresh), runs)
                 growth = {size: seconds[size] / seconds[size // 10] for size in [*seconds][1:]}
                 measured.append({"door": name, "seconds": seconds, "growth": growth})
     return measured
+
+
+def _asked(door: Callable[[list[str]], object], size: int, fresh: Iterator[int]) -> None:
+    door(values(size, next(fresh)))
 
 
 def values(size: int, salt: int) -> list[str]:

@@ -22,6 +22,12 @@ from tests.support.graphs import write
 
 pytestmark = pytest.mark.s3_when_full
 
+
+def shown(value: object) -> str:
+    """Return the id of a case: that of an array must not hold its address."""
+    return " ".join(str(value.values.to_pylist() if isinstance(value, IsIn) else value).split())
+
+
 OPERATORS: dict[Operator, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -151,7 +157,7 @@ ONE, TWO, NULL = pa.scalar(1, pa.int64()), pa.scalar(2, pa.int64()), pa.scalar(N
         (Or((Compare("v", "=", NULL), Compare("v", "=", TWO))), {1}),
         (And((Compare("v", "=", NULL), Compare("v", "=", TWO))), set()),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_a_predicate_is_true_of_null_only_where_it_asks_for_null(
     local_place: Place, predicate: Predicate, expected: set[int]
@@ -221,7 +227,7 @@ def test_names_that_differ_only_in_case_are_different_columns(local_place: Place
         (Compare("size", "=", pa.scalar(1.0)), "'size'"),
         (IsIn("size", pa.array(["1"])), "'size'"),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_an_unknown_column_or_a_value_of_another_type_is_refused_and_nothing_is_written(
     local_place: Place, predicate: Predicate, names: str

@@ -49,7 +49,7 @@ class BadArgument(InvalidRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast:
+class Minimum:
     """Of a number: the smallest that is taken."""
 
     least: int
@@ -60,8 +60,8 @@ class AnyText:
     """Of a text: NUL is taken, too. Stored values may hold it; names, messages and paths may not."""
 
 
-Positive = Annotated[int, AtLeast(1)]
-Count = Annotated[int, AtLeast(0)]
+Positive = Annotated[int, Minimum(1)]
+Count = Annotated[int, Minimum(0)]
 EntityId = Annotated[str, AnyText()]
 
 
@@ -186,9 +186,7 @@ def _compiled(hint: Any) -> tuple[Reader | None, str]:
         return partial(reader, hint, words), words
     if getattr(hint, "_is_protocol", False):
         return _function, "a function"
-    raise NotImplementedError(
-        f"no check for the annotation {hint!r}"
-    )  # met by the first call of the function
+    raise TypeError(f"no check for the annotation {hint!r}")  # met by the first call of the function
 
 
 def _text(value: Any, *, nul: bool = False) -> Any:
@@ -272,7 +270,7 @@ _PLAIN: Mapping[Any, tuple[Reader, str]] = {
 def _narrowed(hint: Any, limit: Any) -> tuple[Reader | None, str]:
     """Return the reader of an annotation that says more than a type."""
     match limit:
-        case AtLeast(least):
+        case Minimum(least):
             return partial(_whole, least=least), f"a whole number of at least {least}"
         case AnyText():
             return partial(_text, nul=True), "text"
