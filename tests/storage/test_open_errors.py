@@ -325,5 +325,5 @@ def test_storage_options_that_are_wrong_are_refused_at_every_door(wrong: str, tm
             lambda: Location.parse("s3://nowhere/g.og", options),
         ]
         for door in doors:
-            with pytest.raises(InvalidRequest, match="storage.option"):
+            with pytest.raises(InvalidRequest, match=r"storage.option"):
                 door()
