@@ -12,9 +12,10 @@ from omnigraph.base.errors import GraphError, HistoryReclaimed, IntegrityError
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.opener import manifest_file
-from omnigraph.storage.reclaim import Reclaimed, referenced, stored_files
+from omnigraph.storage.reclaim import Reclaimed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DeleteIds, Overwrite, Upsert
+from omnigraph.storage.tables.files import referenced, stored_files
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan
 from tests.conftest import Place
 from tests.storage.shared import (
