@@ -2,14 +2,15 @@
 
 Room    storage. Lance keeps no checksum of data pages: a flipped bit may read as another value. So whoever
         writes a file of a table records its CRC-32 and size here.
-Where   `__checksums/{table id}/{file}~{crc}-{size}`, an object without content: its name says everything, so
-        one listing tells all that is recorded for a table, and nothing can be half written. A checksum that
-        was lost, or never written by an older release, makes a file unrecorded, never damaged.
+Where   `__checksums/{table id}/{writer}`: a log that one open store appends to, a line for each file and one
+        call for all files of a commit. A line carries a check of its own, so one that is torn or damaged
+        counts for nothing. A checksum that was lost, or never written by an older release, makes a file
+        unrecorded, never damaged; lines of files that were deleted are harmless.
 When    on local disk, while the bytes are in the page cache. On an object store the bytes are gone when
         Lance has written them, and the store guards them itself: there `verify` records on demand.
 Covers  data, blobs, deletion files, index files and versions of tables. Schema objects have their hash as
         name; the manifests of the graph are read as JSON that is checked.
-Why     docs/decisions/0017-checksums-beside-files.md
+Why     docs/decisions/0018-checksums-beside-files.md
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ from functools import partial
 from typing import Any, Literal
 
 from omnigraph.base.errors import IntegrityError, InvalidRequest, StorageError
+from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step, durable
-from omnigraph.storage.location import CHUNK_BYTES, Location
+from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Opener
 from omnigraph.storage.tables.files import (
     TABLES,
@@ -40,6 +42,7 @@ from omnigraph.storage.tables.files import (
 FOLDER = "__checksums"
 ENVIRONMENT = "OMNIGRAPH_VERIFY"
 Verify = Literal["first-read", "off"]
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 FEW = 4  # files that are done sooner without a pool
 WAYS: tuple[Verify, ...] = ("first-read", "off")
 
@@ -92,7 +95,7 @@ class Checksums:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._made: set[str] = set()  # folders that exist
+        self._writer = new_id()
 
     def record_written(self, table_id: str, files: Iterable[str], pool: Executor | None = None) -> None:
         """Record files that were just written, where that costs little; "/" at the end: all below.
@@ -102,36 +105,48 @@ class Checksums:
         if not self._location.is_local:
             return
         names = list(self._expanded(table_id, files))
-        with durable(Step.CHECKSUM):
-            if pool is None or len(names) < FEW:
-                for name in names:
-                    self._record_local(table_id, name)
-            else:
-                list(pool.map(partial(self._record_local, table_id), names))
+        with suppress(OSError, StorageError):
+            self._append(table_id, self._lines(table_id, names, pool if len(names) >= FEW else None))
 
-    def _record_local(self, table_id: str, file: str) -> None:
-        """Record a file on disk, with as few calls as there can be: every commit waits for this."""
-        with suppress(OSError):
-            crc = size = 0
-            handle = os.open(f"{self._location.uri}/{TABLES}/{table_id}/{file}", os.O_RDONLY)
+    def record(self, table_id: str, files: Sequence[str], pool: Executor) -> None:
+        """Record files as they are now."""
+        text = self._lines(table_id, files, pool)
+        if self._location.is_local:
+            self._append(table_id, text)
+        elif text:
+            with durable(Step.CHECKSUM):
+                self._location.objects.create(f"{FOLDER}/{table_id}/{new_id()}", text)
+
+    def _lines(self, table_id: str, files: Sequence[str], pool: Executor | None) -> bytes:
+        run = map if pool is None else pool.map
+        measured = run(partial(self.measure, table_id), files)
+        pairs = zip(files, measured, strict=True)
+        return b"".join(_line(file, checksum) for file, checksum in pairs if checksum is not None)
+
+    def _append(self, table_id: str, text: bytes) -> None:
+        if not text:
+            return
+        path = f"{self._location.uri}/{FOLDER}/{table_id}/{self._writer}"
+        with durable(Step.CHECKSUM):
             try:
-                while piece := os.read(handle, CHUNK_BYTES):
-                    crc, size = zlib.crc32(piece, crc), size + len(piece)
+                handle = os.open(path, APPEND, 0o644)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                handle = os.open(path, APPEND, 0o644)
+            try:
+                os.write(handle, text)  # one call: a line is never mixed with another's
             finally:
                 os.close(handle)
-            self._touch(f"{self._location.uri}/{FOLDER}/{table_id}/{file}~{Checksum(crc, size)}")
-
-    def record(self, table_id: str, file: str) -> None:
-        """Record a file as it is now."""
-        checksum = self.measure(table_id, file)
-        if checksum is not None:
-            self._mark(f"{FOLDER}/{table_id}/{file}~{checksum}")
 
     def recorded(self, table_id: str) -> dict[str, Checksum]:
         """Return what is recorded of a table, by path inside the table."""
-        prefix = f"{FOLDER}/{table_id}/"
-        names = (key.removeprefix(prefix) for key, _ in self._location.objects.list(prefix.rstrip("/")))
-        return dict(parsed for name in names if (parsed := _parsed(name)) is not None)
+        found: dict[str, Checksum] = {}
+        for key, _ in self._location.objects.list(f"{FOLDER}/{table_id}"):
+            for line in (self._location.objects.read(key) or b"").split(b"\n")[:-1]:
+                parsed = _parsed(line)
+                if parsed is not None:
+                    found[parsed[0]] = parsed[1]
+        return found
 
     def measure(self, table_id: str, file: str) -> Checksum | None:
         """Return the checksum of a file as it is stored; None if there is none."""
@@ -148,13 +163,6 @@ class Checksums:
         stored = self.measure(table_id, file)
         return None if stored == recorded else DamagedFile(f"{TABLES}/{table_id}/{file}", recorded, stored)
 
-    def forget(self, table_id: str, files: Collection[str]) -> None:
-        """Remove what is recorded of files that were deleted."""
-        for file, checksum in self.recorded(table_id).items() if files else ():
-            if file in files:
-                with durable(Step.RECLAIM_FILE):
-                    self._location.objects.delete(f"{FOLDER}/{table_id}/{file}~{checksum}")
-
     def _expanded(self, table_id: str, files: Iterable[str]) -> Iterator[str]:
         root = f"{self._location.uri}/{TABLES}/{table_id}/"
         for file in dict.fromkeys(files):
@@ -164,28 +172,20 @@ class Checksums:
                 for folder, _, names in os.walk((root + file).rstrip("/")):
                     yield from (f"{folder}/{name}".removeprefix(root) for name in names)
 
-    def _mark(self, key: str) -> None:
-        with durable(Step.CHECKSUM):
-            if self._location.is_local:
-                self._touch(self._location.join(key))
-            else:
-                self._location.objects.create(key, b"")
 
-    def _touch(self, path: str) -> None:
-        folder = path.rpartition("/")[0]
-        if folder not in self._made:
-            os.makedirs(folder, exist_ok=True)
-            self._made.add(folder)
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+def _line(file: str, checksum: Checksum) -> bytes:
+    text = f"{file} {checksum}".encode()
+    return b"%b %08x\n" % (text, zlib.crc32(text))
 
 
-def _parsed(name: str) -> tuple[str, Checksum] | None:
-    file, _, text = name.rpartition("~")
-    crc, _, size = text.partition("-")
-    try:
-        return file, Checksum(int(crc, 16), int(size))
-    except ValueError:
+def _parsed(line: bytes) -> tuple[str, Checksum] | None:
+    """Read a line; None if it is not as it was written."""
+    text, _, check = line.rpartition(b" ")
+    if check != b"%08x" % zlib.crc32(text):
         return None
+    file, _, checksum = text.decode().rpartition(" ")
+    crc, _, size = checksum.partition("-")
+    return file, Checksum(int(crc, 16), int(size))
 
 
 # -- reading ------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Verification:
             (checked if file in known else bare).append(file)
         damaged = self._pool.map(lambda file: checksums.check(table_id, file, known[file]), checked)
         if record:
-            list(self._pool.map(partial(checksums.record, table_id), bare))
+            checksums.record(table_id, bare, self._pool)
         return unreadable + Verified(
             files=len(checked),
             bytes=sum(stored.get(file, 0) for file in checked),

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from omnigraph.base.clock import Clock
 from omnigraph.base.errors import BranchNotFound, GraphError, IntegrityError
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
@@ -76,7 +75,6 @@ class Reclaimer:
         announce: Announce,
         pool: Executor,
         clock: Clock,
-        checksums: Checksums,
     ) -> None:
         self._location = location
         self._opener = opener
@@ -85,7 +83,6 @@ class Reclaimer:
         self._announce = announce
         self._pool = pool
         self._clock = clock
-        self._checksums = checksums
 
     def run(self, tables: Iterable[str]) -> tuple[Reclaimed, ...]:
         """Sweep tables, down to what the heads of the live branches pin."""
@@ -174,7 +171,6 @@ class Reclaimer:
         versions = [file for file in doomed if file.startswith(VERSIONS)]
         self._delete(table_id, versions)  # first: a version that is still stored is whole
         self._delete(table_id, [file for file in doomed if not file.startswith(VERSIONS)])
-        self._checksums.forget(table_id, set(doomed))
         freed = sum(files[file] for file in doomed)
         return Reclaimed(table_id, len(doomed), freed, len(versions), needs.pinned_by)
 

@@ -130,7 +130,6 @@ class GraphStore:
             lambda branch, tables: self._announce(branch, 0, tables),
             self._files,
             self.clock,
-            self.checksums,
         )
 
     # -- making and opening ------------------------------------------------------------------------
