@@ -126,6 +126,7 @@ def test_an_edge_without_an_end_is_dropped_by_a_choice(tmp_path: Path) -> None:
         (Resolve("Person", "Alice", take="mine"), "cannot take"),  # type: ignore[arg-type]
         (Resolve("Person", "Dan", take="ours"), "neither side changed"),
         (Resolve("Knows", "bc", "from", value="Dan"), "go together"),
+        (Resolve("Person", "Alice", "name", value="Eve"), "makes up the node's id"),
     ],
 )
 def test_a_choice_that_cannot_be_meant_is_refused(graph: Graph, resolution: Any, problem: str) -> None:

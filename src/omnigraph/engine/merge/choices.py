@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import EdgeType, TableType
+from omnigraph.catalog.model import EdgeType, NodeType, TableType
 from omnigraph.catalog.query import BadParameters, Parameter, bind_params
 from omnigraph.engine.history.change import find_type
 
@@ -132,6 +132,11 @@ def _property(choice: Resolve, declared: TableType) -> tuple[str, Value]:
         raise InvalidRequest(f"resolution of {choice}: there is no such property")
     if not choice.has_value():
         return member.column, Value(None)
+    if isinstance(declared, NodeType) and member.id in declared.key:
+        raise InvalidRequest(
+            f"resolution of {choice}: it makes up the node's id, which never changes",
+            remedy="Take one side's node with 'ours' or 'theirs'",
+        )
     try:
         plain = replace(member.type, enum_values=None)  # an enum is judged with the merged image
         bound = bind_params([Parameter(member.name, plain)], {member.name: choice.value})
