@@ -66,6 +66,7 @@ STEPS = (
     Step.TABLE_INDEX,
     Step.TABLE_COMMIT,
     Step.STAGED_SYNC,
+    Step.CHECKSUM,
     Step.PUBLISH,
     Step.HEAD_SYNC,
 )

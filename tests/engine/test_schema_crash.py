@@ -16,6 +16,7 @@ import omnigraph as og
 from omnigraph.storage.failpoints import Step
 from tests.conftest import Place
 from tests.crash.ground import Copies, LocalCopies, S3Copies
+from tests.crash.operations import LOCAL_ONLY
 from tests.engine import workers
 from tests.engine.support import BranchState, check_whole, insert, state
 from tests.support.processes import run_processes
@@ -49,6 +50,7 @@ STEPS = (
     Step.TABLE_INDEX,
     Step.TABLE_COMMIT,
     Step.STAGED_SYNC,
+    Step.CHECKSUM,
     Step.PUBLISH,
     Step.HEAD_SYNC,
 )
@@ -56,7 +58,7 @@ LOCAL = [f"{step.value}.{side}" for step in STEPS for side in SIDES]
 ON_S3 = [
     pytest.param(f"{step.value}.{side}", marks=[] if step in DECIDING else [pytest.mark.full])
     for step in STEPS
-    if step is not Step.STAGED_SYNC
+    if step not in LOCAL_ONLY
     for side in SIDES
 ]
 

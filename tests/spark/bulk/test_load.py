@@ -346,10 +346,10 @@ def test_a_frame_that_fails_says_why(graph: Graph, spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mode": "upsert"}, "no load mode 'upsert'"),
+        ({"mode": "upsert"}, "'mode' must be .*'append'.*not 'upsert'"),
         ({"mode": "append", "replace_types": ["Person"]}, "only mode overwrite"),
         ({"mode": "append", "on_violation": "reject"}, "nothing says where to"),
-        ({"mode": "append", "on_violation": "skip"}, "on_violation is 'skip'"),
+        ({"mode": "append", "on_violation": "skip"}, "'on_violation' must be 'fail' or 'reject', not 'skip'"),
         ({"mode": "append", "columns": {"Thing": {}}}, "'Thing', which is not loaded"),
     ],
     ids=["mode", "replace", "rejects", "violation", "columns"],
