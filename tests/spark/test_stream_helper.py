@@ -208,7 +208,7 @@ def test_what_is_no_stream_or_no_mode_is_refused(
     spark: SparkSession, graph: Graph, inbox: Inbox, tmp_path: Path
 ) -> None:
     wrong: Any = "insert"
-    with pytest.raises(InvalidRequest, match="there is no load mode 'insert'"):
+    with pytest.raises(InvalidRequest, match="argument 'mode' must be 'append', 'merge' or 'overwrite'"):
         stream(inbox.frame, graph, "Thing", mode=wrong, checkpoint=tmp_path / "c")
     with pytest.raises(InvalidRequest, match="not a stream"):
         stream(spark.range(1), graph, "Thing", mode="append", checkpoint=tmp_path / "c")
