@@ -83,7 +83,7 @@ def do_branch_write(address: str, options: Options) -> None:
 def do_claimed_write(address: str, options: Options) -> None:
     """Write one row to a branch under the commit id of an idempotency key."""
     with GraphStore.open(address, storage_options=options) as store:
-        claim = Claim("key", "review", None, b"one row")
+        claim = Claim("key", store.snapshot("review"), None, b"one row")
         commit_id = Claims(store.location, store.syncer).take(claim)
         write(store, {PERSON: Upsert(people(["claimed"]))}, "review", commit_id=commit_id)
 

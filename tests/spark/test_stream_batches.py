@@ -96,7 +96,7 @@ def test_without_a_query_id_a_batch_needs_the_id_of_its_sink(graph: Graph) -> No
         StreamSink(plan, Intent(), "mine").commit(messages, 0)
     assert batches(graph) == [("mine", 0)]
     assert Claims(graph.store.location, graph.store.syncer).find(
-        Claim("spark:mine:0", "main", None, b"a batch of a stream")
+        Claim("spark:mine:0", graph.store.snapshot(), None, b"a batch of a stream")
     )
 
 

@@ -15,8 +15,10 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.catalogs import Catalogs
 from omnigraph.storage import transaction
+from omnigraph.storage.claims import Claims
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitRecord
+from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 
 
@@ -160,12 +162,13 @@ class Loaded:
         return cls(nodes, edges, tuple(counts), facts)
 
 
-def landed(store: GraphStore, branch: str, commit_id: str | None) -> Receipt | None:
-    """Return the receipt of a commit, if a branch has it."""
+def landed(store: GraphStore, key: str, base: PinnedSnapshot, actor: str | None) -> Receipt | None:
+    """Return the receipt of the write that landed under a key, whatever it was, by the head of its branch."""
+    commit_id = Claims(store.location, store.syncer).commit_of(key, base, actor)
     if commit_id is None:
         return None
-    chain, head = store.branches.head(branch)
-    state = chain.find(commit_id, head)
+    branch = base.branch
+    state = store.branches.chain(base.state.line.incarnation).find(commit_id, base.state)
     if state is None:
         return None
     done = transaction.Receipt(branch, state.commit, state.commit.tables, replayed=True)

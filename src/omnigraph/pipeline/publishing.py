@@ -183,13 +183,13 @@ def publish_batch(
     """
     if not any(outcome.read for outcome in outcomes) and target.mode is not Mode.OVERWRITE:
         return None
-    claim = Claim(batch.key, target.branch, None, BATCH_REQUEST)
+    claim = Claim(batch.key, snapshot, None, BATCH_REQUEST)
     intent = claimed(Claims(store.location, store.syncer), claim, intent)
     intent = replace(intent, labels=FrozenMap({**intent.labels, **batch.labels}))
-    known = landed(store, target.branch, intent.commit_id)
+    known = published_before(store, target.branch, batch)
     return known or publish(store, target, snapshot, outcomes, intent, spark)
 
 
 def published_before(store: GraphStore, branch: str, batch: Batch) -> Receipt | None:
     """Return the receipt of a batch that has landed, whatever became of its type since."""
-    return landed(store, branch, Claims(store.location, store.syncer).commit_of(batch.key, branch, None))
+    return landed(store, batch.key, store.snapshot(branch), None)

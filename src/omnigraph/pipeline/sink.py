@@ -65,7 +65,7 @@ def batch_sink(options: Options, schema: StructType, overwrite: bool) -> BatchSi
     intent = Intent(options.get("actor"), options.get("message"), options.get("if_commit"))
     key = options.get("idempotency_key")
     with open_store(target.location) as store:
-        known = None if key is None else _landed(store, key, target.branch, intent.actor)
+        known = None if key is None else landed(store, key, store.snapshot(target.branch), intent.actor)
         first = None if known is None else known.commit_id
         plan = plan_write(store, target, schema, keyed=key is not None, first=first)
     return BatchSink(plan, intent, key)
@@ -83,18 +83,13 @@ def stream_sink(options: Options, schema: StructType, overwrite: bool) -> Stream
 @checked
 def written(graph: Graph, idempotency_key: str, *, branch: str = "main", actor: str | None = None) -> Receipt:
     """Return what a write under a key did: Spark's own writers return nothing."""
-    found = _landed(graph.store, idempotency_key, branch, actor)
+    found = landed(graph.store, idempotency_key, graph.store.snapshot(branch), actor)
     if found is None:
         raise NotFound(
             f"no write under idempotency key {idempotency_key!r} has landed on branch {branch!r}",
             remedy="Give the branch and the actor of the write; or repeat it under its key",
         )
     return found
-
-
-def _landed(store: GraphStore, key: str, branch: str, actor: str | None) -> Receipt | None:
-    """Return the receipt of the write that landed under a key, whatever it was."""
-    return landed(store, branch, Claims(store.location, store.syncer).commit_of(key, branch, actor))
 
 
 # -- in tasks ----------------------------------------------------------------------------------------
@@ -148,7 +143,7 @@ class BatchSink(DataSourceArrowWriter):
             intent = self._intent
             if self._key is not None:
                 request = load_request(target.mode.value, (), None, {}, fingerprint_of(outcomes))
-                claim = Claim(self._key, target.branch, intent.actor, request)
+                claim = Claim(self._key, self._plan.snapshot, intent.actor, request)
                 claims = Claims(store.location, store.syncer)
                 if self._plan.job.landed:
                     claims.find(claim)  # another request under the key is refused

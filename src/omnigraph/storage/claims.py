@@ -3,7 +3,7 @@
 Room    storage. One small object for each key, created if absent before the write begins. Every call with
         the key then publishes under the same commit id, and the chain itself says whether it landed.
 Rule    a key belongs to one request of one actor on one branch: another request under it is refused, not
-        answered.
+        answered. The branch is its chain, not its name: no two chains may get a commit of one id.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from omnigraph.base.ids import new_id
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location
+from omnigraph.storage.snapshot import PinnedSnapshot
 
 FOLDER = "__claims"
 LONGEST_KEY = 128
@@ -36,7 +37,7 @@ class Claim:
     """A key, whose it is, and what it stands for, in any stable spelling."""
 
     key: str
-    branch: str
+    base: PinnedSnapshot  # any state of the branch
     actor: str | None
     request: bytes
 
@@ -47,7 +48,15 @@ class Claim:
     @property
     def path(self) -> str:
         """Where the claim is stored."""
-        owner = json.dumps([self.key, self.branch, self.actor]).encode()
+        return self._path(self.base.state.line.incarnation)
+
+    @property
+    def named_path(self) -> str:
+        """Where earlier releases stored it: under the name of the branch."""
+        return self._path(self.base.branch)
+
+    def _path(self, branch: str) -> str:
+        owner = json.dumps([self.key, branch, self.actor]).encode()
         return f"{FOLDER}/{hashlib.sha256(owner).hexdigest()}.json"
 
     @property
@@ -88,17 +97,19 @@ class Claims:
 
     def find(self, claim: Claim) -> str | None:
         """Return the commit id of a key that was claimed before, or None."""
-        stored = self._location.objects.read(claim.path)
-        return None if stored is None else self._known(claim, stored)
+        known = self._stored(claim)
+        return None if known is None else self._known(claim, known)
 
-    def commit_of(self, key: str, branch: str, actor: str | None) -> str | None:
+    def commit_of(self, key: str, base: PinnedSnapshot, actor: str | None) -> str | None:
         """Return the commit id of a key, whatever it was claimed for, or None."""
-        claim = Claim(key, branch, actor, b"")
-        stored = self._location.objects.read(claim.path)
-        return None if stored is None else str(_read(claim, stored)["commit"])
+        known = self._stored(Claim(key, base, actor, b""))
+        return None if known is None else str(known["commit"])
 
     def take(self, claim: Claim) -> str:
         """Return the commit id of a key: a fresh one, unless it was claimed before."""
+        earlier = self._named(claim)
+        if earlier is not None:
+            return self._known(claim, earlier)
         mine = {"commit": new_id(), "request": claim.digest, "format": FORMAT}
         with durable(Step.CLAIM):
             created = self._location.objects.create(claim.path, json.dumps(mine).encode())
@@ -106,10 +117,21 @@ class Claims:
             self._syncer.files([self._location.join(claim.path)])
         if created:
             return str(mine["commit"])
-        return self._known(claim, self._location.objects.read(claim.path) or b"")
+        return self._known(claim, _read(claim, self._location.objects.read(claim.path) or b""))
 
-    def _known(self, claim: Claim, stored: bytes) -> str:
-        known = _read(claim, stored)
+    def _stored(self, claim: Claim) -> dict[str, Any] | None:
+        stored = self._location.objects.read(claim.path)
+        return self._named(claim) if stored is None else _read(claim, stored)
+
+    def _named(self, claim: Claim) -> dict[str, Any] | None:
+        """Return the claim that an earlier release made; the main branch has one path for both."""
+        if claim.named_path == claim.path:
+            return None
+        stored = self._location.objects.read(claim.named_path)
+        known = None if stored is None else _read(claim, stored)
+        return None if known is None or "format" in known else known
+
+    def _known(self, claim: Claim, known: dict[str, Any]) -> str:
         commit = str(known["commit"])
         if known["request"] == claim.digest:
             return commit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import threading
@@ -374,6 +375,42 @@ def test_a_key_belongs_to_one_actor_on_one_branch(graph: Graph, where: dict[str,
 
     assert not other.replayed
     assert other.commit_id != first.commit_id
+
+
+@pytest.mark.parametrize("act", ["mutate", "load"])
+def test_a_key_belongs_to_a_branch_and_not_to_its_name(graph: Graph, act: str) -> None:
+    """Another branch that gets the name makes a commit of its own: no two commits have one id."""
+
+    def call(branch: str) -> Receipt:
+        if act == "mutate":
+            return graph.mutate(NOTE, value="x", branch=branch, idempotency_key="k")
+        return graph.load([thing("t")], mode="append", branch=branch, idempotency_key="k")
+
+    graph.store.branches.create("review", "main")
+    first = call("review")
+    graph.store.branches.rename("review", "old")
+    graph.store.branches.create("review", "main")
+
+    second = call("review")
+
+    assert not second.replayed
+    assert second.commit_id != first.commit_id
+    assert (call("old").commit_id, call("review").commit_id) == (first.commit_id, second.commit_id)
+
+
+def test_a_claim_of_an_earlier_release_is_under_the_name_of_its_branch(graph: Graph) -> None:
+    graph.store.branches.create("review", "main")
+    first = graph.mutate(NOTE, value="x", branch="review", idempotency_key="k")
+    claim = next((Path(graph.uri) / "__claims").iterdir())
+    known = json.loads(claim.read_text())
+    named = hashlib.sha256(json.dumps(["k", "review", None]).encode()).hexdigest()
+    claim.with_name(f"{named}.json").write_text(json.dumps({n: known[n] for n in ("commit", "request")}))
+    claim.unlink()
+
+    again = graph.mutate(NOTE, value="x", branch="review", idempotency_key="k")
+
+    assert again.replayed
+    assert again.commit_id == first.commit_id
 
 
 # -- calls that failed -------------------------------------------------------------------------------

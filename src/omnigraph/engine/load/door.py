@@ -34,6 +34,7 @@ from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
+from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import WriteTxn
 
@@ -69,13 +70,13 @@ class LoadRequest:
     columns: Mapping[str, str] = FrozenMap()
     facts: Mapping[str, Any] = FrozenMap()  # of the receipt: how the load was asked for
 
-    def claim(self, fingerprint: Fingerprint, branch: str, actor: str | None) -> Claim:
+    def claim(self, fingerprint: Fingerprint, base: PinnedSnapshot, actor: str | None) -> Claim:
         """Return what the key stands for: the rows and arguments as they were given, whatever the schema."""
         assert self.idempotency_key is not None
         names = list(self.data) if isinstance(self.data, Mapping) else [self.type]
         columns = {str(name): dict(self.columns) for name in names} if self.columns else {}
         request = load_request(self.mode.value, self.replace_types, self.format, columns, fingerprint)
-        return Claim(self.idempotency_key, branch, actor, request)
+        return Claim(self.idempotency_key, base, actor, request)
 
 
 def load_request(
@@ -162,11 +163,11 @@ class LoadDoor:
             if first is not None:
                 return first
         while True:
-            catalog = self._catalogs.get(self._store.snapshot(branch).schema)
+            base = self._store.snapshot(branch)
             spools = Spools()
             try:
-                read = self._read(request, catalog, spools, report)
-                return self._publish(request, read, branch, intent, report, dry_run=dry_run)
+                read = self._read(request, self._catalogs.get(base.schema), spools, report)
+                return self._publish(request, read, base, intent, report, dry_run=dry_run)
             except ReadSetConflict as conflict:
                 again = request.mode is not Mode.OVERWRITE and _can_read_again(request.data)
                 if conflict.fields.get("member") != "schema" or not again:
@@ -182,7 +183,8 @@ class LoadDoor:
         """
         key = request.idempotency_key
         assert key is not None
-        first = landed(self._store, branch, self._claims.commit_of(key, branch, actor))
+        base = self._store.snapshot(branch)
+        first = landed(self._store, key, base, actor)
         if first is None or first.commit is None:
             return None
         problems = Problems(fingerprint=Fingerprint())
@@ -191,7 +193,7 @@ class LoadDoor:
             pass
         problems.findings().refuse(REFUSED)
         assert problems.fingerprint is not None
-        self._claims.find(request.claim(problems.fingerprint, branch, actor))
+        self._claims.find(request.claim(problems.fingerprint, base, actor))
         return first
 
     def _source(self, request: LoadRequest, catalog: Catalog) -> Source:
@@ -226,7 +228,7 @@ class LoadDoor:
         self,
         request: LoadRequest,
         read: Input,
-        branch: str,
+        base: PinnedSnapshot,
         intent: Intent,
         report: Report,
         *,
@@ -236,6 +238,7 @@ class LoadDoor:
         named = request.data if request.mode is Mode.OVERWRITE and isinstance(request.data, Mapping) else ()
         replaced = [read.catalog.named(name).id for name in (*request.replace_types, *named)]
         draft = LoadDraft(read, request.mode, replaced)
+        branch = base.branch
         loaded = draft.loaded(request.facts)
         fingerprint = read.fingerprint
         write = ChangeWrite(
@@ -250,19 +253,19 @@ class LoadDoor:
             accepted=lambda: report(LoadProgress("writing", read.rows)),
         )
         if dry_run:
-            base = self._store.rehearse(branch, write, intent)
+            seen = self._store.rehearse(branch, write, intent)
             report(LoadProgress("done", read.rows))
             return Receipt(
                 branch,
                 None,
-                _foreseen(read, request.mode, replaced, base),
+                _foreseen(read, request.mode, replaced, seen),
                 loaded.affected_nodes,
                 loaded.affected_edges,
                 dry_run=True,
                 facts=loaded.facts,
             )
         if fingerprint is not None:
-            intent = claimed(self._claims, request.claim(fingerprint, branch, intent.actor), intent)
+            intent = claimed(self._claims, request.claim(fingerprint, base, intent.actor), intent)
         done = self._store.publish(branch, write, intent)
         report(LoadProgress("done", read.rows))
         if done.replayed and done.commit is not None:

@@ -152,9 +152,10 @@ class MutateDoor:
     def _claim(self, key: str, branch: str, actor: str | None, request: Request) -> str:
         """Return the commit id of a key; a request that can never be right claims nothing."""
         what = ["mutate", request.source, request.query_name, request.params]
-        claim = Claim(key, branch, actor, spelling(what).encode())
+        base = self._store.snapshot(branch)
+        claim = Claim(key, base, actor, spelling(what).encode())
         try:
-            catalog = self._catalogs.get(self._store.snapshot(branch).schema)
+            catalog = self._catalogs.get(base.schema)
             bind_params(self.compile(request, catalog).parameters, request.params)
         except InvalidRequest:
             known = self._claims.find(claim)  # it may have been right under an earlier schema

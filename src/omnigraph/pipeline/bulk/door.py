@@ -148,7 +148,7 @@ class _Request:
     rejects: str | None
     facts: Mapping[str, Any] = FrozenMap()  # of the receipt: how the load was asked for
 
-    def claim(self, outcomes: Iterable[Outcome], branch: str, actor: str | None) -> Claim:
+    def claim(self, outcomes: Iterable[Outcome], base: PinnedSnapshot, actor: str | None) -> Claim:
         """Return what the key stands for: the rows and arguments as they were given, whatever the schema."""
         assert self.idempotency_key is not None
         columns = {name: dict(mapped) for name, mapped in (self.columns or {}).items()}
@@ -160,7 +160,7 @@ class _Request:
             fingerprint_of(outcomes),
             sets_aside=self.sets_aside,
         )
-        return Claim(self.idempotency_key, branch, actor, request)
+        return Claim(self.idempotency_key, base, actor, request)
 
 
 class _Loading:
@@ -205,12 +205,13 @@ class _Loading:
         """
         key = self._request.idempotency_key
         assert key is not None
-        first = landed(self._store, branch, self._claims.commit_of(key, branch, actor))
+        base = self._store.snapshot(branch)
+        first = landed(self._store, key, base, actor)
         if first is None or first.commit is None:
             return None
         snapshot = self._store.snapshot(branch, at=first.commit.id)
         read = self._read(snapshot, self._catalogs.get(snapshot.schema), landed=True)
-        self._claims.find(self._request.claim(read.outcomes, branch, actor))
+        self._claims.find(self._request.claim(read.outcomes, base, actor))
         return first
 
     def _once(self, branch: str, intent: Intent, *, dry_run: bool) -> Receipt:
@@ -257,7 +258,7 @@ class _Loading:
             )
         self._report(LoadProgress("writing", read.rows))
         if request.idempotency_key is not None:
-            intent = claimed(self._claims, request.claim(read.outcomes, branch, intent.actor), intent)
+            intent = claimed(self._claims, request.claim(read.outcomes, snapshot, intent.actor), intent)
         done = self._store.publish(branch, write, intent)
         self._report(LoadProgress("done", read.rows))
         if done.replayed and done.commit is not None:
