@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -215,6 +216,17 @@ def test_a_datetime_whose_offset_leaves_the_years_is_refused(graph: Graph) -> No
         graph.mutate(adding, t=late)
     with pytest.raises(GraphError, match=r"\+10000-01-01T01:00:00.000Z is outside"):
         graph.load([{"type": "Event", "data": {"k": "a", "at": late}}], mode="append")
+
+
+def test_the_missing_time_of_pandas_is_no_time(graph: Graph) -> None:
+    adding = 'query q($t: DateTime?) { insert Event { k: "a", at: $t } }'
+
+    with pytest.raises(InvalidRequest, match="invalid DateTime literal 'NaT'"):
+        graph.mutate(adding, t=pd.NaT)
+    with pytest.raises(GraphError, match=r"expected a time such as .* found NaT"):
+        graph.load([{"type": "Event", "data": {"k": "a", "at": pd.NaT}}], mode="append")
+    with pytest.raises(InvalidRequest, match="NaT"):
+        graph.nodes("Event", at=pd.NaT)
 
 
 def test_a_resolution_of_a_merge_is_held_to_the_years(poisoned: Graph) -> None:

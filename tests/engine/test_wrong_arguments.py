@@ -13,11 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import omnigraph as og
@@ -228,6 +230,22 @@ def test_the_error_names_the_parameter_what_it_takes_and_what_came() -> None:
         assert message in str(refused.value)
     with pytest.raises(TypeError):  # a signature is Python's to explain
         example()
+
+
+def test_numbers_and_truths_of_numpy_are_taken_for_those_of_python(world: World) -> None:
+    graph = world.graph
+    number: Any
+    for number in (np.int64(2), np.int32(2), np.uint8(2)):
+        assert len(list(graph.commits.list(limit=number))) == 2
+        assert graph.nodes("P", at=number).to_arrow().num_rows == 1
+    number = np.int64(2**28)
+    assert len(graph.query(READ, k="a", memory_bytes=number)) == 1
+    assert graph.mutate(WRITE, k="c", n=3, dry_run=cast(Any, np.bool_(True))).commit is None
+    number = np.float32(0)
+    assert not graph.changes.wait(timeout=number).blocks
+    for wrong in (np.float64(2), np.bool_(True), Decimal(2), np.uint64(2**64 - 1)):
+        with pytest.raises(BadArgument, match="whole number"):
+            graph.commits.list(limit=cast(Any, wrong))
 
 
 def test_choices_that_are_no_list_are_refused_with_what_one_looks_like(world: World) -> None:

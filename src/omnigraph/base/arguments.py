@@ -4,8 +4,9 @@ Room    base. The annotation is the only place that says what a parameter takes;
         else gets `BadArgument`, which names the function, the parameter, what it takes and what came.
 Given   a function (`checked`) or a class, whose public methods are meant (`checked_methods`).
 Rule    text is text that UTF-8 can hold, without NUL; True is no number; a text or a mapping is no list of
-        texts; an iterator is read into a tuple, since it can be looked at only once. A missing or unknown
-        argument stays Python's own TypeError: that is the signature.
+        texts; numbers and truths of numpy become Python's; an iterator is read into a tuple, since it can be
+        looked at only once. A missing or unknown argument stays Python's own TypeError: that is the
+        signature.
 Cost    the annotations are read at the first call; a call with ten arguments then takes some microseconds.
 """
 
@@ -16,6 +17,7 @@ import types
 from collections import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial, wraps
 from inspect import Parameter, isfunction, signature
 from typing import (
@@ -30,6 +32,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+import numpy as np
 
 from omnigraph.base.errors import InvalidRequest
 
@@ -204,25 +208,35 @@ def _text(value: Any, *, nul: bool = False) -> Any:
     return value
 
 
-def _whole(value: Any, least: int = -LARGEST - 1) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int):
+def _whole(value: Any, least: int = -LARGEST - 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise _Wrong("a whole number", value)
-    if not least <= value <= LARGEST:
-        limit = f"of at least {least}" if value < least and least > -LARGEST - 1 else "of at most 64 bits"
+    number = int(value)
+    if not least <= number <= LARGEST:
+        limit = f"of at least {least}" if number < least and least > -LARGEST - 1 else "of at most 64 bits"
         raise _Wrong(f"a whole number {limit}", value, near=True)
-    return value
+    return number
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _Wrong("a number", value)
-    return value if isinstance(value, float) else _whole(value)
+def _number(value: Any) -> int | float:
+    if isinstance(value, float | np.floating):
+        return float(value)
+    try:
+        return _whole(value)
+    except _Wrong as wrong:
+        raise wrong if wrong.near else _Wrong("a number", value) from None
 
 
-def _flag(value: Any) -> Any:
-    if value is True or value is False:
-        return value
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
     raise _Wrong("True or False", value)
+
+
+def _moment(value: Any) -> datetime:
+    if isinstance(value, datetime) and value == value:  # the missing time of pandas is a datetime, too
+        return value
+    raise _Wrong("a datetime", value)
 
 
 def _function(value: Any) -> Any:
@@ -264,6 +278,7 @@ _PLAIN: Mapping[Any, tuple[Reader, str]] = {
     int: (_whole, "a whole number"),
     float: (_number, "a number"),
     bool: (_flag, "True or False"),
+    datetime: (_moment, "a datetime"),
 }
 
 

@@ -49,6 +49,8 @@ def instant_of(value: date | datetime) -> int:
     """Return the stored millisecond; a day is its midnight in UTC."""
     if not isinstance(value, datetime):
         return day_of(value) * DAY_MS
+    if value != value:
+        raise ValueError("the missing time of pandas is no time")
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     # An offset may carry the first or the last hours over the edge.
     return checked_instant((aware - _EPOCH) // _MILLISECOND)
