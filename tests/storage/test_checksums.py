@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import omnigraph as og
-from omnigraph.base.errors import GraphError, IntegrityError, InvalidRequest
+from omnigraph.base.errors import GraphError, HistoryReclaimed, IntegrityError, InvalidRequest
 from omnigraph.surfaces.cli.app import app
 
 SCHEMA = """
@@ -146,6 +148,42 @@ def test_after_a_hard_drop_what_is_left_is_whole_and_what_went_is_not_missed(pla
         graph.schema.apply(SCHEMA.replace("F32", "F64").replace("t: String?", ""), allow_data_loss=True)
         for report in (graph.verify(), graph.verify(history=True)):
             assert (report.ok, report.unrecorded) == (True, ())
+
+
+class _After(ThreadPoolExecutor):
+    """Reads files after something else has happened, once."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._acts = [act]
+
+    def map(self, *args: Any, **options: Any) -> Iterator[Any]:
+        """Act, then read."""
+        while self._acts:
+            self._acts.pop()()
+        return super().map(*args, **options)
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_what_a_hard_drop_takes_away_meanwhile_is_not_missed(place: Path, history: bool) -> None:
+    """Files that were listed, or that a head needed, go before they are read: that is no damage."""
+    with og.connect(place, durability="os") as graph, og.connect(place, durability="os") as other:
+        graph.branches.delete("b")
+        hard = SCHEMA.replace("F32", "F64").replace("t: String?", "")
+        drop = _After(lambda: other.schema.apply(hard, allow_data_loss=True))
+        graph.store._files = drop  # type: ignore[assignment]  # where the verification reads
+        report = graph.verify(history=history)
+        assert report.damaged == ()
+        drop.shutdown()
+
+
+def test_a_state_that_was_reclaimed_is_not_damaged(place: Path) -> None:
+    with og.connect(place, durability="os") as graph:
+        before = graph.store.snapshot().commit_id
+        graph.branches.delete("b")
+        graph.schema.apply(SCHEMA.replace("F32", "F64").replace("t: String?", ""), allow_data_loss=True)
+        with pytest.raises(HistoryReclaimed):
+            graph.verify(at=before)
 
 
 def test_a_record_that_is_torn_or_damaged_counts_for_nothing(place: Path) -> None:

@@ -6,12 +6,13 @@ Room    engine. What `og.init` and `og.connect` return for an embedded graph; th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal
 
 from omnigraph.base.arguments import EntityId, Positive, checked, checked_methods
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import BranchNotFound, InvalidRequest
 from omnigraph.base.ids import new_id
 from omnigraph.base.moment import At
 from omnigraph.catalog.identity import IdMinter
@@ -46,7 +47,9 @@ from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import EmbedTexts, embedder_of
 from omnigraph.storage.checksums import Verified
 from omnigraph.storage.claims import Claims
+from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.durability import Durability
+from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import NewTable
 
@@ -348,9 +351,16 @@ class Graph:
         if history:
             return self.store.verify(None, record=record)
         if branch is None and at is None:
-            heads = [self.store.snapshot(one.name) for one in self.branches.list()]
-            return self.store.verify(heads, record=record)
-        return self.store.verify([resolve_moment(self.store, branch or "main", at)], record=record)
+            return of_the_newest(lambda: self.store.verify(self._heads(), record=record))
+        named = branch or "main"
+        return of_the_newest(
+            lambda: self.store.verify([resolve_moment(self.store, named, at)], record=record)
+        )
+
+    def _heads(self) -> Iterator[PinnedSnapshot]:
+        for branch in self.branches.list():
+            with suppress(BranchNotFound):  # deleted meanwhile
+                yield self.store.snapshot(branch.name)
 
     def close(self) -> None:
         """Release the graph's threads and handles."""

@@ -313,13 +313,16 @@ class Verification:
         bare: list[str] = []
         for file in sorted(file for file in files if not file.startswith(UNREAD)):
             (checked if file in known else bare).append(file)
-        damaged = self._pool.map(lambda file: checksums.check(table_id, file, known[file]), checked)
+        compared = self._pool.map(lambda file: checksums.check(table_id, file, known[file]), checked)
+        damaged = [one for one in compared if one is not None]
+        if needed is None:  # what was stored a moment ago was deleted, not lost
+            damaged = [one for one in damaged if one.stored is not None]
         if record:
             checksums.record(table_id, bare, self._pool)
         return unreadable + Verified(
             files=len(checked),
             bytes=sum(stored.get(file, 0) for file in checked),
-            damaged=tuple(one for one in damaged if one is not None),
+            damaged=tuple(damaged),
             unrecorded=() if record else tuple(f"{TABLES}/{table_id}/{file}" for file in bare),
             added=len(bare) if record else 0,
         )

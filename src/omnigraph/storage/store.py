@@ -238,13 +238,19 @@ class GraphStore:
 
     def verify(self, snapshots: Iterable[PinnedSnapshot] | None, *, record: bool = False) -> Verified:
         """Compare the files that snapshots need with their checksums; None stands for every stored file."""
+        states = None if snapshots is None else [one.state for one in snapshots]
         pins = None
-        if snapshots is not None:
-            pins = [(pin.table_id, pin.version) for one in snapshots for pin in one.state.pins.values()]
+        if states is not None:
+            pins = [(pin.table_id, pin.version) for one in states for pin in one.pins.values()]
         with measured():
-            return Verification(self.location, self.checksums, self.opener, self._files).run(
+            found = Verification(self.location, self.checksums, self.opener, self._files).run(
                 pins, record=record
             )
+            if any(one.stored is None for one in found.damaged):
+                reasons = (self.readability.reclaimed(one) for one in states or ())
+                if reason := next((one for one in reasons if one is not None), None):
+                    raise reason  # not missing by damage
+            return found
 
     # -- writing -----------------------------------------------------------------------------------
 
