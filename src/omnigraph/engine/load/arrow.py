@@ -41,7 +41,7 @@ def arrow_column(array: pa.Array, target: Target, *, whole_floats: bool = False)
     With `whole_floats` floats without a fraction are integers too: pandas keeps integers that way as
     soon as one is missing.
     """
-    plain = _plain(array)
+    plain = decoded(array)
     scalar = target.type.scalar
     if kinds.is_null(plain.type):
         return Column(pa.nulls(len(plain), target.type.arrow))
@@ -54,7 +54,7 @@ def arrow_column(array: pa.Array, target: Target, *, whole_floats: bool = False)
 
 def text_column(array: pa.Array, target: Target) -> Column:
     """Return a column of text, or raise `ColumnMisfit`."""
-    plain = _plain(array)
+    plain = decoded(array)
     if kinds.is_null(plain.type):
         return Column(pa.nulls(len(plain), pa.string()))
     return _strings(plain, target)
@@ -67,7 +67,7 @@ def is_text(found: pa.DataType) -> bool:
     return bool(kinds.is_string(found) or kinds.is_large_string(found) or kinds.is_string_view(found))
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def decoded(array: pa.Array) -> pa.Array:
     """Return the values without encodings that only save space."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage

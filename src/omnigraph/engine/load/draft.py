@@ -85,19 +85,20 @@ class LoadDraft:
         it is not done where rows are replaced, since these may be others than the caller saw.
         """
         before = self._input.catalog
-        found = []
-        for one in self._change.types.values():
-            find = catalog.find_node if isinstance(one.declared, NodeType) else catalog.find_edge
-            now = find(one.declared.name)
-            if now is None or one.replaces or not before.declares_alike(one.declared, catalog, now):
+        changes = []
+        for change in self._change.types.values():
+            declared = change.declared
+            find = catalog.find_node if isinstance(declared, NodeType) else catalog.find_edge
+            now = find(declared.name)
+            if now is None or change.replaces or not before.declares_alike(declared, catalog, now):
                 raise ReadSetConflict("schema", expected=before.identity, actual=catalog.identity)
-            rows = _under_columns(one.rows, one.declared, now).select(now.stored_schema.names)
-            given = None if one.given is None else _under_columns(one.given, one.declared, now)
-            found.append(replace(one, declared=now, rows=rows, given=given))
-        return ChangeSet.of(catalog, found)
+            rows = _under_columns(change.rows, declared, now).select(now.stored_schema.names)
+            placed = None if change.given is None else _under_columns(change.given, declared, now)
+            changes.append(replace(change, declared=now, rows=rows, given=placed))
+        return ChangeSet.of(catalog, changes)
 
     def _rows_of(self, kind: type[TableType]) -> int:
-        return sum(one.rows for one in self._input.spools.values() if isinstance(one.declared, kind))
+        return sum(spool.rows for spool in self._input.spools.values() if isinstance(spool.declared, kind))
 
     def loaded(self, facts: Mapping[str, Any]) -> Loaded:
         """Say what the receipt has of the input; records that a later one replaces change nothing."""

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import types as kinds
 
+from omnigraph.engine.load.arrow import decoded
 from omnigraph.storage.claims import spelling
 
 Hashes = NDArray[np.uint64]
@@ -86,17 +87,9 @@ def _hashed(column: Any) -> tuple[Hashes, NDArray[np.bool_]]:
     """Return the hash of each value, and which of them are not null."""
     if isinstance(column, list):
         return _one_by_one(column), np.array([value is not None for value in column], bool)
-    array = _plain(column)
+    array = decoded(column)
     valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
     return _of_array(array), valid
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if kinds.is_run_end_encoded(array.type):
-        array = pc.run_end_decode(array)
-    return array.dictionary_decode() if kinds.is_dictionary(array.type) else array
 
 
 def _of_array(array: pa.Array) -> Hashes:
