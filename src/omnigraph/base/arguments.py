@@ -297,7 +297,7 @@ def _union(hints: tuple[Any, ...]) -> tuple[Reader | None, str]:
     if any(reader is None for reader, _ in parts):
         return None, "anything"
     optional = type(None) in hints
-    # Text is the one that is given most often, and None is met before any reader.
+    # None is met before any reader.
     readers = [cast(Reader, reader) for reader, words in parts if words != "None"]
     words = _either(list(dict.fromkeys(words for _, words in parts)))
 

@@ -52,8 +52,10 @@ def instant_of(value: date | datetime) -> int:
     if value != value:
         raise ValueError("the missing time of pandas is no time")
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    # An offset may carry the first or the last hours over the edge.
-    return checked_instant((aware - _EPOCH) // _MILLISECOND)
+    milliseconds = (aware - _EPOCH) // _MILLISECOND
+    if not FIRST_INSTANT <= milliseconds <= LAST_INSTANT:  # an offset may lead over the edge
+        raise OutsideYears(write_instant(milliseconds))
+    return milliseconds
 
 
 def python_day(days: int) -> date | str:
@@ -66,20 +68,6 @@ def python_instant(milliseconds: int) -> datetime | str:
     if FIRST_INSTANT <= milliseconds <= LAST_INSTANT:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     return write_instant(milliseconds)
-
-
-def checked_day(days: int) -> int:
-    """Return a day that may be stored, or raise `OutsideYears`."""
-    if not FIRST_DAY <= days <= LAST_DAY:
-        raise OutsideYears(write_day(days))
-    return days
-
-
-def checked_instant(milliseconds: int) -> int:
-    """Return an instant that may be stored, or raise `OutsideYears`."""
-    if not FIRST_INSTANT <= milliseconds <= LAST_INSTANT:
-        raise OutsideYears(write_instant(milliseconds))
-    return milliseconds
 
 
 # -- text --------------------------------------------------------------------------------------------

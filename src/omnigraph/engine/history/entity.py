@@ -111,7 +111,7 @@ class Entity:
 
     def _get(self, branch: str, at: At | None) -> dict[str, Any] | None:
         snapshot, catalog = read_state(self._store, self._catalogs, branch, at)
-        declared = self._declared(catalog)
+        declared = catalog.named(self.type_name)
         then = self._catalogs.get(snapshot.schema)
         rows = _row(self._store, snapshot.state, then, declared, self.id)
         return image(to_python(rows)[0], declared) if rows.num_rows else None
@@ -122,7 +122,7 @@ class Entity:
             raise InvalidRequest(f"a history has at least 1 version, not {limit}", remedy="Raise the limit")
         with measured():
             head = self._store.snapshot(branch).state
-            declared = self._declared(self._catalogs.get(head.schema))
+            declared = self._catalogs.get(head.schema).named(self.type_name)
             found: list[EntityVersion] = []
             more = reclaimed = False
             try:
@@ -137,9 +137,6 @@ class Entity:
             return EntityHistory(
                 kind, declared.table_id, name, self.id, tuple(found), more=more, reclaimed=reclaimed
             )
-
-    def _declared(self, catalog: Catalog) -> TableType:
-        return catalog.named(self.type_name)
 
 
 def last_touched(

@@ -60,7 +60,9 @@ def check_existed(snapshot: PinnedSnapshot, declared: TableType) -> None:
     """Refuse to read a type that a state does not have."""
     if declared.table_id not in snapshot.state.pins:
         raise TableNotFound(
-            f"type {declared.name!r} did not exist at commit {snapshot.commit_id}", name=declared.name
+            f"type {declared.name!r} did not exist at commit {snapshot.commit_id}",
+            remedy="Choose a later state",
+            name=declared.name,
         )
 
 
