@@ -36,6 +36,8 @@ from omnigraph.execution.predicates import pruning
 from omnigraph.execution.rows import Rows
 from omnigraph.execution.values import Evaluator, MatchedRows
 
+JUDGED_AT_ONCE = 1 << 18  # rows whose conditions are judged together: what that takes is not on the account
+NO_IDS = pa.array([], pa.string())
 _TURNED = {
     Direction.FORWARD: Direction.BACKWARD,
     Direction.BACKWARD: Direction.FORWARD,
@@ -49,17 +51,6 @@ _COUNTS: dict[str, Callable[[Ordinals, int], np.ndarray[tuple[int], np.dtype[np.
     ">": lambda n, k: n > k,
     ">=": lambda n, k: n >= k,
 }
-
-
-JUDGED_AT_ONCE = 1 << 18  # rows whose conditions are judged together: what that takes is not on the account
-
-
-def _parts(rows: Rows) -> Iterator[Rows]:
-    if rows.count <= JUDGED_AT_ONCE:
-        yield rows
-        return
-    for start in range(0, rows.count, JUDGED_AT_ONCE):
-        yield rows.part(start, start + JUDGED_AT_ONCE)
 
 
 class Matcher:
@@ -130,14 +121,13 @@ class Matcher:
         predicate = None if in_memory or not pushed else pruning(pushed, self._request)
         if predicate is None:
             return self._introduce(rows, variable, table.every(), conditions)
-        asked = all_of(pushed)
-        columns = stored_columns(asked)
-        found = table.where(
-            predicate, columns, lambda batch: holds(asked, replace(self._request, rows=batch))
+        whole = all_of(pushed)
+        matching = table.where(
+            predicate, stored_columns(whole), lambda batch: holds(whole, replace(self._request, rows=batch))
         )
         in_scan = {id(condition) for condition in pushed}
         rest = tuple(condition for condition in conditions if id(condition) not in in_scan)
-        return self._introduce(rows, variable, found, rest)
+        return self._introduce(rows, variable, matching, rest)
 
     def _cached(self, table: EntityTable, condition: Condition) -> bool:
         """Say whether the column that a condition reads is in memory: then no scan is needed."""
@@ -158,11 +148,11 @@ class Matcher:
     def _ids(self, key: Comparison | Among, declared: PropertyType) -> pa.Array:
         if isinstance(key, Among):
             among = members(key.items, declared, self._request)
-            return [] if among is None else ids_of_keys(among.values, declared)
+            return NO_IDS if among is None else ids_of_keys(among.values, declared)
         try:
             text = canonical_text(self._evaluator.operand(key.right), declared)  # type: ignore[arg-type]
         except NoCanonicalText:
-            return []  # no node has such a key
+            return NO_IDS  # no node has such a key
         return pa.array([text], pa.string())
 
     def _introduce(
@@ -293,3 +283,11 @@ class Matcher:
             values = found.bound.get(variable, np.zeros(0, np.int64))
             made = made.bind(variable, np.concatenate([values, np.full(len(alone), MISSING)]))
         return made
+
+
+def _parts(rows: Rows) -> Iterator[Rows]:
+    if rows.count <= JUDGED_AT_ONCE:
+        yield rows
+        return
+    for start in range(0, rows.count, JUDGED_AT_ONCE):
+        yield rows.part(start, start + JUDGED_AT_ONCE)

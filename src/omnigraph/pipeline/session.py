@@ -106,8 +106,10 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def close_at_exit(session: SparkSession) -> None:
-    """Let the process end: a client of Spark Connect that is open then looks for its server, if that has been
-    stopped, for ten minutes or more. A caller stops a session of theirs, and knows nothing of ours.
+    """Close a client of Spark Connect when the process ends, which it would hold up otherwise.
+
+    An open one whose server was stopped looks for it for ten minutes or more. Callers stop their own
+    sessions, and know nothing of ours.
     """
     atexit.register(session.client.close)
 
