@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.base.errors import StorageError
+from omnigraph.base.errors import IntegrityError
 from omnigraph.engine.export.destination import DestinationTaken
 from omnigraph.pipeline import scan
 from omnigraph.pipeline.export import export
@@ -95,7 +95,7 @@ def test_a_task_that_fails_leaves_nothing_and_is_a_typed_error(spark: SparkSessi
         table = graph.schema.catalog().node("Note").table_id
         for file in (tmp_path / "graph.og" / "tables" / table / "data").iterdir():
             file.unlink()
-        with pytest.raises(StorageError, match="failed"):
+        with pytest.raises(IntegrityError, match="not stored"):
             export(spark, graph, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
