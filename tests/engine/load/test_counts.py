@@ -37,7 +37,7 @@ def check_counts(receipt: Receipt, records: list[dict[str, Any]]) -> None:
         assert min(one.inserted, one.updated, one.unchanged, one.rejected) >= 0, one
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(first=INPUTS, second=INPUTS, mode=MODES)
 def test_every_record_is_counted_once(
     first: list[dict[str, Any]], second: list[dict[str, Any]], mode: LoadMode

@@ -164,13 +164,13 @@ class _SchemaMerge:
     def _unify_new(self, kind: type[AnyType]) -> None:
         """Unify the types of one name that both sides made."""
         ours, theirs = self._by_group()
-        made = {
+        new_here = {
             _spelling(declared): declared
             for group, declared in ours.items()
             if isinstance(declared, kind) and group not in self._base and group not in theirs
         }
         for group, other in theirs.items():
-            mine = made.get(_spelling(other))
+            mine = new_here.get(_spelling(other))
             if mine is None or group in self._base or group in ours:
                 continue
             if self._ids.declaration(mine) != self._ids.declaration(other):
@@ -187,9 +187,9 @@ class _SchemaMerge:
         if ids.declaration(mine) != ids.declaration(other):
             return
         known, here, there = ids.members(old), ids.members(mine), ids.members(other)
-        made = {m.name: m for group, m in there.items() if group not in known and group not in here}
+        new_there = {m.name: m for group, m in there.items() if group not in known and group not in here}
         for group, member in here.items():
-            same = made.get(member.name)
+            same = new_there.get(member.name)
             if same is not None and group not in known and group not in there:
                 self._join(mine.name, member.name, member.id, same.id)
 
@@ -318,15 +318,15 @@ class _SchemaMerge:
                 return side.source
         names = {self._ids.of(one.id): one.name for one, _ in kept}
         texts = {origin.source: parse(origin.source).schema.declarations for _, origin in kept}
-        found: list[Declaration] = []
+        declarations: list[Declaration] = []
         for one, origin in kept:
             same = (d for d in texts[origin.source] if d.name.text == one.name)
             known: list[AnyType] = [*origin.interfaces, *origin.nodes]
             now = {declared.name: names.get(self._ids.of(declared.id), declared.name) for declared in known}
-            found += [_with_names(d, now) for d in same if _KINDS[type(d)] is one.kind]
+            declarations += [_with_names(d, now) for d in same if _KINDS[type(d)] is one.kind]
         order = {kind: number for number, kind in enumerate(_KINDS.values())}
-        found.sort(key=lambda d: (order[_KINDS[type(d)]], d.name.text))
-        return print_schema(Schema(tuple(found), Source("")))
+        declarations.sort(key=lambda d: (order[_KINDS[type(d)]], d.name.text))
+        return print_schema(Schema(tuple(declarations), Source("")))
 
 
 def _with_names(declared: Declaration, names: Mapping[str, str]) -> Declaration:

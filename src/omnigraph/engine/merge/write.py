@@ -111,8 +111,8 @@ class MergeWrite:
         choices = read_choices(self._resolutions, self._strategy, schemas.catalog, self._granularity)
         self._new_schema = schemas.catalog.identity != self._catalog(target).identity
         merges = self._merge_types(bases, schemas.catalog, choices)
-        told = [merge.conflicts for merge in merges]
-        self._refuse([one for found in told for one in found.first], sum(found.total for found in told))
+        conflicts = [merge.conflicts for merge in merges]
+        self._refuse([one for part in conflicts for one in part.first], sum(part.total for part in conflicts))
         _check_met(choices, merges)
         self._values = sum((one.values for one in merges), Findings())
         judged = (one.judged for one in merges if one.judged.count or len(one.judged.removed))
@@ -176,8 +176,8 @@ class MergeWrite:
         column = gone.member.column
         inserted = change.inserted[column].combine_chunks()
         plain = fills_of(self._compared(declared), after).get(column, pa.scalar(None, inserted.type))
-        given = differs(inserted, pa.repeat(plain, len(inserted))) & inserted.is_valid().to_numpy(False)
-        return bool(given.any() or change.changed[column].any())
+        written = differs(inserted, pa.repeat(plain, len(inserted))) & inserted.is_valid().to_numpy(False)
+        return bool(written.any() or change.changed[column].any())
 
     def _dropped(self, gone: Gone) -> Dropped:
         """Count what the target loses: the rows of a type, or the values of a property."""
@@ -298,9 +298,9 @@ class MergeWrite:
     def _fits(self, declared: TableType, state: ManifestState) -> bool:
         """Say whether a state has the table of a type, with each property in the column declared for it."""
         then = self._catalog(state).by_id(declared.id)
-        if not isinstance(then, NodeType | EdgeType) or set(then.stored_schema) != set(
-            declared.stored_schema
-        ):
+        if not isinstance(then, NodeType | EdgeType):
+            return False
+        if set(then.stored_schema) != set(declared.stored_schema):
             return False
         # A column of the same name may hold another property: one that was made on the other branch.
         own = {name: name for name in declared.stored_schema.names}
@@ -352,8 +352,8 @@ def _column_steps(declared: TableType, then: Catalog, fills: Fills) -> list[Effe
             copied = None if before is None else before.column
             fill = fills.get(member.column) if copied is None else None
             added.append(AddColumn(member.field, fill, copied))
-    left = stored - {member.column for member in declared.properties}
-    return [*added, *(DropColumn(column) for column in sorted(left))]
+    unused = stored - {member.column for member in declared.properties}
+    return [*added, *(DropColumn(column) for column in sorted(unused))]
 
 
 def _effect(share: TypeMerge) -> Effect | None:
