@@ -498,6 +498,25 @@ def test_an_edge_type_to_a_node_type_that_the_other_side_dropped_is_a_conflict(g
     assert graph.merge("side").outcome.value == "merged"
 
 
+def test_edge_types_made_alike_to_a_node_type_that_one_side_made_again(graph: Graph) -> None:
+    """The same text on both branches: what is in the way is the node type, and the remedy is about it."""
+    node, _ = Q.split("\n", 1)
+    apply(graph, "main", BASE + node)
+    graph.merge("main", "side")
+    apply(graph, "side", BASE, WITH_Q)
+    apply(graph, "main", WITH_Q)
+    put(graph, "side", q("1", v=1), has("h", "x", "1"))
+
+    with pytest.raises(SchemaConflict, match="dropped Q") as caught:
+        graph.merge("side")
+    assert caught.value.fields["types"] == ["Q"]
+    apply(graph, "main", BASE, WITH_Q)
+
+    graph.merge("side")
+    assert values(graph, "Q", "v") == {"1": 1}
+    assert [row["id"] for row in graph.edges("Has").to_arrow().to_pylist()] == ["h"]
+
+
 def test_a_renamed_type_that_was_unified_keeps_the_table_of_the_target(twice: Graph) -> None:
     twice.merge("side")
     mine = twice.schema.catalog("main").node("Q").id

@@ -140,12 +140,14 @@ class _SchemaMerge:
         self._kept: list[tuple[AnyType, Catalog]] = []  # with the schema whose text declares it
         self._gone: list[Gone] = []
         self._dropped: list[str] = []
+        self._remade: list[str] = []
         self._different: list[str] = []
 
     def run(self) -> MergedSchema:
         """Merge everything, and refuse everything that cannot be merged."""
         for kind in (InterfaceType, NodeType, EdgeType):  # edges refer to nodes, nodes to interfaces
             self._unify_new(kind)
+        refuse_dropped(self._remade)
         ours, theirs = self._by_group()
         for group in ours.keys() & theirs.keys():
             self._unify_members(self._base.get(group), ours[group], theirs[group])
@@ -175,11 +177,23 @@ class _SchemaMerge:
                 continue
             if self._ids.declaration(mine) != self._ids.declaration(other):
                 self._different.append(other.name)
+                self._remade += self._remade_ends(mine, other)
                 continue
             self._join(mine.name, None, mine.id, other.id)
             named = {member.name: member for member in properties_of(other)}
             for member in properties_of(mine):
                 self._ids.join(member.id, named[member.name].id)
+
+    def _remade_ends(self, mine: AnyType, other: AnyType) -> Iterator[str]:
+        """Yield the node types that one side made again, under two edge types of one name."""
+        if not isinstance(mine, EdgeType) or not isinstance(other, EdgeType):
+            return
+        ours, theirs = self._by_group()
+        for here, there in ((mine.source, other.source), (mine.target, other.target)):
+            one, same = ours[self._ids.of(here)], theirs[self._ids.of(there)]
+            kept = [end for end in (here, there) if self._ids.of(end) in self._base]
+            if one.name == same.name and len(kept) == 1 and self._ids.of(kept[0]) not in ours.keys() & theirs:
+                yield one.name
 
     def _unify_members(self, old: AnyType | None, mine: AnyType, other: AnyType) -> None:
         """Unify the properties of one name that both sides made, of a type that both declare alike."""
