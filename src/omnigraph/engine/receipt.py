@@ -128,18 +128,17 @@ class Loaded:
 
     def receipt(self, branch: str, done: transaction.Receipt, catalog: Catalog) -> Receipt:
         """Return the receipt of the load that made a commit."""
-        counted = {(one.kind, one.name): one for one in counts_of(done, catalog)}
-        for one in self.types:
-            known = counted.get((one.kind, one.name), TypeCount(one.name, one.kind))
-            counted[one.kind, one.name] = replace(
-                known, given=one.given, unchanged=one.unchanged, rejected=one.rejected
-            )
         # A type that is emptied without being in the input was given no records.
-        types = [one if one.given is not None else replace(one, given=0) for one in counted.values()]
+        counts = {(count.kind, count.name): replace(count, given=0) for count in counts_of(done, catalog)}
+        for read in self.types:
+            written = counts.get((read.kind, read.name), TypeCount(read.name, read.kind))
+            counts[read.kind, read.name] = replace(
+                written, given=read.given, unchanged=read.unchanged, rejected=read.rejected
+            )
         return Receipt(
             branch=branch,
             commit=done.commit,
-            types=in_order(types),
+            types=in_order(counts.values()),
             affected_nodes=self.affected_nodes,
             affected_edges=self.affected_edges,
             replayed=done.replayed,
@@ -150,9 +149,8 @@ class Loaded:
 
     def label(self) -> dict[str, str]:
         """Return what the commit keeps of it."""
-        types = [(one.kind, one.name, one.given, one.unchanged, one.rejected) for one in self.types]
-        kept = [self.affected_nodes, self.affected_edges, types, dict(self.facts)]
-        return {LOADED: json.dumps(kept)}
+        types = [(read.kind, read.name, read.given, read.unchanged, read.rejected) for read in self.types]
+        return {LOADED: json.dumps([self.affected_nodes, self.affected_edges, types, dict(self.facts)])}
 
     @classmethod
     def read(cls, label: str) -> Loaded:

@@ -152,8 +152,11 @@ class Claims:
 def _read(claim: Claim, stored: bytes) -> dict[str, Any]:
     try:
         known: dict[str, Any] = json.loads(stored)
-        return {**known, "commit": known["commit"], "request": known["request"]}
-    except (ValueError, KeyError, TypeError) as error:
+        complete = {"commit", "request"} <= known.keys()
+    except (ValueError, AttributeError):
+        complete = False
+    if not complete:
         raise IntegrityError(
             f"the claim of idempotency key {claim.key!r} cannot be read", remedy="Use another key"
-        ) from error
+        )
+    return known

@@ -97,7 +97,7 @@ def load(
         upsert,
         driver_rows,
         on_violation == "reject",
-        reject_file(rejects) if on_violation == "reject" else None,  # what is wrong is said before all else
+        reject_file(rejects) if on_violation == "reject" else None,  # a wrong one is refused before any work
     )
     if on_violation not in get_args(OnViolation):
         raise InvalidRequest(f"on_violation is {on_violation!r}", remedy="Use 'fail' or 'reject'")
@@ -224,8 +224,12 @@ class _Loading:
         draft = BulkDraft(self._spark, self._store, read, modes, options)
 
         def facts() -> dict[str, Any]:
-            told = {"total_entities": read.rows, "rejected": draft.rows_left_out}
-            return {**request.facts, **told, "rejects": request.rejects if draft.rejected else None}
+            return {
+                **request.facts,
+                "total_entities": read.rows,
+                "rejected": draft.rows_left_out,
+                "rejects": request.rejects if draft.rejected else None,
+            }
 
         def accepted() -> None:
             if draft.rejected and request.rejects is not None and not dry_run:
