@@ -7,10 +7,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import settings
 
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 
+# No test may fail because the machine is busy.
+settings.register_profile("omnigraph", deadline=None)
+settings.load_profile("omnigraph")
 # Spark starts its JVM from a forked child, which runs no Python; elsewhere the warning stays an error.
 JVM_START = pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning")
 
