@@ -12,7 +12,7 @@ from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
 from omnigraph.engine.merge.choices import Resolve, Take
 from omnigraph.engine.merge.conflicts import MergeConflict
-from tests.engine.merge.world import change, fork, image, knows, person, put, world
+from tests.engine.merge.world import SCHEMA, change, fork, image, knows, person, put, world
 
 
 @pytest.fixture
@@ -110,6 +110,20 @@ def test_an_edge_without_an_end_is_dropped_by_a_choice(tmp_path: Path) -> None:
         graph.merge("side", resolutions=[Resolve("Knows", "ad", take="ours")])
 
         assert [row["id"] for row in image(graph)["edges"]] == ["bc"]
+
+
+def test_an_edge_without_an_end_is_one_conflict_also_under_a_new_schema(tmp_path: Path) -> None:
+    """The target's edge is judged again, on an image that has lost the node already."""
+    with world(tmp_path) as graph:
+        fork(graph)
+        graph.schema.apply(SCHEMA.replace("city: String?", "city: String?  new: I32?"), branch="side")
+        change(graph, "side", 'delete Person where name = "Dan"')
+        put(graph, "main", knows("ad", "Alice", "Dan"))
+
+        found = graph.merge("side", preview=True)
+
+        assert [(one.kind.value, one.entity_id) for one in found.conflicts] == [("orphan_edge", "ad")]
+        assert found.total_conflicts == 1
 
 
 @pytest.mark.parametrize(

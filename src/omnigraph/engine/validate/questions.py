@@ -195,7 +195,8 @@ def _missing(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, 
     unknown = Anti(without, _nodes(Side.COMMITTED, node_id), ("node",))
     if node is None or not len(node.removed):
         return unknown
-    return Union((unknown, Semi(without, _nodes(Side.REMOVED, node_id), ("node",))))
+    gone = _nodes(Side.REMOVED, node_id)  # and perhaps not stored either, in the image of a merge
+    return Union((Anti(unknown, gone, ("node",)), Semi(without, gone, ("node",))))
 
 
 def _abandoned(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, ...]) -> Relation:
