@@ -8,7 +8,7 @@ Rule    `rewrites` says that the step computes new values from the rows it finds
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 from tests.engine.support import Rows
@@ -159,7 +159,8 @@ TYPES = [
 
 # -- properties ------------------------------------------------------------------------------------
 
-DAYS = (date(1969, 12, 31), date(2024, 2, 29))  # Arrow shows a DateTime at midnight as its day
+DAYS = (date(1969, 12, 31), date(2024, 2, 29))
+MIDNIGHTS = tuple(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in DAYS)
 WIDE = "p: I64?"
 EMBED = 'a: String? b: String? p: Vector(2)? @embed("{}", model="{}")'
 PROPERTIES = [
@@ -202,7 +203,7 @@ PROPERTIES = [
     ),
     on_person(
         "date-to-datetime", "p: Date?", "p: DateTime?", "alter_property", DAYS,
-        [{"p": DAYS[0]}, {"p": DAYS[1]}], {"p": DAYS[0]}, rewrites=True,
+        [{"p": MIDNIGHTS[0]}, {"p": MIDNIGHTS[1]}], {"p": MIDNIGHTS[0]}, rewrites=True,
     ),
     on_person(
         "widened-and-filled", "p: I32?", "p: I64 @default(7)", "alter_property update_property_metadata",

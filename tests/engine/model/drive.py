@@ -100,7 +100,7 @@ def image(graph: Graph, schema: Schema) -> Image:
         view = graph.nodes(kind.name) if kind.ends is None else graph.edges(kind.name)
         table = view.to_arrow()
         for number, column in enumerate(table.columns):
-            if pa.types.is_date(column.type):
+            if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
                 stored = pa.int32() if pa.types.is_date32(column.type) else pa.int64()
                 table = table.set_column(number, table.schema.names[number], column.cast(stored))
         found[kind.name] = {row["id"]: row for row in table.to_pylist()}

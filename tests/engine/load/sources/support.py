@@ -10,6 +10,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.load.block import MAX_ROWS, Block
 from omnigraph.engine.load.problems import Problems
 from omnigraph.engine.load.sources.opening import open_source
+from omnigraph.engine.validate.findings import SHOWN
 from tests.catalog.support import catalog
 
 NOW_MS = 1_767_603_600_123  # 2026-01-05T09:00:00.123Z
@@ -83,9 +84,11 @@ class Reading:
         return [(violation.code, violation.message) for violation in self.report.violations]
 
 
-def read(data: Any, *, using: Catalog = CATALOG, now_ms: int = NOW_MS, **options: Any) -> Reading:
+def read(
+    data: Any, *, using: Catalog = CATALOG, now_ms: int = NOW_MS, shown: int = SHOWN, **options: Any
+) -> Reading:
     """Read an input to its end; every block must fit its table."""
-    found = Reading(Problems(), [])
+    found = Reading(Problems(shown=shown), [])
     source = open_source(data, catalog=using, now_ms=now_ms, **options)
     for block in source.blocks(using, found.report, found.progress.append):
         assert block.rows.schema.equals(block.declared.stored_schema)

@@ -120,8 +120,9 @@ def test_records_and_arrow_refuse_the_same_rows_for_the_same_reason(rows: list[d
     columns = WIDE | {"u": pa.int64()}
     table = pa.table({n: pa.array([row.get(n) for row in rows], columns[n]) for n in ODD_NAMES})
 
-    stored, refused = outcome(read(rows, type="Every"))
-    other_stored, other_refused = outcome(read(table, type="Every"))
+    # Arrow reports each fault of a list: with the usual limit the two would show other rows.
+    stored, refused = outcome(read(rows, type="Every", shown=1000))
+    other_stored, other_refused = outcome(read(table, type="Every", shown=1000))
 
     assert set(refused) == set(other_refused)
     assert stored == other_stored
