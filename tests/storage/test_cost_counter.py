@@ -188,12 +188,13 @@ def test_on_local_disk_requests_are_counted_as_well(local_place: Place) -> None:
 
 
 def test_a_nested_operation_is_part_of_the_one_around_it(local_place: Place) -> None:
-    with make_graph(local_place.address, durability="os") as store, measured() as outer:
-        upsert_person(store, "a")
-        upsert_person(store, "b")
-        stage()
-    with measured() as alone:
-        upsert_person(store, "c")
+    with make_graph(local_place.address, durability="os") as store:
+        with measured() as outer:
+            upsert_person(store, "a")
+            upsert_person(store, "b")
+            stage()
+        with measured() as alone:
+            upsert_person(store, "c")
 
     assert outer.cost.requests > alone.cost.requests
     assert outer.cost.stages > alone.cost.stages
