@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
@@ -99,8 +99,6 @@ def load(
         on_violation == "reject",
         reject_file(rejects) if on_violation == "reject" else None,  # a wrong one is refused before any work
     )
-    if on_violation not in get_args(OnViolation):
-        raise InvalidRequest(f"on_violation is {on_violation!r}", remedy="Use 'fail' or 'reject'")
     intent = Intent(actor, message, if_commit, FrozenMap(dict(labels or {})))
     with measured() as meter:
         created = branch_for(graph.store, branch, from_branch, dry_run=dry_run)
