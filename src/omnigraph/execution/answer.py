@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.query.expressions import (
     Aggregate,
+    AggregateFunction,
     Arithmetic,
     Condition,
     Entity,
@@ -165,7 +166,8 @@ class Answerer:
             columns = [*shown, *keys]
         else:
             columns = [self._evaluator.column(value, few) for value in _plain_values(read)]
-        each = sum(column.nbytes for column in columns) / SAMPLE + 16 * len(rows.bound) + BESIDE_A_ROW
+        beside = 8 * (len(rows.bound) + 1) if _only_counts(read) else 16 * len(rows.bound) + BESIDE_A_ROW
+        each = sum(column.nbytes for column in columns) / SAMPLE + beside
         if read.distinct:
             each += sum(column.nbytes for column in shown) / SAMPLE + BESIDE_A_DISTINCT_ROW
         self._context.budget.check_bytes(int(rows.count * each), f"the answer from {rows.count} rows")
@@ -266,6 +268,17 @@ def _plain_values(read: CheckedRead) -> list[Value]:
             case _:
                 found.append(value)
     return found
+
+
+def _only_counts(read: CheckedRead) -> bool:
+    """Say whether nothing is done with the rows but to count them: they are neither sorted nor copied."""
+    values = [one.value for one in read.outputs]
+    counts = [
+        value
+        for value in values
+        if isinstance(value, Aggregate) and value.function is AggregateFunction.COUNT
+    ]
+    return read.keys == () and len(counts) == len(values)
 
 
 def _collects(read: CheckedRead) -> bool:
