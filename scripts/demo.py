@@ -210,6 +210,8 @@ def crash(root: Path) -> None:
         receipt = graph.mutate(ADD, name="Gus", age=33, friend="Ada", actor="demo")
         console.print(f"the next write succeeds at once: commit {receipt.commit_id}")
         show(graph, "main afterwards")
+        checked = graph.verify()
+        console.print(f"{checked.files} files compared with their checksums, {len(checked.damaged)} damaged")
 
 
 def write_a_ghost(root: Path) -> None:
