@@ -544,3 +544,21 @@ def test_after_unifying_a_schema_change_of_the_target_keeps_what_is_known(twice:
     assert values(twice, "Q", "w") == {"m": 1, "both": 5, "s": 20, "s2": 3}
     twice.merge("main", into="side")
     assert values(twice, "Q", "w", "side") == values(twice, "Q", "w")
+
+
+def test_an_edge_to_a_node_that_the_target_deleted_is_found_also_where_the_source_changed_its_type(
+    tmp_path: Path,
+) -> None:
+    """The type goes on with the source's rows, which still have the node."""
+    plain = "node A { k: String @key  y: I32? }"
+    linked = "node A { k: String @key  y: I64? }\nedge Link: A -> A"
+    with og.init(tmp_path / "graph.og", plain) as graph:
+        graph.load([{"type": "A", "data": {"k": k}} for k in ("r1", "r2")], mode="append")
+        graph.branches.create("side")
+        graph.mutate('query leave() { delete A where k = "r2" }')
+        graph.schema.apply(linked, branch="side")
+        graph.load([{"edge": "Link", "from": "r1", "to": "r2"}], mode="append", branch="side")
+
+        with pytest.raises(MergeConflict, match="'r2' not found in A"):
+            graph.merge("side")
+        assert [row["k"] for row in graph.nodes("A").to_arrow().to_pylist()] == ["r1"]

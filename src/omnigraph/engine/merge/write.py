@@ -244,6 +244,9 @@ class MergeWrite:
             if untouched:
                 return merged
             mine = merge_type(declared, theirs, ours, choices.turned, frozenset(ambiguous))
+            if not here:  # it is judged on the source's rows, which still have what we removed
+                removed = pc.unique(pa.concat_arrays([judged.removed, mine.removed]))
+                merged = replace(merged, judged=replace(judged, removed=removed))
             return replace(merged, effect=_effect(mine))
         if here:
             return replace(merged, effect=_effect(outcome))
