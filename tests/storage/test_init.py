@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -81,15 +84,37 @@ def test_leftovers_of_a_graph_are_not_built_upon_unasked(place: Place, key: str)
     check_error(caught.value, "bad_request", place.address, key.split("/")[0], "force")
 
 
-@pytest.mark.parametrize("key", ["tables/x/data/f.lance", "__schema/abc.json", "__refs/_versions/1.manifest"])
-def test_leftovers_of_a_graph_are_cleared_when_asked(place: Place, key: str) -> None:
-    assert location(place).objects.create(key, b"left over")
+def test_leftovers_of_a_graph_are_cleared_when_asked(place: Place) -> None:
+    """Tables go, branches and tags are forgotten; schema objects stay: their names are their content."""
+    tables = {"t-left": NewTable("Left", "node", PERSON_SCHEMA)}
+    with GraphStore.create(place.address, schema=b"left", tables=tables, **place.kwargs) as store:
+        store.branches.create("left", "main")
+        store.tags.create("tagged", store.snapshot().state)
+    objects = location(place).objects
+    for key, _ in list(objects.list("__manifest")):
+        objects.delete(key)
 
     with make_graph(place.address, force=True, **place.kwargs) as store:
         upsert_person(store, "a")
 
-    assert key not in everything(place)
-    assert set(persons(again(place))) == {"a"}
+    assert not [key for key in everything(place) if "t-left" in key and not key.endswith("/")]
+    with again(place) as store:
+        assert set(persons(store)) == {"a"}
+        assert (store.branches.list(), store.tags.list()) == ((), ())
+        store.branches.create("left", "main")
+
+
+def test_a_registry_that_cannot_be_read_is_left_for_a_person_to_delete(place: Place) -> None:
+    """Deleting it might take the registry of an init that is running."""
+    key = "__refs/_versions/1.manifest"
+    assert location(place).objects.create(key, b"left over")
+
+    with nothing_written(place), pytest.raises(InvalidRequest, match="delete __refs/") as caught:
+        make_graph(place.address, force=True, **place.kwargs)
+
+    check_error(caught.value, "bad_request", place.address)
+    location(place).objects.delete(key)
+    make_graph(place.address, force=True, **place.kwargs).close()
 
 
 def test_other_files_beside_a_graph_are_left_alone(place: Place) -> None:
@@ -105,11 +130,12 @@ def test_other_files_beside_a_graph_are_left_alone(place: Place) -> None:
 def test_an_init_that_stopped_is_no_graph_until_its_manifest_exists(
     local_place: Place, step: str, side: str
 ) -> None:
+    tables = {"t-stopped": NewTable("Stopped", "node", PERSON_SCHEMA)}
     with armed({f"{step}.{side}": "raise"}), pytest.raises(FailpointHit):
-        make_graph(local_place.address)
+        GraphStore.create(local_place.address, schema=b"stopped", tables=tables)
 
     if (step, side) == ("genesis", "after"):
-        assert upsert_person(again(local_place), "a").attempts == 1
+        assert set(again(local_place).snapshot().state.pins) == {"t-stopped"}
         return
     with nothing_written(local_place), pytest.raises((GraphNotFound, IntegrityError)):
         again(local_place)
@@ -139,6 +165,44 @@ def test_of_threads_that_make_one_graph_exactly_one_wins_and_the_others_are_told
     with again(place) as store:
         assert set(store.snapshot().state.pins) == set(winners)
         assert store.table(store.snapshot(), winners[0]).count_rows() == 0
+
+
+def test_a_forced_init_never_clears_what_another_one_is_making(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its look at the address is old when it acts on it: the other one has finished in between."""
+    looked, finished = threading.Event(), threading.Event()
+    clients = {client: client.list for client in (LocalObjects, RemoteObjects)}
+
+    def slow_list(self: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
+        listed = list(clients[type(self)](self, prefix))
+        if threading.current_thread() is forced and prefix == "tables":
+            looked.set()
+            assert finished.wait(30)
+        return iter(listed)
+
+    def make_by_force() -> None:
+        tables = {"t-forced": NewTable("Person", "node", PERSON_SCHEMA)}
+        with pytest.raises(AlreadyInitialized):
+            GraphStore.create(place.address, schema=b"two", tables=tables, force=True, **place.kwargs)
+
+    def start_the_other() -> None:
+        forced.start()
+        assert looked.wait(30)
+
+    forced = threading.Thread(target=make_by_force)
+    for client in clients:
+        monkeypatch.setattr(client, "list", slow_list)
+    with armed({"genesis.before": Once(start_the_other)}), make_graph(place.address, **place.kwargs) as store:
+        upsert_person(store, "winner")
+        store.branches.create("kept", "main")
+    finished.set()
+    forced.join()
+
+    with again(place) as store:
+        assert set(persons(store)) == {"winner"}
+        assert [branch.name for branch in store.branches.list()] == ["kept"]
+    assert not [key for key in everything(place) if "t-forced" in key]
 
 
 @pytest.mark.parametrize("step", INIT_STEPS)

@@ -9,7 +9,7 @@ Reads   a hard drop may take files away from under whoever reads them. Lance, Ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -65,29 +65,51 @@ def why_not_open(location: Location, error: GraphError) -> GraphError:
 
 
 def check_free(location: Location, *, force: bool) -> list[str]:
-    """Refuse to make a graph over another one, or over leftovers unless `force`; return the leftovers."""
+    """Refuse to make a graph over another one, or over leftovers unless `force`; return the parts."""
+    check_no_graph(location)
+    leftovers = [part for part in PARTS if _any(location, part)]
+    if leftovers and not force:
+        raise InvalidRequest(
+            f"{location.uri} holds parts of a graph ({', '.join(leftovers)}) but no manifest: "
+            "another init is running or did not finish, or a graph was partly deleted",
+            remedy="If nothing there is needed, init with force to clear it",
+            uri=location.uri,
+        )
+    return leftovers
+
+
+def check_no_graph(location: Location) -> None:
+    """Refuse an address that has a graph."""
     if versions(location, MANIFEST):
         raise AlreadyInitialized(
             f"there is a graph at {location.uri} already",
             remedy="Open it, or choose another address",
             uri=location.uri,
         )
-    leftovers = [part for part in PARTS if _any(location, part)]
-    if leftovers and not force:
-        raise InvalidRequest(
-            f"{location.uri} holds parts of a graph ({', '.join(leftovers)}) but no manifest: "
-            "another init is running or did not finish, or a graph was partly deleted",
-            remedy="If nothing there is needed and no init is running, init with force to clear it",
-            uri=location.uri,
-        )
-    return leftovers
 
 
-def clear(location: Location, leftovers: list[str]) -> None:
-    """Remove what a failed init left."""
-    for part in leftovers:
-        for key, _ in list(location.objects.list(part)):
-            location.objects.delete(key)
+def left_tables(location: Location, table_id: str = "") -> list[str]:
+    """Return the files of tables, or of one, that no graph holds.
+
+    Their ids are never used again, so they may be deleted at any later time. Schema objects are not here:
+    the new graph may put one of them again, under the same hash.
+    """
+    return [key for part in (TABLES, CHECKSUMS) for key, _ in location.objects.list(f"{part}/{table_id}")]
+
+
+def clear(location: Location, keys: Iterable[str]) -> None:
+    """Remove what a failed init, or a graph without a manifest, left."""
+    for key in keys:
+        location.objects.delete(key)
+
+
+def registry_unreadable(location: Location) -> InvalidRequest:
+    """Explain why an init does not take over a registry: deleting it might harm an init that is running."""
+    return InvalidRequest(
+        f"{location.uri} holds parts of a graph, and the registry of branches among them cannot be read",
+        remedy=f"If nothing there is needed and no init is running, delete {REFS}/, then init with force",
+        uri=location.uri,
+    )
 
 
 def _any(location: Location, part: str) -> bool:

@@ -20,6 +20,7 @@ from omnigraph.base.errors import (
     AlreadyInitialized,
     CommitNotFound,
     HistoryReclaimed,
+    IntegrityError,
     InvalidRequest,
     StorageError,
     StoreUnsupported,
@@ -49,7 +50,7 @@ from omnigraph.storage.manifest.records import (
 )
 from omnigraph.storage.manifest.refs import REFS, Refs
 from omnigraph.storage.manifest.tags import Tags
-from omnigraph.storage.opener import Handle, Opener
+from omnigraph.storage.opener import Handle, Opener, OpenFailed
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
 from omnigraph.storage.reclaim import Reclaimed, Reclaimer
 from omnigraph.storage.schema_objects import SchemaObjects
@@ -153,19 +154,20 @@ class GraphStore:
         for table_id, new in tables.items():
             check_schema(table_id, new.schema)
         with measured():
-            diagnose.clear(store.location, diagnose.check_free(store.location, force=force))
+            leftovers = diagnose.check_free(store.location, force=force)
             store._probe_create_if_absent()
+            left = diagnose.left_tables(store.location) if leftovers else []
             try:
-                store._refs.create()  # first: whoever makes the registry has the address to itself
+                store._take_registry(leftovers)
                 store._create_tables(tables)
-                genesis = store._genesis(store.schemas.put(schema), tables, actor)
-                store._chain(MAIN).create(genesis, Step.GENESIS)
-            except AlreadyThere as error:
+                store._publish_genesis(store._genesis(store.schemas.put(schema), tables, actor))
+            except (AlreadyThere, HeadMoved) as error:
                 raise AlreadyInitialized(
                     f"another process is making, or has made, a graph at {store.location.uri}",
                     remedy="Open it, or choose another address",
                     uri=store.location.uri,
                 ) from error
+            diagnose.clear(store.location, left)  # only now: until the manifest exists it may be another's
             store._chain(MAIN).latest()
         return store
 
@@ -300,6 +302,33 @@ class GraphStore:
             return head
 
     # -- parts -------------------------------------------------------------------------------------
+
+    def _take_registry(self, leftovers: Collection[str]) -> None:
+        """Make the registry, or empty the one that was left.
+
+        The one that was left may belong to an init that is running, and become a graph's at any time. So it
+        is read before the look for a manifest, and emptied by compare-and-swap: the names of a graph that
+        came to be in between are in a later version, and this init is told.
+        """
+        if REFS not in leftovers:
+            self._refs.create()
+            return
+        try:
+            base = self._refs.latest()
+        except (OpenFailed, IntegrityError) as error:
+            diagnose.check_no_graph(self.location)
+            raise diagnose.registry_unreadable(self.location) from error
+        diagnose.check_no_graph(self.location)
+        self._refs.empty(base)
+
+    def _publish_genesis(self, genesis: ManifestState) -> None:
+        """Make the manifest; if another init was first, take away the tables that this one made."""
+        try:
+            self._chain(MAIN).create(genesis, Step.GENESIS)
+        except AlreadyThere:
+            for table_id in genesis.pins:
+                diagnose.clear(self.location, diagnose.left_tables(self.location, table_id))
+            raise
 
     def _create_tables(self, tables: Mapping[str, NewTable]) -> None:
         futures = [

@@ -18,7 +18,8 @@ from functools import lru_cache
 from omnigraph.base.errors import BadBranchName, ReservedBranch
 from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step
-from omnigraph.storage.manifest.metadata import MetadataDataset
+from omnigraph.storage.location import storage_failure
+from omnigraph.storage.manifest.metadata import CommitInDoubt, MetadataDataset
 from omnigraph.storage.manifest.records import FORMAT, FORMAT_KEY, MAIN, check_format
 
 REFS = "__refs"
@@ -87,6 +88,18 @@ class Refs:
     def create(self) -> None:
         """Make an empty registry."""
         self._dataset.create({FORMAT_KEY: str(FORMAT), "made_by": new_id()}, Step.REFS_CREATE)
+
+    def empty(self, base: RefsState) -> None:
+        """Remove every name from a registry that is still at `base`; else raise HeadMoved."""
+        keys = [PREFIX + ref.name for ref in base.branches] + [TAG_PREFIX + ref.name for ref in base.tags]
+        made_by = new_id()
+        try:
+            self._dataset.commit(base.version, {"made_by": made_by, **dict.fromkeys(keys)}, Step.REFS_CREATE)
+        except CommitInDoubt as error:
+            _, content = self._dataset.latest()
+            if (content or {}).get("made_by") != made_by:
+                raise storage_failure(f"emptying {REFS}", error) from error
+        self._state = None
 
     def latest(self) -> RefsState:
         """Read the registry: one request when unchanged, else two."""
