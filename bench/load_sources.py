@@ -22,9 +22,9 @@ from omnigraph.base.ids import new_ids
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
-from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.conform import Problems
 from omnigraph.engine.load.sources.opening import open_source
-from omnigraph.engine.schema.door import load_schema
+from omnigraph.engine.schema.schema import load_schema
 
 SCHEMA = """
 node Person {

@@ -34,12 +34,12 @@ from lance.query import MatchQuery
 from numpy.typing import NDArray
 
 import omnigraph as og
-from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import ensure_indexes
 from omnigraph.execution.entities import ColumnCache, EntityTable
-from omnigraph.execution.search import Search
-from omnigraph.execution.search.analysis import analyse
+from omnigraph.execution.search.search_cache import Search
+from omnigraph.execution.search.text_index import analyse
 from omnigraph.execution.search.vectors import as_query, measured
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Append, Upsert

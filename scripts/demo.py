@@ -20,7 +20,7 @@ from omnigraph import Graph, GraphError, __version__, connect, init
 from omnigraph.engine.receipt import Receipt
 from omnigraph.language.diagnostics import SourceError
 from omnigraph.storage.cost import measured
-from omnigraph.surfaces.cli.violations import violation_lines
+from omnigraph.surfaces.cli.support.output import violation_lines
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = """

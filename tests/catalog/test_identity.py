@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.constraints import in_identity_order
 from omnigraph.catalog.identity import IdMinter
-from omnigraph.catalog.model import AnyType
+from omnigraph.catalog.model import AnyType, in_identity_order
 from omnigraph.catalog.resolve import resolve_text
 from omnigraph.language.diagnostics import SchemaError
 from tests.catalog.support import catalog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.catalog import codes
+from omnigraph.catalog import steps
 from omnigraph.catalog.lint import lint
 from omnigraph.language.diagnostics import Severity
 from tests.catalog.support import catalog
@@ -113,4 +113,4 @@ def test_migrations(before: str, after: str, expected: list[tuple[str, str, int 
 
 def test_every_migration_code_is_documented_by_a_case() -> None:
     cases = {c for mark in test_migrations.pytestmark for row in mark.args[1] for c, _, _ in row[2]}  # type: ignore[attr-defined]
-    assert set(codes.REGISTRY) <= cases
+    assert set(steps.REGISTRY) <= cases

@@ -19,7 +19,6 @@ from itertools import pairwise
 
 from omnigraph.base.errors import ReadSetConflict
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.storage.conflict import Decision, decide
 from omnigraph.storage.manifest.records import (
     CommitKind,
     CommitRecord,
@@ -29,6 +28,7 @@ from omnigraph.storage.manifest.records import (
     advance,
     control,
 )
+from omnigraph.storage.publish import Decision, decide
 
 NEVER_SWEPT = 10**9
 FILES_OF = 100  # a writer's files are numbered from a multiple of this, by the version they were staged on

@@ -21,9 +21,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.clock import SystemClock
 from omnigraph.base.errors import GraphError, HistoryReclaimed
-from omnigraph.engine.load.door import LoadProgress
+from omnigraph.base.times import SystemClock
+from omnigraph.engine.load.load import LoadProgress
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
 from tests.concurrency.workers import once

@@ -15,10 +15,9 @@ import pytest
 
 from omnigraph.base.errors import GraphError
 from omnigraph.storage.manifest.records import CommitKind
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Upsert
-from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
+from omnigraph.storage.transaction import NewTable, PinnedSnapshot, PlannedWrite, PublishPlan
 from tests.conftest import Place
 from tests.support.faults import Fault, Match
 from tests.support.graphs import PERSON, PERSON_SCHEMA, make_graph, people, persons, upsert_person

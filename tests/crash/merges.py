@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.engine.merge.door import MergeOutcome
+from omnigraph.engine.merge.merge import MergeOutcome
 from tests.crash.death import Options, die_at
 from tests.engine.people import SCHEMA, knows, person
 

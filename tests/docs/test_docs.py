@@ -126,7 +126,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_pages_say_how_many_rows_a_driver_takes() -> None:
-    from omnigraph.pipeline.bulk.door import DRIVER_ROWS
+    from omnigraph.pipeline.bulk.load import DRIVER_ROWS
 
     lines = [line for page in PAGES for line in page.read_text().splitlines() if "| `driver_rows` |" in line]
 

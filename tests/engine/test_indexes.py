@@ -14,14 +14,13 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.catalog.model import EdgeType
-from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.change import Catalogs
 from omnigraph.engine.indexes import IndexReport, TypeIndexes, ensure_indexes
-from omnigraph.execution.search.indexes import wanted
+from omnigraph.execution.search.stored import wanted
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables import keys
-from omnigraph.storage.tables.effects import Append, DeleteIds, Overwrite, Upsert
-from omnigraph.storage.tables.index_specs import IndexKind, IndexSpec
+from omnigraph.storage.tables.effects import Append, DeleteIds, IndexKind, IndexSpec, Overwrite, Upsert
 from omnigraph.storage.tables.keys import MAX_SEGMENTS
 from tests.conftest import Place
 from tests.engine.support import change, read, stored_rows

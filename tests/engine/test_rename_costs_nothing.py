@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.engine.schema.door import SchemaReceipt
+from omnigraph.engine.schema.schema import SchemaReceipt
 from omnigraph.storage.tables.effects import Append
 from tests.conftest import Place
 from tests.engine.support import change, check_whole, insert

@@ -26,7 +26,7 @@ import omnigraph as og
 from omnigraph.base.arguments import BadArgument, Positive, checked, expected_of
 from omnigraph.base.errors import GraphClosed, GraphError
 from omnigraph.engine.history.feed import Changes
-from omnigraph.engine.merge.choices import Take
+from omnigraph.engine.merge.conflicts import Take
 from omnigraph.storage.store import GraphStore
 
 SCHEMA = """
@@ -184,10 +184,10 @@ def test_after_close_every_callable_answers_or_says_that_the_graph_was_closed(wo
 def test_arguments_are_checked_before_spark_is_asked() -> None:
     pytest.importorskip("pyspark")
     from omnigraph import pipeline
-    from omnigraph.pipeline import algorithms
-    from omnigraph.pipeline.export import export
+    from omnigraph.pipeline import analytics
+    from omnigraph.pipeline.reading.export import export
 
-    exported = [getattr(module, name) for module in (pipeline, algorithms) for name in module.__all__]
+    exported = [getattr(module, name) for module in (pipeline, analytics) for name in module.__all__]
     for function in (*exported, export, pipeline.Stream.wait):
         if inspect.isclass(function):
             continue

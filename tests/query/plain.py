@@ -20,12 +20,12 @@ from omnigraph.catalog.query.expressions import (
     EntityPart,
     OutputRef,
     PropertyValue,
+    Stored,
     Value,
     Variable,
     type_of,
 )
-from omnigraph.catalog.query.operands import Stored
-from omnigraph.catalog.query.read import Output
+from omnigraph.catalog.query.statements import Output
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
 
 

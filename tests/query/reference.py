@@ -20,6 +20,7 @@ from omnigraph.catalog.query.expressions import (
     Arithmetic,
     Comparison,
     Condition,
+    Constant,
     Contains,
     Direction,
     Entity,
@@ -27,18 +28,21 @@ from omnigraph.catalog.query.expressions import (
     Hops,
     IsNull,
     Not,
+    Now,
+    Operand,
     Or,
     OutputRef,
+    ParamRef,
     Prefix,
     PropertyValue,
     ShortestPath,
     Substring,
     Value,
+    Values,
     Variable,
     holds_aggregate,
 )
-from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef, Values
-from omnigraph.catalog.query.read import (
+from omnigraph.catalog.query.statements import (
     Bind,
     CheckedRead,
     Clause,

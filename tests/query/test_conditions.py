@@ -19,9 +19,8 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.catalog.query import bind_params, compile_query
-from omnigraph.catalog.query.read import CheckedRead
-from omnigraph.execution.conditions import StoredRows
-from omnigraph.execution.predicates import MOST_TESTS, pruning
+from omnigraph.catalog.query.statements import CheckedRead
+from omnigraph.execution.conditions import MOST_TESTS, StoredRows, pruning
 from omnigraph.storage.tables.keys import PROBE_LIMIT
 from omnigraph.storage.tables.predicate import And, IsIn, Or, Predicate
 from omnigraph.surfaces.cli.app import main
@@ -252,7 +251,7 @@ def test_the_command_line_takes_a_list_of_any_length(
 
 def test_a_query_of_spark_takes_a_list_of_any_length(listed: Graph) -> None:
     """As the task of an executor runs it; no session is needed for that."""
-    source = pytest.importorskip("omnigraph.pipeline.query_source")
+    source = pytest.importorskip("omnigraph.pipeline.reading.query")
     text = "query q($xs: [String]) { match { $p: P  $p.c in $xs } return { $p.k } }"
     query = source.query_of({"uri": listed.uri, "query": text, "params": json.dumps({"xs": WORDS})})
     there = pickle.loads(pickle.dumps(query))

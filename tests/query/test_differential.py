@@ -17,7 +17,7 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.catalog.query import bind_params, compile_query
-from omnigraph.catalog.query.read import CheckedRead
+from omnigraph.catalog.query.statements import CheckedRead
 from tests.query.plain import PlainGraph
 from tests.query.reference import answer
 from tests.query.texts import Text, random_text

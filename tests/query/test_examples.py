@@ -14,9 +14,8 @@ from omnigraph import Graph
 from omnigraph.base.errors import GraphError
 from omnigraph.catalog.model import StoredType
 from omnigraph.catalog.query import CheckedQuery, bind_params, check
-from omnigraph.catalog.query.expressions import Comparison, Contains, Nearest, PropertyValue, Rrf
-from omnigraph.catalog.query.operands import ParamRef
-from omnigraph.catalog.query.read import Bind, CheckedRead, Clause, Counted, Exists, Filter, Optional
+from omnigraph.catalog.query.expressions import Comparison, Contains, Nearest, ParamRef, PropertyValue, Rrf
+from omnigraph.catalog.query.statements import Bind, CheckedRead, Clause, Counted, Exists, Filter, Optional
 from omnigraph.catalog.types import Scalar
 from omnigraph.language.query import parse_query
 from tests.query.plain import PlainGraph, Thing

@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from random import Random
 from typing import Any
 
-from omnigraph.catalog.query.operands import Stored
+from omnigraph.catalog.query.expressions import Stored
 from tests.query.plain import PlainGraph, Thing, single
 
 SCHEMA = """

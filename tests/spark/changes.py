@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.pipeline.source import OmnigraphSource
+from omnigraph.pipeline.reading.source import OmnigraphSource
 
 SCHEMA = """
 node Person { name: String @key age: I32? born: Date? at: DateTime? n: U64? v: Vector(2)? raw: Blob? }

@@ -17,14 +17,8 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest, TableNotFound
 from omnigraph.catalog.catalog import UnknownType
-from omnigraph.pipeline.algorithms import (
-    connected_components,
-    label_propagation,
-    pagerank,
-    triangle_count,
-)
-from omnigraph.pipeline.algorithms.components import _least
-from omnigraph.pipeline.algorithms.rounds import CUT_EVERY, Rounds
+from omnigraph.pipeline.analytics import connected_components, label_propagation, triangle_count
+from omnigraph.pipeline.analytics.algorithms import CUT_EVERY, Rounds, _least, pagerank
 
 pytestmark = pytest.mark.spark
 

@@ -15,12 +15,11 @@ import omnigraph as og
 from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet
-from omnigraph.engine.validate.evaluate import judge_sets
-from omnigraph.engine.validate.local import LocalExecutor
-from omnigraph.engine.validate.questions import questions
+from omnigraph.engine.validate.evaluate import judge_sets, questions
 from omnigraph.engine.validate.relation import Answer, Read, Side
+from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
-from omnigraph.pipeline.executor import SparkExecutor, spark_executor
+from omnigraph.pipeline.bulk.executor import SparkExecutor, spark_executor
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.base.errors import IntegrityError
-from omnigraph.engine.export.destination import DestinationTaken
-from omnigraph.pipeline import scan
-from omnigraph.pipeline.export import export
+from omnigraph.engine.export.files import DestinationTaken
+from omnigraph.pipeline.reading import scan
+from omnigraph.pipeline.reading.export import export
 from omnigraph.storage.location import Location
 from omnigraph.surfaces.cli.app import main
 from tests.conftest import Place

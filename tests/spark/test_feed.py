@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ChangeFeedGap, CursorRejected, InvalidRequest
-from omnigraph.pipeline.feed import FeedReader
+from omnigraph.pipeline.reading.feed import FeedReader
 from tests.spark.changes import SCHEMA, add, graph, source
 
 __all__ = ["graph"]  # a fixture

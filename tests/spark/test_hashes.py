@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.pipeline.hashes import Seeds, hash_texts
+from omnigraph.pipeline.bulk.hash_precheck import Seeds, hash_texts
 
 SEEDS = Seeds(1, 2)
 TEXTS = st.lists(st.none() | st.text(max_size=40), min_size=1, max_size=50)

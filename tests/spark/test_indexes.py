@@ -74,7 +74,7 @@ def test_a_second_run_builds_nothing(spark: SparkSession, graph: Graph) -> None:
 def test_rows_that_came_meanwhile_are_indexed_by_the_driver(
     spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.pipeline import indexes
+    from omnigraph.pipeline.bulk import indexes
 
     build = indexes._built
 

@@ -15,9 +15,9 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.engine.merge.conflicts import MergeConflict
-from omnigraph.engine.merge.door import MergeOutcome
+from omnigraph.engine.merge.merge import MergeOutcome
 from omnigraph.pipeline import diff, load, merge, read, register
-from omnigraph.pipeline.merge import LargeMerges
+from omnigraph.pipeline.bulk.merge import LargeMerges
 from omnigraph.storage.tables.effects import Replace, written_in
 from omnigraph.surfaces.cli.app import app
 from tests.engine.merge.test_truth import BORN, PAIRS, VALUES, expected

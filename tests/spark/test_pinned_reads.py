@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
 from tests.conftest import Place
 from tests.support.graphs import PERSON, build_history, make_graph, persons, upsert_person
 

@@ -20,7 +20,7 @@ import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.pipeline import register
-from omnigraph.pipeline.source import OmnigraphSource
+from omnigraph.pipeline.reading.source import OmnigraphSource
 from tests.spark.samples import ALL, EVERY_TYPE
 
 pytestmark = pytest.mark.spark

@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.pipeline import read, register
+from omnigraph.pipeline.reading.scan import spark_type
+from omnigraph.pipeline.reading.source import Group, OmnigraphSource
 from omnigraph.pipeline.session import active
-from omnigraph.pipeline.source import Group, OmnigraphSource
-from omnigraph.pipeline.types import spark_type
 from tests.conftest import Place
 from tests.spark.samples import ALL, EVERY_TYPE
 

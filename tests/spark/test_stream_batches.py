@@ -17,9 +17,9 @@ from omnigraph import Graph, GraphError
 from omnigraph.base.errors import InvalidRequest, StagedFilesGone
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import Receipt
-from omnigraph.pipeline.publishing import Batch, Plan, Target, plan_write, publish_batch
-from omnigraph.pipeline.sink import StreamSink, Told
-from omnigraph.pipeline.source import OmnigraphSource
+from omnigraph.pipeline.reading.source import OmnigraphSource
+from omnigraph.pipeline.streaming.publishing import Batch, Plan, Target, plan_write, publish_batch
+from omnigraph.pipeline.streaming.sink import StreamSink, Told
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.publish import Intent
 from tests.spark.inbox import SCHEMA, batches, values

@@ -22,8 +22,8 @@ from omnigraph.base.errors import ConstraintViolation, InvalidRequest
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline import stream
-from omnigraph.pipeline.publishing import Target
-from omnigraph.pipeline.stream import _Batches, _Work
+from omnigraph.pipeline.streaming.publishing import Target
+from omnigraph.pipeline.streaming.stream import _Batches, _Work
 from omnigraph.storage.publish import Intent
 from tests.spark.inbox import Inbox, batches, graph, inbox, run, values
 

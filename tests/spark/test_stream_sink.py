@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from omnigraph import Graph
 from omnigraph.pipeline import written
+from omnigraph.pipeline.reading.source import OmnigraphSource
 from omnigraph.pipeline.session import active
-from omnigraph.pipeline.source import OmnigraphSource
 from tests.spark.inbox import SCHEMA, Inbox, batches, graph, inbox, run, values
 
 __all__ = ["graph", "inbox"]  # fixtures

@@ -15,8 +15,8 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest
 from omnigraph.pipeline import load
-from omnigraph.pipeline.source import OmnigraphSource
-from omnigraph.pipeline.types import to_spark
+from omnigraph.pipeline.reading.scan import to_spark
+from omnigraph.pipeline.reading.source import OmnigraphSource
 from tests.engine.support import insert
 
 pytestmark = pytest.mark.spark

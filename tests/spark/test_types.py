@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, LongType
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.pipeline.types import (
+from omnigraph.pipeline.reading.scan import (
     from_spark,
     spark_schema,
     spark_type,

@@ -30,9 +30,9 @@ from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ConstraintViolation, NotFound, ReadSetConflict, StagedFilesGone
 from omnigraph.engine.load.draft import Mode
 from omnigraph.pipeline import read, register, written
-from omnigraph.pipeline.publishing import Plan, Target, plan_write, publish
+from omnigraph.pipeline.reading.source import OmnigraphSource
 from omnigraph.pipeline.session import active
-from omnigraph.pipeline.source import OmnigraphSource
+from omnigraph.pipeline.streaming.publishing import Plan, Target, plan_write, publish
 from omnigraph.storage.publish import Intent
 from tests.conftest import Place
 from tests.spark.samples import ALL, EVERY_TYPE

@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import BranchNotFound, InvalidRequest, PreconditionFailed
 from omnigraph.catalog.catalog import UnknownType
-from omnigraph.pipeline.algorithms import write_back
+from omnigraph.pipeline.analytics import write_back
 
 pytestmark = pytest.mark.spark
 

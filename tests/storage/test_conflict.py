@@ -14,7 +14,6 @@ import pytest
 from omnigraph.base.errors import Kind, ReadSetConflict
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
-from omnigraph.storage.conflict import Decision, decide
 from omnigraph.storage.manifest.records import (
     CommitKind,
     CommitRecord,
@@ -24,6 +23,7 @@ from omnigraph.storage.manifest.records import (
     advance,
     control,
 )
+from omnigraph.storage.publish import Decision, decide
 from omnigraph.storage.tables.effects import (
     AddColumn,
     Append,

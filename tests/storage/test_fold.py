@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.storage.tables.fold import FOLD_AT_ONCE, PER_TIER, TIERS, FragmentSize, plan_fold, settled
+from omnigraph.storage.tables.layout import FOLD_AT_ONCE, PER_TIER, TIERS, FragmentSize, plan_fold, settled
 
 SMALL_BOUND = PER_TIER * len(TIERS) + 1  # a write adds its own fragment to full tiers
 sizes = st.builds(FragmentSize, rows=st.integers(1, 40_000), bytes=st.integers(200, 4 << 20))

@@ -22,10 +22,10 @@ from lance.query import MatchQuery
 from lance.schema import LanceSchema
 
 from omnigraph.storage.failpoints import armed
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables import columns, predicate
+from omnigraph.storage.tables import layout, predicate
 from omnigraph.storage.tables.effects import AddColumn, Append, DeleteIds, RenameColumn, Upsert
+from omnigraph.storage.transaction import PinnedSnapshot
 from tests.conftest import Place
 from tests.storage.bare import ROWS, add_segment, append, detached, fragment_ids, new_table, rows, uncovered
 from tests.storage.docs import DOC, doc, ids, make_docs, table
@@ -232,13 +232,13 @@ def test_b11_a_projection_with_renumbered_ids_returns_another_column(tmp_path: P
 def test_b11_our_edits_keep_field_ids_and_values(tmp_path: Path) -> None:
     base = append(new_table(tmp_path / "t", TWO), pa.table([["a"], [1], [2]], schema=TWO))
 
-    dropped = detached(base, LanceOperation.Project(columns.without_column(base, "x")))
-    renamed = detached(dropped, LanceOperation.Project(columns.with_name(dropped, "y", "z")))
+    dropped = detached(base, LanceOperation.Project(layout.without_column(base, "x")))
+    renamed = detached(dropped, LanceOperation.Project(layout.with_name(dropped, "y", "z")))
     nested = pa.field("w", pa.struct([pa.field("p", pa.int8()), pa.field("q", pa.list_(pa.string()))]))
     added = detached(
         renamed,
         LanceOperation.Merge(
-            [f.metadata for f in renamed.get_fragments()], columns.with_column(renamed, nested)
+            [f.metadata for f in renamed.get_fragments()], layout.with_column(renamed, nested)
         ),
     )
 
@@ -262,9 +262,9 @@ def test_b11_the_private_form_of_a_schema_can_be_taken_apart_and_put_together(tm
     )
     base = new_table(tmp_path / "t", schema)
 
-    metadata, fields = columns._parts(base.lance_schema)
+    metadata, fields = layout._parts(base.lance_schema)
 
-    assert columns._schema(metadata, fields) == base.lance_schema
+    assert layout._schema(metadata, fields) == base.lance_schema
 
 
 # -- B12: no fork

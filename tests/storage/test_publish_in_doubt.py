@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from omnigraph.base.clock import SystemClock
 from omnigraph.base.errors import (
     BranchNotFound,
     Kind,
     OutcomeUnknown,
     StorageError,
 )
+from omnigraph.base.times import SystemClock
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import RECENT
 from omnigraph.storage.store import GraphStore

@@ -41,7 +41,7 @@ BAD: dict[str, list[tuple[str, str]]] = {
     ],
     "metadata commits swap": [
         (METADATA, "LanceDataset.commit(handle, op, read_version=1)"),
-        ("storage/tables/create.py", "LanceDataset.commit(uri, op, max_retries=5)"),
+        ("storage/tables/files.py", "LanceDataset.commit(uri, op, max_retries=5)"),
     ],
     "nothing is replaced": [
         (METADATA, "LanceOperation.UpdateMap(updates, replace=True)"),

@@ -12,8 +12,8 @@ from lance import LanceDataset
 
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteIds, Overwrite, Upsert
-from omnigraph.storage.tables.fold import PER_TIER, TIERS
 from omnigraph.storage.tables.keys import MAX_SEGMENTS, PROBE_LIMIT, index_name
+from omnigraph.storage.tables.layout import PER_TIER, TIERS
 from tests.conftest import Place
 from tests.storage.docs import DOC, Row, Stream, doc, ids, make_docs, rows, table
 from tests.storage.shared import again

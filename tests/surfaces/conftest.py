@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.surfaces.cli.app import main
-from omnigraph.surfaces.cli.logs import LOGGER
+from omnigraph.surfaces.cli.support.call import LOGGER
 from tests.engine.support import insert
 from tests.surfaces.support import SCHEMA, Desk, Ran
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.storage.manifest.records import CommitKind, CommitRecord
-from omnigraph.surfaces.cli.dag import draw
+from omnigraph.surfaces.cli.commit import draw
 
 
 def commits(parents: Mapping[str, str]) -> list[CommitRecord]:

@@ -19,7 +19,15 @@ import pytest
 import omnigraph as og
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.failpoints import ENVIRONMENT
-from omnigraph.surfaces.cli.deadline import Expired, Progress, Stage, TimedOut, seconds_of, timeout_in, within
+from omnigraph.surfaces.cli.support.waiting import (
+    DeadlineProgress,
+    Expired,
+    Stage,
+    TimedOut,
+    seconds_of,
+    timeout_in,
+    within,
+)
 from tests.surfaces.support import GROWN, SCHEMA, Desk
 
 COMMAND = str(Path(sys.executable).with_name("omnigraph"))
@@ -113,7 +121,7 @@ def test_an_interrupt_ends_a_command_that_has_a_deadline(desk: Desk) -> None:
 
 
 def test_a_command_left_behind_can_neither_begin_to_write_nor_answer() -> None:
-    progress, go_on, seen = Progress(), threading.Event(), []
+    progress, go_on, seen = DeadlineProgress(), threading.Event(), []
 
     def command() -> int:
         go_on.wait(PATIENCE_S)
@@ -135,7 +143,7 @@ def test_a_command_left_behind_can_neither_begin_to_write_nor_answer() -> None:
 
 
 def test_a_command_that_is_answering_when_time_is_up_may_finish() -> None:
-    progress, answering = Progress(), threading.Event()
+    progress, answering = DeadlineProgress(), threading.Event()
 
     def command() -> int:
         progress.reach(Stage.ANSWERED)
@@ -150,11 +158,11 @@ def test_the_error_of_a_command_comes_out_of_the_watch() -> None:
         raise TimeoutError("its own")
 
     with pytest.raises(TimeoutError, match="its own"):
-        within(10, command, Progress())
+        within(10, command, DeadlineProgress())
 
 
 def test_a_deadline_while_writing_says_that_it_may_have_landed() -> None:
-    progress = Progress()
+    progress = DeadlineProgress()
 
     def command() -> int:
         progress.reach(Stage.WRITING)

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from omnigraph.surfaces.cli.logs import LOGGER, JsonFormatter
+from omnigraph.surfaces.cli.support.call import LOGGER, JsonFormatter
 from tests.surfaces.support import GROWN, LESS, SCHEMA, Desk
 
 
@@ -23,7 +23,7 @@ def test_nothing_is_logged_unless_asked_for(desk: Desk) -> None:
 
 def test_info_names_the_commit_that_changed_the_schema(desk: Desk) -> None:
     (line,) = apply(desk, "--log-level", "info")
-    assert "INFO omnigraph.engine.schema.door: schema of main changed by commit" in line
+    assert "INFO omnigraph.engine.schema.schema: schema of main changed by commit" in line
 
 
 def test_debug_says_how_the_command_ended(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.query import BadParameters, Parameter
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.surfaces.cli.params import GivenParams, read_params
+from omnigraph.surfaces.cli.support.params import GivenParams, read_params
 
 
 def declared(scalar: Scalar, **more: Any) -> Parameter:

@@ -14,10 +14,10 @@ import pytest
 from rich.cells import cell_len
 
 import omnigraph as og
-from omnigraph.catalog.query.columns import Column
+from omnigraph.catalog.query.expressions import Column
 from omnigraph.execution.result import Result
-from omnigraph.surfaces.cli import formats
-from omnigraph.surfaces.cli.formats import Cells, Form, Format
+from omnigraph.surfaces.cli.support import formats
+from omnigraph.surfaces.cli.support.formats import Cells, Form, Format
 from tests.surfaces.shelf import QUERIES, SHELF, make
 
 

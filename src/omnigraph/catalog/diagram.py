@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from html import escape
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.constraints import Cardinality, Index, Unique
-from omnigraph.catalog.model import EdgeType, InterfaceType, NodeType, TableType
+from omnigraph.catalog.model import Cardinality, EdgeType, Index, InterfaceType, NodeType, TableType, Unique
 from omnigraph.catalog.types import PropertyType, Scalar
 
 # Mermaid takes a member with parentheses for a method, and `~` for a generic.

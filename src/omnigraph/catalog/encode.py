@@ -10,16 +10,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from omnigraph.catalog.constraints import (
-    Cardinality,
-    Constraint,
-    card_json,
-    constraint_from_json,
-    constraint_json,
-)
 from omnigraph.catalog.model import (
     Annotation,
     AnyType,
+    Cardinality,
+    Constraint,
     EdgeType,
     Embed,
     InterfaceProperty,
@@ -27,6 +22,9 @@ from omnigraph.catalog.model import (
     NodeType,
     Property,
     TableType,
+    card_json,
+    constraint_from_json,
+    constraint_json,
 )
 from omnigraph.catalog.types import PropertyType
 from omnigraph.language.schema.literals import NOW, DefaultValue, Now

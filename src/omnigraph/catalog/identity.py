@@ -15,9 +15,20 @@ from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.constraints import Check, Constraint, Index, Range, Unique, in_identity_order
 from omnigraph.catalog.encode import in_stored_order
-from omnigraph.catalog.model import AnyType, EdgeType, NodeType, Property, TableType
+from omnigraph.catalog.model import (
+    AnyType,
+    Check,
+    Constraint,
+    EdgeType,
+    Index,
+    NodeType,
+    Property,
+    Range,
+    TableType,
+    Unique,
+    in_identity_order,
+)
 
 Minter: TypeAlias = Callable[[], str]
 T = TypeVar("T", bound=AnyType)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from omnigraph.catalog import codes
+from omnigraph.catalog import steps
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.model import TypeKind
@@ -142,35 +142,35 @@ def _judged(step: Step, places: Places) -> Iterator[Diagnostic]:
             kind, _, entity = step.entity.partition(":")
             owner, _, member = entity.partition(".")
             span = places.get((kind, owner, member or None))
-            yield Diagnostic(codes.REGISTRY[step.code], f"{step.entity}: {step.reason}", span)
+            yield Diagnostic(steps.REGISTRY[step.code], f"{step.entity}: {step.reason}", span)
         case DropType():
-            rule = codes.NODE_DROPPED if step.type_kind is TypeKind.NODE else codes.EDGE_DROPPED
+            rule = steps.NODE_DROPPED if step.type_kind is TypeKind.NODE else steps.EDGE_DROPPED
             message = f"{step.type_kind.value} {step.type_name} and its rows leave the schema"
             yield Diagnostic(rule, message, None, "to keep the data under a new name, use @rename_from")
         case DropProperty() if step.type_kind is not TypeKind.INTERFACE:
             message = f"property {step.type_name}.{step.property_name} and its values leave the schema"
             hint = "to keep the values under a new name, use @rename_from"
-            yield Diagnostic(codes.PROPERTY_DROPPED, message, _place(step, places), hint)
+            yield Diagnostic(steps.PROPERTY_DROPPED, message, _place(step, places), hint)
         case RenameType():
             message = f"{step.type_kind.value} {step.old_name} becomes {step.type_name}"
-            yield Diagnostic(codes.RENAMED, message, _place(step, places))
+            yield Diagnostic(steps.RENAMED, message, _place(step, places))
         case RenameProperty() if step.type_kind is not TypeKind.INTERFACE:
             message = f"property {step.type_name}.{step.old_name} becomes {step.property_name}"
-            yield _property_finding(codes.RENAMED, message, step, places)
+            yield _property_finding(steps.RENAMED, message, step, places)
         case AlterProperty() if step.must_not_be_null and step.effect is Effect.SCAN:
             message = (
                 f"property {step.type_name}.{step.property_name} becomes required; rows with null refuse it"
             )
-            yield _property_finding(codes.TIGHTENED, message, step, places)
+            yield _property_finding(steps.TIGHTENED, message, step, places)
         case ChangeEmbed():
             message = f"the vectors of {step.type_name}.{step.property_name} are cleared and need a fill"
-            yield _property_finding(codes.EMBED_CHANGED, message, step, places)
+            yield _property_finding(steps.EMBED_CHANGED, message, step, places)
         case AddConstraint() if step.effect is Effect.SCAN:
             message = f"@{step.shown['kind']} on {step.type_name} is validated against existing rows"
-            yield Diagnostic(codes.CONSTRAINT_ADDED, message, _place(step, places))
+            yield Diagnostic(steps.CONSTRAINT_ADDED, message, _place(step, places))
         case DropConstraint() if step.shown["kind"] != "index":
             message = f"@{step.shown['kind']} on {step.type_name} is removed or loosened"
-            yield Diagnostic(codes.CONSTRAINT_DROPPED, message, _place(step, places))
+            yield Diagnostic(steps.CONSTRAINT_DROPPED, message, _place(step, places))
         case (
             AddType()
             | AddProperty()

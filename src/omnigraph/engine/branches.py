@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.base.arguments import checked_methods
-from omnigraph.base.moment import At
-from omnigraph.engine.history.moments import resolve
+from omnigraph.base.times import At
+from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import BranchRef, check_free_name

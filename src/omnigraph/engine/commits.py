@@ -11,8 +11,8 @@ from typing import Any
 
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.errors import NotFound
-from omnigraph.base.moment import At
-from omnigraph.engine.history.moments import resolve
+from omnigraph.base.times import At
+from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.storage.cost import measured
 from omnigraph.storage.history import LIMIT, Page
 from omnigraph.storage.manifest.records import MAIN, CommitRecord, ManifestState

@@ -14,44 +14,41 @@ from typing import Any, Literal
 from omnigraph.base.arguments import EntityId, Positive, checked, checked_methods
 from omnigraph.base.errors import BranchNotFound, InvalidRequest
 from omnigraph.base.ids import new_id
-from omnigraph.base.moment import At
+from omnigraph.base.times import At
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.branches import BranchesDoor
-from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.change import Catalogs
 from omnigraph.engine.commits import CommitsDoor, TagsDoor
-from omnigraph.engine.export.door import export_files
-from omnigraph.engine.export.report import ExportReport
-from omnigraph.engine.history.change import Names
+from omnigraph.engine.export.export import export_files
+from omnigraph.engine.export.files import ExportReport
+from omnigraph.engine.history.changes import Names
 from omnigraph.engine.history.diff import Diff, DiffDoor
 from omnigraph.engine.history.entity import Entity
 from omnigraph.engine.history.feed import Changes
-from omnigraph.engine.history.moments import read_state
-from omnigraph.engine.history.moments import resolve as resolve_moment
+from omnigraph.engine.history.resolve_at import read_state
+from omnigraph.engine.history.resolve_at import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
-from omnigraph.engine.load.door import LoadDoor, LoadMode, Report
-from omnigraph.engine.load.engines import Engine, chosen_engine, load_engine
-from omnigraph.engine.merge.choices import Granularity, Resolutions, Take
-from omnigraph.engine.merge.door import MergeDoor, MergeOutcome
-from omnigraph.engine.mutate.door import MutateDoor
-from omnigraph.engine.query.door import QueryDoor
-from omnigraph.engine.query_text import QueryText
+from omnigraph.engine.load.load import Engine, LoadDoor, LoadMode, Report, chosen_engine, load_engine
+from omnigraph.engine.merge.conflicts import Granularity, Resolutions, Take
+from omnigraph.engine.merge.merge import MergeDoor, MergeOutcome
+from omnigraph.engine.mutate.mutate import MutateDoor
+from omnigraph.engine.query import QueryDoor, QueryText
 from omnigraph.engine.receipt import Receipt
-from omnigraph.engine.schema.door import SchemaDoor, SchemaText, load_schema
+from omnigraph.engine.schema.schema import SchemaDoor, SchemaText, load_schema
 from omnigraph.engine.table import TableView
-from omnigraph.engine.validate.local import LocalExecutor
+from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.execution.budget import MEMORY_BYTES
-from omnigraph.execution.explain import Explanation
+from omnigraph.execution.plan.explain import Explanation
 from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import EmbedTexts, embedder_of
 from omnigraph.storage.checksums import Verified
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.durability import Durability
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.transaction import NewTable
+from omnigraph.storage.transaction import NewTable, PinnedSnapshot
 
 
 @checked_methods

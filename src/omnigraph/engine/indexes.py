@@ -16,14 +16,13 @@ from typing import Any
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
-from omnigraph.engine.catalogs import Catalogs
-from omnigraph.execution.search.indexes import wanted
+from omnigraph.engine.change import Catalogs
+from omnigraph.execution.search.stored import wanted
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import BuildIndexes
-from omnigraph.storage.tables.index_specs import NO_VECTORS, IndexKind, IndexSpec
+from omnigraph.storage.tables.effects import NO_VECTORS, BuildIndexes, IndexKind, IndexSpec
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
 
 CONTENDED = "contended"

@@ -13,13 +13,13 @@ from typing import Any
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
-from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.change import Catalogs
 from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitRecord
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import EdgeType, TableType
+from omnigraph.catalog.model import ENDPOINTS, EdgeType, TableType
 from omnigraph.catalog.past import stored_column
 from omnigraph.catalog.types import readable
-from omnigraph.engine.history.moments import check_existed
-from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.engine.history.resolve_at import check_existed
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
 
 ID = "id"
 

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.change import ChangeSet
-from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values, refuse
-from omnigraph.engine.validate.findings import Findings
-from omnigraph.engine.validate.local import LocalExecutor
-from omnigraph.engine.validate.questions import Question, questions
-from omnigraph.engine.validate.relation import Executor
+from omnigraph.engine.change import Catalogs, ChangeSet
+from omnigraph.engine.validate.evaluate import (
+    Question,
+    consulted,
+    judge_sets,
+    judge_values,
+    questions,
+    refuse,
+)
+from omnigraph.engine.validate.relation import Executor, Findings
+from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Effect
 from omnigraph.storage.transaction import PublishPlan, WriteTxn

@@ -24,17 +24,15 @@ from omnigraph.catalog.query.expressions import (
     Variable,
     holds_aggregate,
 )
-from omnigraph.catalog.query.read import CheckedRead, Expand, SortKey, page
+from omnigraph.catalog.query.statements import CheckedRead, Expand, SortKey, page
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import Ordinals
+from omnigraph.execution.entities import ONE_EMPTY_ROW, Ordinals, Rows, joined
 from omnigraph.execution.expand import Expander
-from omnigraph.execution.explain import Recorder
 from omnigraph.execution.group import Groups, distinct, group, grouped, key_column
 from omnigraph.execution.match import Matcher
-from omnigraph.execution.order import Key, sort, ties
+from omnigraph.execution.plan.explain import Recorder
 from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, Scan, wanted_columns
-from omnigraph.execution.ranking import Ranked, Ranker
-from omnigraph.execution.rows import ONE_EMPTY_ROW, Rows, joined
+from omnigraph.execution.ranking import Key, Ranked, Ranker, sort, ties
 from omnigraph.execution.values import Evaluator
 
 ROWS_SHARE = 16  # one part in so many of the limit is for the rows that a step makes at once, in blocks

@@ -11,15 +11,15 @@ from typing import Literal
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
-from omnigraph.catalog.query.operands import Values
+from omnigraph.catalog.query.expressions import Values
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.entities import ColumnCache, EntityTable
 from omnigraph.execution.search.embedding import Embeddings
-from omnigraph.execution.search.room import Search
+from omnigraph.execution.search.search_cache import Search
 from omnigraph.execution.topology import BYTES_PER_EDGE, Topologies, Topology
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.tables.reads import TableReads
+from omnigraph.storage.transaction import PinnedSnapshot
 
 Traversal = Literal["auto", "lookup", "csr"]
 TABLES = 256

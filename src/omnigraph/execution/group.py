@@ -18,14 +18,15 @@ from omnigraph.catalog.query.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
+    Constant,
     Entity,
+    Now,
     OutputRef,
+    ParamRef,
     Value,
 )
-from omnigraph.catalog.query.operands import Constant, Now, ParamRef
 from omnigraph.execution.budget import Budget
-from omnigraph.execution.entities import Ordinals
-from omnigraph.execution.rows import Rows
+from omnigraph.execution.entities import Ordinals, Rows
 from omnigraph.execution.values import Evaluator, calculate
 
 

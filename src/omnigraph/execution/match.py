@@ -23,17 +23,15 @@ from omnigraph.catalog.query.expressions import (
     Variable,
     all_of,
 )
-from omnigraph.catalog.query.read import Counted, Exists, Expand, Optional
+from omnigraph.catalog.query.statements import Counted, Exists, Expand, Optional
 from omnigraph.catalog.types import PropertyType
 from omnigraph.execution.budget import TooManyAtOnce
-from omnigraph.execution.conditions import StoredRows, holds, members, stored_columns
+from omnigraph.execution.conditions import StoredRows, holds, members, pruning, stored_columns
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import MISSING, EntityTable, Ordinals
+from omnigraph.execution.entities import MISSING, EntityTable, Ordinals, Rows
 from omnigraph.execution.expand import Expander, repeat_for
-from omnigraph.execution.explain import Recorder
+from omnigraph.execution.plan.explain import Recorder
 from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Scan, Step
-from omnigraph.execution.predicates import pruning
-from omnigraph.execution.rows import Rows
 from omnigraph.execution.values import Evaluator, MatchedRows
 
 JUDGED_AT_ONCE = 1 << 18  # rows whose conditions are judged together: what that takes is not on the account

@@ -21,7 +21,7 @@ import pyarrow as pa
 from omnigraph.base.arguments import Positive, checked_methods
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.base.times import python_day, python_instant, write_day, write_instant
-from omnigraph.catalog.query.columns import Column
+from omnigraph.catalog.query.expressions import Column
 from omnigraph.catalog.types import numbers_in, readable
 from omnigraph.storage.cost import Cost
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from omnigraph.catalog.model import ID
 from omnigraph.execution.entities import EntityTable, Ordinals, TableKey
-from omnigraph.storage.tables.predicate import ADDRESS
+from omnigraph.storage.tables.layout import ADDRESS
 
 CACHE_BYTES = 2 << 30
 STRETCH = 2_000_000  # edges numbered at a time

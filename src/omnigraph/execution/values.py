@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,25 +21,80 @@ from omnigraph.catalog.query.expressions import (
     Aggregate,
     Arithmetic,
     Bm25,
+    Constant,
     Entity,
     EntityField,
     EntityPart,
     Nearest,
+    Now,
+    Operand,
     OutputRef,
+    ParamRef,
     PropertyValue,
     Rrf,
     ShortestPath,
     TextMatch,
     Value,
     Variable,
+    operand_value,
 )
-from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef, operand_value
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
 from omnigraph.execution.conditions import Sets, constant_column
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import FEW
-from omnigraph.execution.paths import shortest_paths
-from omnigraph.execution.rows import Rows
+from omnigraph.execution.entities import FEW, Rows
+from omnigraph.execution.expand import Expander
+
+# -- paths ---------------------------------------------------------------------------------------
+#
+# The shortest way from one node to another.
+# Breadth first from each distinct source; among ways of one length the first by ids.
+
+
+def shortest_paths(context: Context, path: ShortestPath, rows: Rows) -> pa.Array:
+    """Return for each row the ids from its source to its target, both included; null if there is no way."""
+    sources, targets = rows.bound[path.source], rows.bound[path.target]
+    expander = Expander(context, path.hops)
+    found: dict[tuple[int, int], list[str] | None] = {}
+    for source in np.unique(sources[sources >= 0]):
+        wanted = np.unique(targets[sources == source])
+        for target, way in _from(expander, int(source), wanted, path.hops.low, path.hops.high).items():
+            found[(int(source), target)] = way
+    ways = [found.get((int(s), int(t))) for s, t in zip(sources, targets, strict=True)]
+    return pa.array(ways, pa.list_(pa.field("item", pa.string())))
+
+
+def _from(
+    expander: Expander, source: int, wanted: np.ndarray[tuple[int], np.dtype[np.int64]], low: int, high: int
+) -> dict[int, list[str] | None]:
+    """Walk outwards level by level; a node's way is its first parent's by ids, then the node itself."""
+    nodes, end = expander.start, expander.end
+    ways: dict[int, list[str]] = {source: [nodes.take(ID, np.array([source]))[0].as_py()]}
+    answers: dict[int, list[str] | None] = {}
+    frontier = [source]
+    for hop in range(1, high + 1):
+        if not frontier or len(answers) == len(wanted):
+            break
+        found = expander.neighbours(np.array(frontier, dtype=np.int64))
+        ids = end.take(ID, found.others).to_pylist()
+        reached: dict[int, list[str]] = {}
+        for place, other, name in zip(found.places.tolist(), found.others.tolist(), ids, strict=True):
+            way = [*ways[frontier[place]], name]
+            if hop == low == 1 and other == source and other in wanted:
+                answers[other] = way  # by its own self-loop, or of another type: numbers meet by chance
+            if other not in ways and (other not in reached or way < reached[other]):
+                reached[other] = way
+        ways |= reached
+        frontier = sorted(reached)
+        for node, way in reached.items():
+            if node in wanted and hop >= low:
+                answers.setdefault(node, way)
+        if nodes.key != end.key:
+            break
+    return answers
+
+
+# -- values --------------------------------------------------------------------------------------
+
 
 Searches = Callable[[TextMatch | Nearest | Bm25 | Rrf, Rows], pa.Array]
 

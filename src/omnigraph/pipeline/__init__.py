@@ -5,14 +5,14 @@ try:
 except ImportError as error:
     raise ImportError("omnigraph.pipeline needs PySpark: pip install 'omnigraph[spark]'") from error
 
-from omnigraph.pipeline.bulk.door import load
-from omnigraph.pipeline.diff import diff
-from omnigraph.pipeline.indexes import ensure_indexes
-from omnigraph.pipeline.merge import merge
+from omnigraph.pipeline.bulk.indexes import ensure_indexes
+from omnigraph.pipeline.bulk.load import load
+from omnigraph.pipeline.bulk.merge import merge
+from omnigraph.pipeline.reading.diff import diff
+from omnigraph.pipeline.reading.source import read, register
 from omnigraph.pipeline.session import spark_session
-from omnigraph.pipeline.sink import written
-from omnigraph.pipeline.source import read, register
-from omnigraph.pipeline.stream import Stream, stream
+from omnigraph.pipeline.streaming.sink import written
+from omnigraph.pipeline.streaming.stream import Stream, stream
 
 __all__ = [
     "Stream",

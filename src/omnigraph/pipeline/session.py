@@ -18,17 +18,22 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from pyspark.util import is_remote_only
 
 from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.pipeline.options import coded
+from omnigraph.pipeline.reading.scan import Fragments, Scan, spark_schema
 
 JAVA = 17
 MASTER = "local[*]"
@@ -192,3 +197,45 @@ def _settled(session: SparkSession, config: Mapping[str, str] = MappingProxyType
     for name, value in OURS.items():
         session.conf.set(name, config.get(name, value))
     return session
+
+
+# -- tasks ---------------------------------------------------------------------------------------
+#
+# A DataFrame whose rows executors make, one task for each item.
+# The one way in which work of ours becomes rows on Spark. A data source of Python gives the
+# same rows more slowly: Spark plans it in processes of its own and takes it row by row.
+
+
+Item = TypeVar("Item")
+
+
+def rows_of(
+    spark: SparkSession,
+    items: Sequence[Item],
+    make: Callable[[Item], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """Return the rows that are made of each item, in a task for each."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from make(items[number])
+
+    return spark.range(0, len(items), 1, max(len(items), 1)).mapInArrow(run, schema)
+
+
+def frame_of(spark: SparkSession, scan: Scan) -> DataFrame:
+    """Return the rows of a scan."""
+
+    def rows(group: Fragments) -> Iterator[pa.RecordBatch]:
+        with coded():
+            yield from scan.read(group)
+
+    return rows_of(spark, scan.groups(slots=slots(spark)), rows, spark_schema(scan.schema))
+
+
+def slots(spark: SparkSession) -> int:
+    """Return how many tasks run at a time; behind Spark Connect that is not known."""
+    context = getattr(spark, "sparkContext", None)
+    return 1 if context is None else max(int(context.defaultParallelism), 1)

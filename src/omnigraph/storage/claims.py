@@ -19,7 +19,7 @@ from omnigraph.base.ids import new_id
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location
-from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.storage.transaction import PinnedSnapshot
 
 FOLDER = "__claims"
 LONGEST_KEY = 128

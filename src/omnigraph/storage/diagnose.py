@@ -27,9 +27,8 @@ from omnigraph.base.errors import (
 from omnigraph.storage.checksums import FOLDER as CHECKSUMS
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.chain import MANIFEST
-from omnigraph.storage.manifest.damage import versions
-from omnigraph.storage.manifest.reclaimed import check_kept
+from omnigraph.storage.manifest.chain import MANIFEST, check_kept
+from omnigraph.storage.manifest.metadata import versions
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.manifest.refs import REFS
 from omnigraph.storage.opener import Opener

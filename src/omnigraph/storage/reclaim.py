@@ -20,15 +20,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 
-from omnigraph.base.clock import Clock
 from omnigraph.base.errors import BranchNotFound, GraphError, IntegrityError
 from omnigraph.base.frozen import FrozenMap
+from omnigraph.base.times import Clock
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.chain import CommitInDoubt, HeadMoved
-from omnigraph.storage.manifest.patience import Patience
-from omnigraph.storage.manifest.reclaimed import kept_pin
+from omnigraph.storage.manifest.chain import kept_pin
+from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved, Patience
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import Refs
 from omnigraph.storage.opener import Handle, Opener

@@ -19,11 +19,11 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin, TableChange
 from omnigraph.storage.opener import Opener
 from omnigraph.storage.schema_objects import SchemaObjects
-from omnigraph.storage.tables.create import create_table
+from omnigraph.storage.tables.differences import TailCache
 from omnigraph.storage.tables.effects import Effect, written_in
+from omnigraph.storage.tables.files import create_table
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.stage import stage
-from omnigraph.storage.tables.tail import TailCache
 from omnigraph.storage.tables.workbench import Staged, Tools
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
 

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
-from omnigraph.base.clock import Clock, SystemClock
 from omnigraph.base.errors import (
     AlreadyInitialized,
     CommitNotFound,
@@ -27,6 +26,7 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
+from omnigraph.base.times import Clock, SystemClock
 from omnigraph.storage import diagnose
 from omnigraph.storage.checksums import Checksums, FirstReads, Verification, Verified, verify_setting
 from omnigraph.storage.cost import measured
@@ -35,10 +35,14 @@ from omnigraph.storage.failpoints import Step
 from omnigraph.storage.history import History
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved, chain_path, main_line
-from omnigraph.storage.manifest.metadata import AlreadyThere, MetadataDataset
-from omnigraph.storage.manifest.patience import Patience
-from omnigraph.storage.manifest.reclaimed import check_kept
+from omnigraph.storage.manifest.chain import Chain, chain_path, check_kept, main_line
+from omnigraph.storage.manifest.metadata import (
+    AlreadyThere,
+    CommitInDoubt,
+    HeadMoved,
+    MetadataDataset,
+    Patience,
+)
 from omnigraph.storage.manifest.records import (
     MAIN,
     CommitKind,
@@ -54,13 +58,12 @@ from omnigraph.storage.opener import Handle, Opener, OpenFailed
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
 from omnigraph.storage.reclaim import Reclaimed, Reclaimer
 from omnigraph.storage.schema_objects import SchemaObjects
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.staging import Staging
-from omnigraph.storage.tables.create import check_schema, create_table
+from omnigraph.storage.tables.differences import TailCache
+from omnigraph.storage.tables.files import check_schema, create_table
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.reads import TableReads
-from omnigraph.storage.tables.tail import TailCache
-from omnigraph.storage.transaction import NewTable, Receipt, Write, WriteTxn
+from omnigraph.storage.transaction import NewTable, PinnedSnapshot, Receipt, Write, WriteTxn
 
 THREADS = 8
 T = TypeVar("T")

@@ -15,15 +15,51 @@ from typing import Any, Protocol
 import pyarrow as pa
 from datafusion import SessionContext
 
+from omnigraph.base.errors import TableNotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.cost import NOTHING, Cost
 from omnigraph.storage.diagnose import Readability
-from omnigraph.storage.manifest.records import CommitKind, CommitRecord, Pin, TableChange
+from omnigraph.storage.manifest.records import CommitKind, CommitRecord, ManifestState, Pin, TableChange
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.tables.effects import Effect, depends_on_rows
 from omnigraph.storage.tables.predicate import Holds, Predicate
 from omnigraph.storage.tables.reads import TableReads
+
+# -- snapshot ------------------------------------------------------------------------------------
+#
+# One graph version, captured once and used for the whole of an operation.
+# A plain value: it can be pickled to another process and names every table version
+# exactly, so nothing that holds one ever asks for "latest" again.
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSnapshot:
+    """The state of one branch at one manifest version."""
+
+    branch: str
+    state: ManifestState
+
+    @property
+    def commit_id(self) -> str:
+        """Id of the commit this snapshot is."""
+        return self.state.head
+
+    @property
+    def schema(self) -> str:
+        """Hash of the schema in force."""
+        return self.state.schema
+
+    def pin(self, table_id: str) -> Pin:
+        """Return the pin of a table."""
+        found = self.state.pins.get(table_id)
+        if found is None:
+            raise TableNotFound(
+                f"branch {self.branch!r} at commit {self.commit_id} has no table {table_id!r}", name=table_id
+            )
+        return found
+
+
+# -- transaction ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,21 @@ from omnigraph.catalog.query.expressions import (
     Arithmetic,
     Comparison,
     Condition,
+    Constant,
     Contains,
     Direction,
     EntityField,
     IsNull,
     Not,
+    Now,
     Or,
+    ParamRef,
     Prefix,
     PropertyValue,
     Substring,
     TextMatch,
 )
-from omnigraph.catalog.query.operands import Constant, Now, ParamRef
-from omnigraph.catalog.query.read import Bind, Counted, Exists, Expand, Filter, Optional
+from omnigraph.catalog.query.statements import Bind, Counted, Exists, Expand, Filter, Optional
 from omnigraph.catalog.types import PropertyType, Scalar
 from tests.catalog.query.support import matched
 

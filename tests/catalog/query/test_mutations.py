@@ -13,15 +13,17 @@ from omnigraph.catalog.query.expressions import (
     And,
     Comparison,
     Condition,
+    Constant,
     EntityField,
     IsNull,
     Not,
+    Now,
     Or,
+    ParamRef,
     PropertyValue,
     Value,
 )
-from omnigraph.catalog.query.mutation import Assignment, Delete, Endpoint, Insert, Update, place_name
-from omnigraph.catalog.query.operands import Constant, Now, ParamRef
+from omnigraph.catalog.query.statements import Assignment, Delete, Endpoint, Insert, Update, place_name
 from omnigraph.catalog.query.values import Unfit
 from tests.catalog.query.support import CATALOG, mutation
 from tests.catalog.support import catalog

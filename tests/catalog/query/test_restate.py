@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.catalog.query.restate import restate
+from omnigraph.catalog.query.values import restate
 from omnigraph.catalog.types import INTEGERS, Scalar
 from omnigraph.language.schema.literals import RANGES
 

@@ -9,6 +9,7 @@ from omnigraph.catalog.query.expressions import (
     Aggregate,
     Arithmetic,
     Bm25,
+    Constant,
     Entity,
     Nearest,
     OutputRef,
@@ -16,8 +17,7 @@ from omnigraph.catalog.query.expressions import (
     Rrf,
     ShortestPath,
 )
-from omnigraph.catalog.query.operands import Constant
-from omnigraph.catalog.query.read import SortKey
+from omnigraph.catalog.query.statements import SortKey
 from tests.catalog.query.support import matched, mutation, read
 
 PARAMS = "$s: String, $v: Vector(3), $n: I64?"

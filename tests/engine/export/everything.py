@@ -9,7 +9,7 @@ import pyarrow as pa
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.moment import At
+from omnigraph.base.times import At
 from omnigraph.storage.location import Objects
 
 SCHEMA = """

@@ -16,13 +16,16 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.catalog.catalog import UnknownType
-from omnigraph.engine.export.destination import DestinationTaken, destination_at
-from omnigraph.engine.export.door import export_files, export_lines
-from omnigraph.engine.export.files import ExportedFile, write_files
-from omnigraph.engine.export.lines import envelope_lines
+from omnigraph.engine.export.export import export_files, export_lines, stored_rows
+from omnigraph.engine.export.files import (
+    DestinationTaken,
+    ExportedFile,
+    destination_at,
+    envelope_lines,
+    write_files,
+)
 from omnigraph.engine.export.plan import plan_export
-from omnigraph.engine.export.rows import stored_rows
-from omnigraph.engine.load.block import UnreadableInput
+from omnigraph.engine.load.conform import UnreadableInput
 from tests.engine.export import everything
 from tests.engine.export.everything import RECORDS, SCHEMA, content, reloaded
 

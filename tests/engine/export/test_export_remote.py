@@ -10,10 +10,9 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.base.errors import StorageError
-from omnigraph.engine.export.destination import DestinationTaken, destination_at
-from omnigraph.engine.export.files import write_files
+from omnigraph.engine.export.export import stored_rows
+from omnigraph.engine.export.files import DestinationTaken, destination_at, write_files
 from omnigraph.engine.export.plan import plan_export
-from omnigraph.engine.export.rows import stored_rows
 from omnigraph.storage.location import Location, RemoteObjects
 from tests.conftest import Place
 from tests.engine.export import everything

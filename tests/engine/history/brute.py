@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from omnigraph import Graph
-from omnigraph.engine.history.change import Change
+from omnigraph.engine.history.changes import Change
 
 Rows = Mapping[str, dict[str, Any]]
 Key = tuple[str, str]  # type name, entity id

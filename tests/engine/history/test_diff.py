@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest, NotFound
-from omnigraph.engine.history.change import Op
+from omnigraph.engine.history.changes import Op
 from tests.engine.history.brute import as_brute, brute_diff, in_order, rows_at
 from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
 

@@ -19,8 +19,8 @@ from omnigraph.base.errors import (
     InvalidRequest,
     ParentlessCommit,
 )
-from omnigraph.engine.history import packing
-from omnigraph.engine.history.change import Change
+from omnigraph.engine.history import changes
+from omnigraph.engine.history.changes import Change
 from omnigraph.engine.history.comparison import Comparison
 from omnigraph.engine.history.feed import Block, FeedPage
 from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
@@ -180,7 +180,7 @@ def test_an_answer_ends_at_the_head_that_its_first_page_saw(graph: Graph) -> Non
 
 
 def test_a_change_larger_than_a_page_goes_alone(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "BYTES", 1)
+    monkeypatch.setattr(changes, "BYTES", 1)
 
     blocks = read_all(graph)
     first = graph.changes.poll(start="beginning")

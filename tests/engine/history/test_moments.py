@@ -16,7 +16,7 @@ from omnigraph import Graph
 from omnigraph.base.arguments import BadArgument
 from omnigraph.base.errors import BadMoment, BranchNotFound, CommitNotFound, GraphError, TagNotFound
 from omnigraph.base.ids import minted_us
-from omnigraph.base.moment import AncestorAt, CommitAt, TagAt, TimeAt, VersionAt, read_moment
+from omnigraph.base.times import AncestorAt, CommitAt, TagAt, TimeAt, VersionAt, read_moment
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\n"
 ADD = "query q($n: String) { insert Person { name: $n } }"

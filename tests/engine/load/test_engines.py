@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.load import engines
-from omnigraph.engine.load.engines import chosen_engine
+from omnigraph.engine.load import load
+from omnigraph.engine.load.load import chosen_engine
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is large enough for Spark, in a folder where the process works."""
-    monkeypatch.setattr(engines, "SPARK_ABOVE", 10)
+    monkeypatch.setattr(load, "SPARK_ABOVE", 10)
     monkeypatch.chdir(tmp_path)
     made = tmp_path / "Person.csv"
     made.write_text("name\n" + "x" * 20)
@@ -38,7 +38,7 @@ def test_values_of_records_are_never_taken_for_files(file: Path, monkeypatch: py
         return 0
 
     with monkeypatch.context() as patched:
-        patched.setattr(engines, "_size", weighed)
+        patched.setattr(load, "_size", weighed)
         inputs: list[Any] = [records, tuple(records), iter(records), {"Person": plain}, {"Person": []}, []]
         chosen = {chosen_engine(data) for data in inputs}
 

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.model import NodeType
-from omnigraph.engine.load.block import Block
-from omnigraph.engine.load.draft import Input, LoadDraft, Mode
-from omnigraph.engine.load.spool import Spools, last_place
+from omnigraph.engine.load.conform import Block
+from omnigraph.engine.load.draft import Input, LoadDraft, Mode, Spools, last_place
 from tests.catalog.support import catalog
 
 CATALOG = catalog("node Person { name: String @key age: I32? }")

@@ -14,7 +14,7 @@ from typing import Any
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.engine.history.change import Change
+from omnigraph.engine.history.changes import Change
 from tests.engine.merge.schema_model import DST, SRC, Groups, Row, State, Type
 
 Image = dict[str, Any]  # one entity, by name

@@ -10,8 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
-from omnigraph.engine.merge.choices import Resolve, Take
-from omnigraph.engine.merge.conflicts import MergeConflict
+from omnigraph.engine.merge.conflicts import MergeConflict, Resolve, Take
 from tests.engine.merge.world import SCHEMA, change, fork, image, knows, person, put, world
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict, SchemaConflict
-from omnigraph.engine.merge.door import MergeOutcome
+from omnigraph.engine.merge.merge import MergeOutcome
 from tests.engine.merge.schema_doors import check_head, check_past, check_way, differences, is_clear, told
 from tests.engine.merge.schema_model import (
     DST,

@@ -21,7 +21,7 @@ from omnigraph.base.errors import ConstraintViolation, HistoryReclaimed, Invalid
 from omnigraph.engine.receipt import Receipt
 from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.failpoints import FailpointHit, armed
-from omnigraph.storage.manifest.chain import CommitInDoubt
+from omnigraph.storage.manifest.metadata import CommitInDoubt
 from omnigraph.storage.manifest.records import RECENT
 from tests.concurrency.workers import once
 from tests.conftest import Place

@@ -13,7 +13,7 @@ from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, KeyConflict
 from omnigraph.catalog.model import NodeType, Property
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.engine.validate.findings import SHOWN
+from omnigraph.engine.validate.relation import SHOWN
 from omnigraph.engine.validate.values import value_findings
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.store import GraphStore

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance.query import MatchQuery
 
-from omnigraph.execution.search.analysis import STOP_WORDS, analyse
-from omnigraph.execution.search.postings import PIECE_ROWS, invert
+from omnigraph.execution.search.text_index import PIECE_ROWS, STOP_WORDS, analyse, invert
 from omnigraph.storage.tables.indexes import TEXT
 
 LETTERS = "abcXYZ059 \t-_.'éÉßøŁ中й\u00a0—\u0301İﬁ"

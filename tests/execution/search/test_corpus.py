@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.execution.search.analysis import analyse
-from omnigraph.execution.search.corpus import Corpus
-from omnigraph.execution.search.distance import within
 from omnigraph.execution.search.parts import Part
-from omnigraph.execution.search.postings import Postings, invert
+from omnigraph.execution.search.search_cache import Corpus
+from omnigraph.execution.search.text_index import Postings, analyse, invert, within
 
 Texts = list[str | None]
 WORDS = st.sampled_from(

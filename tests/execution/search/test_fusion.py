@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.execution.search import fuse, ranked
+from omnigraph.execution.ranking import fuse, ranked
 
 RANKING = st.lists(st.integers(0, 20), unique=True, max_size=12).map(lambda found: np.array(found, np.int64))
 

@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from omnigraph.execution.search.parts import Part
-from omnigraph.execution.search.sketch import LEAST_ROWS, NO_SKETCH
-from omnigraph.execution.search.vectors import Matrix, VectorColumn, as_query, matrix, measured
+from omnigraph.execution.search.vectors import (
+    LEAST_ROWS,
+    NO_SKETCH,
+    Matrix,
+    VectorColumn,
+    as_query,
+    matrix,
+    measured,
+)
 
 Floats = NDArray[np.float32]
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.5, 3.0, 1e-3, 1e30, -1e30])

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.engine.catalogs import Catalogs
+from omnigraph.engine.change import Catalogs
 from omnigraph.engine.indexes import ensure_indexes
 from omnigraph.execution.entities import EntityTable
-from omnigraph.execution.search import Search, inverted, postings, room, stored
 from omnigraph.execution.search import parts as parts_room
-from omnigraph.execution.search.analysis import analyse
-from omnigraph.execution.search.corpus import Corpus
+from omnigraph.execution.search import search_cache, stored, text_index
+from omnigraph.execution.search.search_cache import Corpus, Search
+from omnigraph.execution.search.text_index import analyse
 from omnigraph.execution.search.vectors import as_query, measured
 from omnigraph.storage.tables.indexes import partitions_for
 from tests.execution.search.support import Documents, by_id, ids, places, texts
@@ -143,7 +143,7 @@ def test_after_a_small_write_only_what_it_wrote_is_analysed(
     analysed: list[int] = []
     derive = search._texts._derive
 
-    def counting(column: Any) -> postings.Postings:
+    def counting(column: Any) -> text_index.Postings:
         analysed.append(len(column))
         return derive(column)
 
@@ -309,14 +309,14 @@ def test_ties_beyond_what_an_index_was_asked_for_are_all_found(documents: Docume
 def cold(documents: Documents, monkeypatch: pytest.MonkeyPatch, rows: int = 0) -> tuple[Search, list[Any]]:
     """Return a room that takes any table for large, and a list of what the index answered."""
     answers: list[Any] = []
-    ask = inverted.matches_by_index
+    ask = text_index.matches_by_index
 
     def noting(table: EntityTable, column: str, query: str) -> Any:
         answers.append(ask(table, column, query))
         return answers[-1]
 
-    monkeypatch.setattr(room, "COLD_ROWS", rows)
-    monkeypatch.setattr(room, "matches_by_index", noting)
+    monkeypatch.setattr(search_cache, "COLD_ROWS", rows)
+    monkeypatch.setattr(search_cache, "matches_by_index", noting)
     return Search(), answers
 
 
@@ -326,7 +326,7 @@ def cold(documents: Documents, monkeypatch: pytest.MonkeyPatch, rows: int = 0) -
 def test_a_first_search_by_the_index_finds_what_search_means(
     documents: Documents, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    monkeypatch.setattr(inverted, "MOST", 1)
+    monkeypatch.setattr(text_index, "MOST", 1)
     documents.put(record(n) for n in range(500))
     documents.put(
         [{"id": "x", "text": "It will be 日本, owned " + "x" * 45}, {"id": "y", "text": "owning a résumé"}]
@@ -357,23 +357,23 @@ def test_an_index_that_lacks_rows_is_not_asked(documents: Documents, monkeypatch
 def test_texts_that_are_searched_often_are_brought_to_memory(
     documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inverted, "MOST", 1)
+    monkeypatch.setattr(text_index, "MOST", 1)
     documents.put(record(n) for n in range(200))
     ensure(documents)
     table = documents.table()
     search, answers = cold(documents, monkeypatch)
 
-    for _ in range(room.COLD_SEARCHES + 3):
+    for _ in range(search_cache.COLD_SEARCHES + 3):
         search.text(table, "text").matches("n4")
 
-    assert len(answers) == room.COLD_SEARCHES
+    assert len(answers) == search_cache.COLD_SEARCHES
     assert isinstance(search._texts.known(table, "text"), Corpus)
 
 
 def test_small_tables_are_searched_in_memory(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
     documents.put(record(n) for n in range(50))
     ensure(documents)
-    search, answers = cold(documents, monkeypatch, room.COLD_ROWS)
+    search, answers = cold(documents, monkeypatch, search_cache.COLD_ROWS)
 
     search.text(documents.table(), "text").matches("n4")
 

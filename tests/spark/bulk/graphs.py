@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.receipt import Receipt
-from omnigraph.pipeline.bulk.door import load
+from omnigraph.pipeline.bulk.load import load
 from omnigraph.storage.store import GraphStore
 
 

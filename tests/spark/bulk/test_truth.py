@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.engine.receipt import Receipt
-from omnigraph.engine.validate.local import LocalExecutor
-from omnigraph.pipeline.bulk.door import load
+from omnigraph.engine.validate.rows import LocalExecutor
+from omnigraph.pipeline.bulk.load import load
 from tests.engine.truth.surfaces import Surface
 from tests.engine.truth.table import SETTLED, TABLE
 from tests.engine.truth.test_truth_table import planted, test_row

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.engine.merge.door import MergeOutcome
+from omnigraph.engine.merge.merge import MergeOutcome
 from omnigraph.pipeline import merge
 
 

@@ -8,13 +8,11 @@ params.py         JSON values -> the values of the parameters
 lint.py           text -> report; operation.py, columns.py, describe.py: descriptions for machines
 """
 
-from omnigraph.catalog.query.check import CheckedQuery, check, compile_query, examine
-from omnigraph.catalog.query.describe import query_entry
-from omnigraph.catalog.query.lint import LintReport, lint_queries
-from omnigraph.catalog.query.mutation import CheckedMutation, assigned_value
-from omnigraph.catalog.query.operands import Parameter, Stored, Values, operand_value
+from omnigraph.catalog.query.check.compile import CheckedQuery, check, compile_query, examine
+from omnigraph.catalog.query.expressions import Parameter, Stored, Values, operand_value
+from omnigraph.catalog.query.lint import LintReport, lint_queries, query_entry
 from omnigraph.catalog.query.params import BadParameters, bind_params, param_from_text
-from omnigraph.catalog.query.read import CheckedRead, page
+from omnigraph.catalog.query.statements import CheckedMutation, CheckedRead, assigned_value, page
 
 __all__ = [
     "BadParameters",

@@ -10,14 +10,144 @@ Rule    every value but a bare node has a `type`; its `nullable` says whether it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, Property, TableType
-from omnigraph.catalog.query.operands import Constant, Now, Operand, ParamRef
 from omnigraph.catalog.types import PropertyType, Scalar
+
+# -- columns -------------------------------------------------------------------------------------
+#
+# How results and parameters are described to machines (query spec 16.1).
+# The kinds are those that callers know: widths and signs of numbers are folded.
+
+
+KINDS = {
+    Scalar.STRING: "string",
+    Scalar.BOOL: "bool",
+    Scalar.I32: "int",
+    Scalar.U32: "int",
+    Scalar.I64: "bigint",
+    Scalar.U64: "bigint",
+    Scalar.F32: "float",
+    Scalar.F64: "float",
+    Scalar.DATE: "date",
+    Scalar.DATETIME: "datetime",
+    Scalar.BLOB: "blob",
+    Scalar.VECTOR: "vector",
+}
+OBJECT = "object"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A named value: a result column or a parameter."""
+
+    name: str
+    kind: str
+    nullable: bool
+    item_kind: str | None = None  # of a list
+    vector_dim: int | None = None
+
+    @classmethod
+    def of(cls, name: str, declared: PropertyType) -> Column:
+        """Describe a value of a type.
+
+        >>> Column.of("p.age", PropertyType(Scalar.I32, nullable=True)).to_json()
+        {'name': 'p.age', 'kind': 'int', 'nullable': True}
+        """
+        kind = KINDS[declared.scalar]
+        if declared.is_list:
+            return cls(name, "list", declared.nullable, item_kind=kind)
+        return cls(name, kind, declared.nullable, vector_dim=declared.dimension)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain JSON values; what does not apply is left out."""
+        found: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.item_kind is not None:
+            found["item_kind"] = self.item_kind
+        if self.vector_dim is not None:
+            found["vector_dim"] = self.vector_dim
+        return found | {"nullable": self.nullable}
+
+
+# -- operands ------------------------------------------------------------------------------------
+#
+# The values of a checked query: constants, parameters and the time of the request.
+# Shared by reads and mutations.
+# Rule    a `Stored` value is what a column would hold: days and milliseconds since 1970 for Date and
+# DateTime,
+# floats already rounded to their width, lists and vectors as tuples. A Blob is still the text that
+# names it (`base64:...` or a URI).
+
+
+Stored: TypeAlias = str | bool | int | float | tuple[str | bool | int | float, ...]
+Values: TypeAlias = Mapping[str, Stored | None]  # of all parameters, by name, as `bind_params` gives them
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A declared parameter; `type` is never an enum."""
+
+    name: str
+    type: PropertyType
+
+    @property
+    def column(self) -> Column:
+        """How catalogs of queries describe it."""
+        return Column.of(self.name, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal. NULL only where it is assigned."""
+
+    value: Stored | None
+    type: PropertyType
+
+
+@dataclass(frozen=True, slots=True)
+class ParamRef:
+    """The value that a parameter has in this request; NULL if it is nullable and left out."""
+
+    parameter: Parameter
+
+    @property
+    def type(self) -> PropertyType:
+        """The declared type."""
+        return self.parameter.type
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time of the request, the same wherever it stands."""
+
+    @property
+    def type(self) -> PropertyType:
+        """Always DateTime."""
+        return PropertyType(Scalar.DATETIME)
+
+
+Operand: TypeAlias = Constant | ParamRef | Now
+
+
+def operand_value(operand: Operand, values: Values, now: int) -> Stored | None:
+    """Return what an operand stands for; `now` is in milliseconds since 1970."""
+    match operand:
+        case Constant(value):
+            return value
+        case ParamRef(parameter):
+            return values[parameter.name]
+        case Now():
+            return now
+        case _:
+            assert_never(operand)
+
+
+# -- expressions ---------------------------------------------------------------------------------
+
 
 _STRING = PropertyType(Scalar.STRING)
 _BOOL = PropertyType(Scalar.BOOL)

@@ -15,9 +15,8 @@ from typing import Any
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType
-from omnigraph.catalog.query.check import CheckedQuery, examine
-from omnigraph.catalog.query.mutation import CheckedMutation, Update, place_name
-from omnigraph.catalog.query.operation import Operation
+from omnigraph.catalog.query.check.compile import CheckedQuery, examine
+from omnigraph.catalog.query.statements import CheckedMutation, Operation, Update, place_name
 from omnigraph.language.diagnostics import Diagnostic, QueryError, Severity, Source
 from omnigraph.language.query import Query, parse, rules
 
@@ -196,3 +195,23 @@ def _unset(declared: NodeType, assigned: set[str], queries: tuple[str, ...]) -> 
 
 def _place(finding: Finding) -> tuple[int, str, str, str]:
     return _RANK[finding.severity], finding.type_name or "", finding.property or "", finding.message
+
+
+# -- describe ------------------------------------------------------------------------------------
+#
+# A checked query as catalogs of stored queries list it (query spec 16.2).
+# What a caller must know to invoke a query without seeing its text.
+
+
+def query_entry(query: CheckedQuery) -> dict[str, Any]:
+    """Return `{name, description?, instruction?, mutation, params, returns}`."""
+    found: dict[str, Any] = {"name": query.name}
+    if query.description is not None:
+        found["description"] = query.description
+    if query.instruction is not None:
+        found["instruction"] = query.instruction
+    return found | {
+        "mutation": isinstance(query, CheckedMutation),
+        "params": [parameter.column.to_json() for parameter in query.parameters],
+        "returns": [column.to_json() for column in query.operation.result],
+    }

@@ -22,7 +22,7 @@ from typing import Any
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import OutsideYears, day_of, instant_of, read_day, read_instant
-from omnigraph.catalog.query.operands import Parameter, Stored
+from omnigraph.catalog.query.expressions import Parameter, Stored
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.language.schema.literals import RANGES, stored_float
 from omnigraph.language.suggest import did_you_mean

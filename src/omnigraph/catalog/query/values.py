@@ -7,11 +7,14 @@ Rule    values are kept or refused, never bent: an integer must fit its width, a
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+
+import numpy as np
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import read_day, read_instant
-from omnigraph.catalog.query.operands import Constant, Stored
+from omnigraph.catalog.query.expressions import Constant, Stored
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.language.query.tree import ListLiteral, Literal, LiteralKind
 from omnigraph.language.schema.literals import RANGES, Misfit, stored_float
@@ -143,3 +146,58 @@ def _assigned(value: str | bool | int | float, scalar: Scalar, place: str) -> st
     if number is None:
         raise Unfit(f"{place}: {value} exceeds {_ARROW_NAMES.get(scalar, 'Float32')} range", place=place)
     return number
+
+
+# -- restate -------------------------------------------------------------------------------------
+#
+# A comparison of a column with any number, as one with a number that the column can hold.
+# Numbers compare by their mathematical value, whatever their types: `I32 < 2.7` asks
+# for `<= 2`, and `I32 = 2.7` is simply false. A scan compares only values of the column's own type.
+# Rule    null stays unknown, so what is always true or always false is still a comparison with the
+# column.
+# F32 columns compare at F32 precision.
+
+
+def restate(operator: str, number: int | float, scalar: Scalar) -> tuple[str, int | float]:
+    """Return the operator and the number of the column's type that ask the same.
+
+    >>> restate("<", 2.7, Scalar.I32), restate("=", 2.7, Scalar.I32), restate("!=", 2**40, Scalar.I32)
+    (('<=', 2), ('<', -2147483648), ('>=', -2147483648))
+    """
+    if scalar not in NUMBERS:
+        raise TypeError(f"{scalar.value} is no number")
+    return _float(operator, number, scalar) if scalar in FLOATS else _integer(operator, number, scalar)
+
+
+def _integer(operator: str, number: int | float, scalar: Scalar) -> tuple[str, int | float]:
+    low, high = RANGES[scalar.value]
+    if isinstance(number, float) and math.isinf(number):
+        number = high + 1 if number > 0 else low - 1
+    whole = math.floor(number)
+    if whole != number:
+        if operator in ("=", "!="):
+            return _decided(operator == "!=", low)
+        operator, whole = ("<=", whole) if operator in ("<", "<=") else (">=", whole + 1)
+    if low <= whole <= high:
+        return operator, whole
+    below = operator in ("<", "<=")
+    return _decided(operator == "!=" or (operator != "=" and below == (whole > high)), low)
+
+
+def _float(operator: str, number: int | float, scalar: Scalar) -> tuple[str, int | float]:
+    if scalar is Scalar.F32:
+        with np.errstate(over="ignore"):
+            return operator, float(np.float32(number))
+    near = float(number)
+    if near == number:
+        return operator, near
+    if operator in ("=", "!="):
+        return _decided(operator == "!=", -math.inf)
+    # No double lies between the number and the one next to it.
+    if operator in ("<", "<="):
+        return ("<" if near > number else "<="), near
+    return (">=" if near > number else ">"), near
+
+
+def _decided(answer: bool, lowest: int | float) -> tuple[str, int | float]:
+    return (">=" if answer else "<"), lowest

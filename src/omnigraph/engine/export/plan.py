@@ -18,14 +18,13 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.base.moment import At
+from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import ID, EdgeType, TableType
-from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.history.moments import resolve
-from omnigraph.storage.snapshot import PinnedSnapshot
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
 
 Format = Literal["parquet", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)

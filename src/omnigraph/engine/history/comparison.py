@@ -24,12 +24,20 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, TableType
-from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.history.change import ALL, Change, Op, Wanted, kind_of
-from omnigraph.engine.history.delta import Delta, deltas
-from omnigraph.engine.history.images import column_name
-from omnigraph.engine.history.paired import Pair, fills_of, pin_of, rows_moved, sides_of, under_names
-from omnigraph.storage.manifest.reclaimed import check_kept
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.changes import ALL, Change, Op, Wanted, kind_of
+from omnigraph.engine.history.delta import (
+    Delta,
+    Pair,
+    column_name,
+    deltas,
+    fills_of,
+    pin_of,
+    rows_moved,
+    sides_of,
+    under_names,
+)
+from omnigraph.storage.manifest.chain import check_kept
 from omnigraph.storage.manifest.records import ManifestState, Pin
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.differences import Side

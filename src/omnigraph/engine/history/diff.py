@@ -16,17 +16,37 @@ from itertools import islice
 from typing import Any
 
 from omnigraph.base.arguments import Count, checked_methods
-from omnigraph.base.moment import At
+from omnigraph.base.errors import BadBranchName, BranchNotFound
+from omnigraph.base.times import At, CommitAt, read_moment
 from omnigraph.catalog.identity import under_ids_of
 from omnigraph.catalog.plan import plan
 from omnigraph.catalog.steps import Step
-from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.history.change import Change, Names, Wanted, kind_of
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.changes import Change, Names, Wanted, kind_of
 from omnigraph.engine.history.comparison import Comparison, TypeChanges
-from omnigraph.engine.history.sides import side
+from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.receipt import TypeCount
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
+
+# -- sides ---------------------------------------------------------------------------------------
+#
+# What an end of a diff may be called.
+# A branch by its name stands for its head; anything else is a moment (moments.py). What
+# is spelt like a commit id is one.
+
+
+def side(store: GraphStore, named: At, branch: str = "main") -> PinnedSnapshot:
+    """Return the head of a branch, or the state of a moment; times and versions are those of `branch`."""
+    if isinstance(named, str) and not isinstance(read_moment(named), CommitAt):
+        try:
+            return store.snapshot(named)
+        except (BranchNotFound, BadBranchName):
+            pass
+    return resolve(store, branch, named)
+
+
+# -- diff ----------------------------------------------------------------------------------------
 
 
 @checked_methods

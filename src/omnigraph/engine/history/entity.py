@@ -16,20 +16,29 @@ import pyarrow as pa
 
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
-from omnigraph.base.moment import At
+from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.catalog.past import columns_then
-from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.history.change import Cause, Change, Op, kind_of
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.changes import Cause, Change, Op, kind_of
 from omnigraph.engine.history.comparison import changes_in
-from omnigraph.engine.history.delta import NO_FILLS, Fills, compare, conformed
-from omnigraph.engine.history.images import image, to_python
-from omnigraph.engine.history.moments import read_state
-from omnigraph.engine.history.paired import Pair, fills_of, pin_of, rows_moved
+from omnigraph.engine.history.delta import (
+    NO_FILLS,
+    Fills,
+    Pair,
+    compare,
+    conformed,
+    fills_of,
+    image,
+    pin_of,
+    rows_moved,
+    to_python,
+)
+from omnigraph.engine.history.resolve_at import read_state
 from omnigraph.storage.cost import measured
 from omnigraph.storage.diagnose import of_the_newest
-from omnigraph.storage.manifest.reclaimed import check_kept
+from omnigraph.storage.manifest.chain import check_kept
 from omnigraph.storage.manifest.records import CommitRecord, ManifestState
 from omnigraph.storage.store import GraphStore
 

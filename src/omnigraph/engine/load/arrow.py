@@ -21,8 +21,15 @@ from pyarrow import types as kinds
 
 from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
-from omnigraph.engine.load.cells import cells_column, list_array, vector_array
-from omnigraph.engine.load.column import Column, ColumnMisfit, Misfit, Target
+from omnigraph.engine.load.cells import (
+    Column,
+    ColumnMisfit,
+    Misfit,
+    Target,
+    cells_column,
+    list_array,
+    vector_array,
+)
 from omnigraph.engine.validate.values import Breach, rows_with, shown
 
 _LISTS = (

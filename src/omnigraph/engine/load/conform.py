@@ -11,23 +11,177 @@ Rule    a default stands in for null before anything is judged. Ids of keyed nod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.base.ids import new_ids
 from omnigraph.catalog import keys
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, Property, TableType
 from omnigraph.catalog.types import FLOATS, PropertyType, Scalar
-from omnigraph.engine.load.block import Block
-from omnigraph.engine.load.column import Column, Target
-from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.cells import Column, Target
+from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.schema.lower import scalar as default_scalar
-from omnigraph.engine.validate.values import Breach, breaches_of_years, shown, value_breaches
+from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
+from omnigraph.engine.validate.values import (
+    Breach,
+    breaches_of_years,
+    code_rank,
+    shown,
+    value_breaches,
+    violation,
+)
+
+# -- problems ------------------------------------------------------------------------------------
+#
+# What reading found wrong with an input, each with its place.
+# Filled by sources while they read; the load is refused when anything is in it.
+# Rule    all are counted, the first few are kept: in the order of the inputs, then of the lines, whatever
+# order the checks ran in. So the same input always gives the same report.
+# Rows that are left out are counted by their type; a row may have several problems.
+
+
+@dataclass(slots=True)
+class Problems:
+    """The first problems of an input, and how many there are in all."""
+
+    shown: int = SHOWN
+    total: int = 0
+    of_columns: bool = False  # a whole column is wrong, so that no row could be good
+    left_out: Counter[str] = field(default_factory=Counter)  # rows by type id; "" where it is not known
+    fingerprint: Fingerprint | None = None  # of the rows as they were given, where one is wanted
+    _kept: list[tuple[tuple[int, int, int, str, int], Violation]] = field(default_factory=list)
+    _origins: dict[str, int] = field(default_factory=dict)
+
+    def add(self, violation: Violation, origin: str, position: int) -> None:
+        """Take in one problem; `position` is the line or row, 0 for the input as a whole."""
+        self.total += 1
+        source = self._origins.setdefault(origin, len(self._origins))
+        # The running number keeps equal problems in the order found, and violations out of the comparison.
+        order = (source, position, code_rank(violation.code), violation.property or "", self.total)
+        if len(self._kept) < self.shown or order < self._kept[-1][0]:
+            insort(self._kept, (order, violation), key=lambda entry: entry[0])
+            del self._kept[self.shown :]
+
+    def keeps(self, origin: str, position: int) -> bool:
+        """Say whether a problem there would be kept; the others are only counted, and need no words."""
+        if len(self._kept) < self.shown:
+            return True
+        source = self._origins.get(origin, len(self._origins))
+        return (source, position) <= self._kept[-1][0][:2]
+
+    def count(self, more: int) -> None:
+        """Take in problems that would not be kept."""
+        self.total += more
+
+    def leave_out(self, declared: TableType | None, rows: int) -> None:
+        """Take in that rows are left out."""
+        self.left_out["" if declared is None else declared.id] += rows
+
+    def breach(
+        self, breach: Breach, declared: TableType, ids: pa.Array | None, origin: str, positions: pa.Array
+    ) -> None:
+        """Take in the rows that break a rule; rows are in the order of their positions."""
+        rows = breach.rows()
+        for row in rows[: self.shown]:
+            position = positions[int(row)].as_py()
+            if not self.keeps(origin, position):
+                self.count(1)
+                continue
+            row_id = None if ids is None else ids[int(row)].as_py()
+            found = violation(breach, int(row), declared, row_id, f"{origin}:{position}")
+            self.add(found, origin, position)
+        self.count(max(len(rows) - self.shown, 0))
+
+    def __bool__(self) -> bool:
+        return self.total > 0
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The first problems, by place."""
+        return tuple(violation for _, violation in self._kept)
+
+    def findings(self) -> Findings:
+        """Return the problems as validation reports them; `.refuse(...)` raises."""
+        return Findings(self.violations, self.total)
+
+
+# -- block ---------------------------------------------------------------------------------------
+#
+# Rows on their way into one table, and what a source of them is.
+# input -> **source -> blocks** -> set checks -> publish
+#
+# The border between reading (sources/) and writing: values only, no I/O of its own.
+# Rule    the rows of a block fit their table exactly and satisfy every value constraint; a row that does
+# not
+# is left out and stands in `Problems`. So a block is good to write if the whole input had no problem.
+
+
+MAX_ROWS = 65_536
+MAX_BYTES = 8 * 1024 * 1024
+
+Progress: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """At most `MAX_ROWS` rows of one type, in the order of the input."""
+
+    declared: TableType
+    rows: pa.RecordBatch  # the columns of `declared.stored_schema`
+    positions: pa.Array  # int64: the 1-based line (JSONL, CSV) or row (everything else) of each row
+    origin: str  # a file name, or `<records>` and the like; with the position it is a place
+    minted: bool  # the ids were generated here, so they collide with nothing
+
+    def place(self, row: int) -> str:
+        """Say where a row came from."""
+        return f"{self.origin}:{self.positions[row].as_py()}"
+
+
+class Source(Protocol):
+    """An input that has been recognised, but not read."""
+
+    @property
+    def name(self) -> str:
+        """What the input is called in messages."""
+        ...
+
+    @property
+    def size_bytes(self) -> int | None:
+        """How much there is to read, if that is known; compressed input counts as it is stored."""
+        ...
+
+    def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
+        """Read the input, once, in blocks of bounded size.
+
+        What is wrong with single records goes to `report`, and reading goes on; an input that cannot be
+        read any further raises `UnreadableInput`. `progress` is told the bytes read so far.
+        """
+        ...
+
+
+class UnreadableInput(InvalidRequest):
+    """The input breaks off or is not what it claims to be; `fields` say where. Nothing was written."""
+
+    code = "unreadable_input"
+
+
+class InputNotFound(NotFound):
+    """There is no file at the path given."""
+
+    code = "input_not_found"
+
+
+# -- conform -------------------------------------------------------------------------------------
+
 
 TEXT = PropertyType(Scalar.STRING, nullable=True)
 

@@ -23,26 +23,51 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.catalog.past import columns_then, compared_type
-from omnigraph.engine.catalogs import Catalogs
-from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
-from omnigraph.engine.history.delta import Delta, Fills, delta, differs, nothing, touched
-from omnigraph.engine.history.paired import fills_of, pin_of, rows_moved, sides_of, under_names
-from omnigraph.engine.merge.choices import Choices, Granularity, Resolutions, Take, read_choices
-from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, in_order
-from omnigraph.engine.merge.merged import Conflicts, Counts, Dropped, LargeTypes, MergedType, States
+from omnigraph.engine.change import Catalogs, ChangeSet, TypeChange, last_of_each
+from omnigraph.engine.history.delta import (
+    Delta,
+    Fills,
+    delta,
+    differs,
+    fills_of,
+    nothing,
+    pin_of,
+    rows_moved,
+    sides_of,
+    touched,
+    under_names,
+)
+from omnigraph.engine.merge.conflicts import (
+    Choices,
+    Conflict,
+    Granularity,
+    MergeConflict,
+    Resolutions,
+    Take,
+    in_order,
+    read_choices,
+)
 from omnigraph.engine.merge.schemas import Gone, Unified, merge_schemas, refuse_dropped
-from omnigraph.engine.merge.threeway import TypeMerge, in_types_of, merge_type
-from omnigraph.engine.validate.evaluate import consulted, judge_sets, judge_values
-from omnigraph.engine.validate.findings import Findings
-from omnigraph.engine.validate.questions import Question, questions
+from omnigraph.engine.merge.threeway import (
+    Conflicts,
+    Counts,
+    Dropped,
+    LargeTypes,
+    MergedType,
+    States,
+    TypeMerge,
+    in_types_of,
+    merge_type,
+)
+from omnigraph.engine.validate.evaluate import Question, consulted, judge_sets, judge_values, questions
+from omnigraph.engine.validate.relation import Findings
 from omnigraph.engine.write import ExecutorFor
-from omnigraph.storage.lineage import holds
+from omnigraph.storage.history import holds
 from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.tables.differences import Side
 from omnigraph.storage.tables.effects import AddColumn, DeleteIds, DropColumn, Effect, Several, Upsert
 from omnigraph.storage.tables.reads import TableReads
-from omnigraph.storage.transaction import Adopted, PublishPlan, WriteTxn
+from omnigraph.storage.transaction import Adopted, PinnedSnapshot, PublishPlan, WriteTxn
 
 UNIFIED = "unified"  # the label of a commit that made one identity of two
 SHOWN = 1_000  # conflicts that are reported in full

@@ -9,8 +9,8 @@ Rule    later statements see earlier ones. A delete takes the edges of its nodes
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +20,21 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.ids import new_id
 from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.keys import NoCanonicalText, derive_id
+from omnigraph.catalog.keys import NoCanonicalText, derive_id, ids_of_keys
 from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
-from omnigraph.catalog.query.mutation import (
+from omnigraph.catalog.query.expressions import (
+    Among,
+    And,
+    Comparison,
+    Condition,
+    EntityField,
+    Fixed,
+    PropertyValue,
+    Stored,
+    Values,
+)
+from omnigraph.catalog.query.params import INLINE
+from omnigraph.catalog.query.statements import (
     Assignment,
     CheckedMutation,
     Delete,
@@ -30,15 +42,138 @@ from omnigraph.catalog.query.mutation import (
     Update,
     assigned_value,
 )
-from omnigraph.catalog.query.operands import Stored, Values
-from omnigraph.catalog.query.params import INLINE
-from omnigraph.catalog.types import Scalar
-from omnigraph.engine.change import ChangeSet, TypeChange
-from omnigraph.engine.mutate.pending import Pending
-from omnigraph.engine.mutate.search import Search
+from omnigraph.catalog.types import Scalar, repeated
+from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.write import Draft
+from omnigraph.execution.conditions import StoredRows, holds, members, pruning, stored_column, stored_columns
 from omnigraph.language.schema.literals import Now
 from omnigraph.storage.transaction import WriteTxn
+
+# -- search --------------------------------------------------------------------------------------
+#
+# The rows that the condition of an update or delete is true of.
+# A condition that pins one column to some values is looked up by them, which costs the
+# same in a table of any size where the column has an index; a key is looked up as the id it makes.
+# Rule    a look-up or a scan gives all rows that may meet the condition, and perhaps others: which do is
+# decided by the function that judges the conditions of reads (execution/conditions.py).
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A column, and the values of it without which a condition is never true."""
+
+    column: str
+    values: pa.Array
+
+
+class Search:
+    """A condition on the rows of a type, with its parameters filled in."""
+
+    def __init__(self, condition: Condition, declared: TableType, values: Values, now_ms: int) -> None:
+        self._condition = condition
+        self._declared = declared
+        self._request = StoredRows(values, now_ms)
+        self._pinned = _pinned(condition, declared, self._request)
+
+    def run(self, txn: WriteTxn, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of the committed rows that meet the condition."""
+        read = list(dict.fromkeys([*columns, *stored_columns(self._condition)]))
+        table_id = self._declared.table_id
+        if self._pinned is None:
+            predicate = pruning([self._condition], self._request)
+            return txn.where(table_id, predicate, read, self._holds).select(list(columns))
+        rows = txn.lookup(table_id, self._pinned.column, self._pinned.values, read)
+        return self.among(rows).select(list(columns))
+
+    def among(self, rows: pa.Table) -> pa.Table:
+        """Return the rows of a table in memory that meet the condition."""
+        return rows.filter(self._holds(rows))
+
+    def _holds(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+        return holds(self._condition, replace(self._request, rows=rows))
+
+
+def _pinned(condition: Condition, declared: TableType, request: StoredRows) -> Pinned | None:
+    """Return what a condition pins a column to; a key is pinned as the id that it makes."""
+    match condition:
+        case And(operands):
+            parts = (_pinned(part, declared, request) for part in operands)
+            return next((part for part in parts if part is not None), None)
+        case Comparison(PropertyValue() | EntityField() as left, "=", right) if isinstance(right, Fixed):
+            among = members((right,), left.type, request)
+        case Among(PropertyValue() | EntityField() as left, items):
+            among = members(items, left.type, request)
+        case _:
+            return None
+    column = stored_column(left)
+    values = pa.array([], left.type.arrow) if among is None else among.values
+    if isinstance(declared, NodeType) and len(declared.key) == 1:
+        key = declared.property_by_id(declared.key[0])
+        if key.column == column:
+            return Pinned(ID, ids_of_keys(values, left.type))
+    return Pinned(column, values)
+
+
+# -- pending -------------------------------------------------------------------------------------
+#
+# The rows that a mutation has written so far, seen by its own later statements.
+# An overlay on the base: a pending row hides the committed one with its id.
+# Rule    statements come in order; of several rows with one id the last one counts.
+
+
+@dataclass
+class Pending:
+    """What is written to one type."""
+
+    declared: TableType
+    minted: bool = True  # nothing but new ids so far
+    _tables: list[pa.Table] = field(default_factory=list)
+    _rows: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def insert(self, row: Mapping[str, Any], *, minted: bool) -> None:
+        """Add one row, by stored column."""
+        self.minted = self.minted and minted
+        self._rows.append(row)
+
+    def update(self, txn: WriteTxn, search: Search, values: Mapping[str, pa.Scalar]) -> int:
+        """Give matching rows new values; return how many there were."""
+        mine = self.rows()
+        touched = pa.concat_tables([self._committed(txn, search, mine), search.among(mine)])
+        for name, value in values.items():
+            position = touched.schema.get_field_index(name)
+            column = repeated(value, touched.num_rows)
+            touched = touched.set_column(position, touched.schema.field(name), column)
+        if touched.num_rows:
+            self._tables.append(touched)
+            self.minted = False
+        return int(touched.num_rows)
+
+    def _committed(self, txn: WriteTxn, search: Search, mine: pa.Table) -> pa.Table:
+        schema = self.declared.stored_schema
+        found = search.run(txn, schema.names).cast(schema)
+        hidden = pc.is_in(found[ID], value_set=mine[ID].combine_chunks())
+        return found.filter(pc.invert(hidden))
+
+    def rows(self) -> pa.Table:
+        """Return the rows so far, one for each id."""
+        schema = self.declared.stored_schema
+        if self._rows:
+            columns = [pa.array([row.get(f.name) for row in self._rows], f.type) for f in schema]
+            self._tables.append(pa.table(columns, schema=schema))
+            self._rows = []
+        if len(self._tables) != 1:
+            self._tables = [pa.concat_tables([schema.empty_table(), *self._tables])]
+        if not self.minted:
+            self._tables = [last_of_each(self._tables[0])]
+        return self._tables[0]
+
+    def change(self) -> TypeChange:
+        """Return what happens to the type."""
+        rows = self.rows()
+        return TypeChange(self.declared, rows, minted=self.minted and rows.num_rows > 0)
+
+
+# -- draft ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

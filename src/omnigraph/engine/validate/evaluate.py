@@ -1,23 +1,312 @@
-"""Evaluate: the one judge of every write.
+"""Questions: what the constraints of a catalog ask of a change, as relations.
 
-    change -> **evaluate** -> findings
-
-Room    engine.validate. Values first (values.py), then sets (questions.py by an executor). Mutation, load,
-        merge and Spark all end here, so that a constraint holds on every surface or on none.
-Gives   findings in the order of report, and the tables that were consulted: if one moves before the write is
-        published, the publisher asks again.
+Room    engine.validate. Pure: catalog and change decide which questions there are and how each is put; the
+        rows are nobody's business here. One place for every surface and every executor.
+Rule    only what the change touches is asked about. The order is the order of report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from omnigraph.base.errors import KeyConflict
-from omnigraph.engine.change import ChangeSet
-from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
-from omnigraph.engine.validate.questions import Question
-from omnigraph.engine.validate.relation import STORED, Executor, reads
-from omnigraph.engine.validate.values import CODES, value_findings
+from omnigraph.base.times import write_day, write_instant
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, TableType, Unique
+from omnigraph.catalog.types import Scalar
+from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.validate.relation import (
+    SHOWN,
+    STORED,
+    Anti,
+    Executor,
+    Findings,
+    Join,
+    Outside,
+    Pick,
+    Read,
+    Relation,
+    Semi,
+    Shared,
+    Side,
+    Union,
+    Violation,
+    reads,
+)
+from omnigraph.engine.validate.values import CODES, shown, value_findings
+
+SOURCE, TARGET = ENDPOINTS
+_TEXTS = {Scalar.DATE: write_day, Scalar.DATETIME: write_instant}
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A relation that must be empty, and what each of its rows means."""
+
+    relation: Relation
+    order: tuple[str, ...]
+    means: Callable[[Row], Violation]
+
+
+def questions(change: ChangeSet) -> Iterator[Question]:
+    """Ask everything that the constraints ask of a change, in the order of report."""
+    for one in change.types.values():
+        yield from _strict(one)
+    for one in change.types.values():
+        yield from _uniques(one)
+    for edge in change.edges:
+        yield from _endpoints(change, edge)
+    for edge in change.edges:
+        yield from _cardinality(change, edge)
+
+
+# -- ids ---------------------------------------------------------------------------------------------
+
+
+def _strict(change: TypeChange) -> Iterator[Question]:
+    """Strict inserts: every id is new, and stands in the input once."""
+    declared = change.declared
+    if change.minted or not (change.strict or change.replaces):
+        return
+    if change.as_given and not _keyed(declared):
+        twice = Shared(_ids(Side.GIVEN, declared), (ID,), ID)
+        yield Question(
+            twice, (ID,), lambda row: _key_conflict(declared, row[ID], "stands in the input twice")
+        )
+    if change.strict:
+        there = Semi(_ids(Side.CHANGED, declared), _ids(Side.COMMITTED, declared), (ID,))
+        yield Question(there, (ID,), lambda row: _key_conflict(declared, row[ID], "exists already"))
+
+
+def _key_conflict(declared: TableType, row_id: str, why: str) -> Violation:
+    message = f"{declared.kind.value} {row_id!r} of type {declared.name} {why}"
+    return Violation("key_conflict", declared.kind.value, declared.name, message, row_id)
+
+
+# -- unique ------------------------------------------------------------------------------------------
+
+
+def _uniques(change: TypeChange) -> Iterator[Question]:
+    declared = change.declared
+    if not change.count:
+        return
+    given = Side.GIVEN if change.as_given else Side.CHANGED
+    if given is Side.GIVEN and _keyed(declared) and not change.minted:
+        names = ", ".join(declared.name_of(p) for p in declared.key) if isinstance(declared, NodeType) else ""
+        yield Question(
+            Shared(_ids(given, declared), (ID,), ID), (ID,), lambda row: _same_key(declared, names, row[ID])
+        )
+    for constraint in declared.constraints:
+        if isinstance(constraint, Unique):
+            yield _within(declared, constraint, given)
+            if not change.replaces:
+                yield _against_committed(declared, constraint)
+
+
+def _same_key(declared: TableType, names: str, row_id: str) -> Violation:
+    message = f"@unique violation on {declared.name}.{names}: key {row_id!r} stands in the input twice"
+    return Violation("unique", declared.kind.value, declared.name, message, row_id, names, shown(row_id))
+
+
+def _within(declared: TableType, constraint: Unique, side: Side) -> Question:
+    members = _members(declared, constraint)
+    every = Read(side, declared.table_id, ((ID, ID), *members), complete=True)
+    keys = tuple(name for name, _ in members)
+    return Question(
+        Shared(every, keys, ID),
+        ("least", *keys),
+        lambda row: _held(declared, constraint, row, row["least"], row["greatest"]),
+    )
+
+
+def _against_committed(declared: TableType, constraint: Unique) -> Question:
+    """The holder is ignored if the change rewrites or removes it."""
+    members = _members(declared, constraint)
+    keys = tuple(name for name, _ in members)
+    mine = Read(Side.CHANGED, declared.table_id, ((ID, ID), *members), complete=True)
+    stored = Read(Side.COMMITTED, declared.table_id, (("holder", ID), *members))
+    hits: Relation = Join(mine, stored, keys)
+    for side in (Side.CHANGED, Side.REMOVED):
+        hits = Anti(hits, Read(side, declared.table_id, (("holder", ID),)), ("holder",))
+    return Question(
+        hits, (ID, *keys, "holder"), lambda row: _held(declared, constraint, row, row[ID], row["holder"])
+    )
+
+
+def _members(declared: TableType, constraint: Unique) -> tuple[tuple[str, str], ...]:
+    return tuple((f"k{n}", declared.column_of(p)) for n, p in enumerate(constraint.properties))
+
+
+def _held(declared: TableType, constraint: Unique, row: Row, mine: str, other: str) -> Violation:
+    names = [declared.name_of(p) for p in constraint.properties]
+    values = [_shown(declared, p, row[f"k{n}"]) for n, p in enumerate(constraint.properties)]
+    if len(names) == 1:
+        place, value = f"{declared.name}.{names[0]}", values[0]
+    else:
+        place = f"{declared.name}.({', '.join(names)})"
+        value = f"({', '.join(values)})"
+    message = f"@unique violation on {place}: value {value} held by {mine!r} and {other!r}"
+    return Violation("unique", declared.kind.value, declared.name, message, mine, ", ".join(names), value)
+
+
+def _shown(declared: TableType, member: str, value: Any) -> str:
+    """Return a value as people write it: dates and moments come as numbers."""
+    write = None if member in ENDPOINTS else _TEXTS.get(declared.property_by_id(member).type.scalar)
+    return shown(value if write is None else write(value))
+
+
+# -- endpoints ---------------------------------------------------------------------------------------
+
+
+def _endpoints(change: ChangeSet, edge: EdgeType) -> Iterator[Question]:
+    """Edges written must find their nodes; edges that stay must not lose theirs."""
+    ends = {SOURCE: edge.source, TARGET: edge.target}
+    mine = change.types.get(edge.id)
+    for node_id in dict.fromkeys(ends.values()):
+        sides = tuple(side for side, target in ends.items() if target == node_id)
+        node_name = change.catalog.table(node_id).name
+        if mine is not None and mine.count:
+            yield _question_of_orphans(edge, node_name, _missing(change, edge, node_id, sides))
+        if change.loses_rows(node_id) and not (mine is not None and mine.replaces):
+            yield _question_of_orphans(edge, node_name, _abandoned(change, edge, node_id, sides))
+
+
+def _question_of_orphans(edge: EdgeType, node: str, relation: Relation) -> Question:
+    def means(row: Row) -> Violation:
+        message = f"{row['side']} {row['node']!r} not found in {node} (edge {edge.name} {row['edge']!r})"
+        return Violation(
+            "orphan_edge", "edge", edge.name, message, row["edge"], row["side"], shown(row["node"])
+        )
+
+    return Question(relation, ("edge", "side", "node"), means)
+
+
+def _missing(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, ...]) -> Relation:
+    """Written edges whose node is neither written nor stored, or is being removed."""
+    named = Union(
+        tuple(
+            Read(Side.CHANGED, edge.id, (("edge", ID), ("node", side)), label=(("side", side),))
+            for side in sides
+        )
+    )
+    node = change.types.get(node_id)
+    without: Relation = named
+    if node is not None and node.count:
+        without = Anti(named, _nodes(Side.CHANGED, node_id), ("node",))
+    if node is not None and node.replaces:
+        return without
+    unknown = Anti(without, _nodes(Side.COMMITTED, node_id), ("node",))
+    if node is None or not len(node.removed):
+        return unknown
+    gone = _nodes(Side.REMOVED, node_id)  # and perhaps not stored either, in the image of a merge
+    return Union((Anti(unknown, gone, ("node",)), Semi(without, gone, ("node",))))
+
+
+def _abandoned(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, ...]) -> Relation:
+    """Stored edges that stay and name a node that goes."""
+    gone = _leaving_nodes(change, node_id, "node")
+    left: Relation = Union(
+        tuple(
+            Join(
+                gone,
+                Read(Side.COMMITTED, edge.id, (("edge", ID), ("node", side)), label=(("side", side),)),
+                ("node",),
+            )
+            for side in sides
+        )
+    )
+    return _staying(change, edge, left)
+
+
+def _staying(change: ChangeSet, edge: EdgeType, edges: Relation) -> Relation:
+    """Leave out stored edges that the change rewrites or removes."""
+    mine = change.types.get(edge.id)
+    if mine is None:
+        return edges
+    for side in (Side.CHANGED, Side.REMOVED):
+        edges = Anti(edges, Read(side, edge.id, (("edge", ID),)), ("edge",))
+    return edges
+
+
+def _leaving_nodes(change: ChangeSet, node_id: str, name: str) -> Relation:
+    def nodes(side: Side) -> Read:
+        return Read(side, node_id, ((name, ID),))
+
+    if not change.types[node_id].replaces:
+        return nodes(Side.REMOVED)
+    return Anti(nodes(Side.BEFORE), nodes(Side.CHANGED), (name,))
+
+
+# -- cardinality -------------------------------------------------------------------------------------
+
+
+def _cardinality(change: ChangeSet, edge: EdgeType) -> Iterator[Question]:
+    mine = change.types.get(edge.id)
+    if edge.card.unlimited or mine is None:
+        return
+    card = edge.card
+    touched: Relation = Pick(Union(tuple(_touched(mine, edge))), ("source",))
+    if change.loses_rows(edge.source):
+        touched = Anti(touched, _leaving_nodes(change, edge.source, "source"), ("source",))
+    written = Semi(_edges(Side.CHANGED, edge), touched, ("source",))
+    if mine.replaces:
+        final: Relation = written
+    else:
+        stored = _staying(change, edge, Join(touched, _edges(Side.COMMITTED, edge), ("source",)))
+        final = Union((written, Pick(stored, ("edge", "source"))))
+
+    def means(row: Row) -> Violation:
+        limit = f"min {card.low}" if row["n"] < card.low else f"max {card.high}"
+        message = (
+            f"@card violation on edge {edge.name}: source {row['source']!r} has {row['n']} edges ({limit})"
+        )
+        return Violation("cardinality", "edge", edge.name, message, row["source"], SOURCE, str(row["n"]))
+
+    yield Question(Outside(touched, final, "source", card.low, card.high), ("source",), means)
+
+
+def _touched(mine: TypeChange, edge: EdgeType) -> Iterator[Relation]:
+    """The new source of each edge written, and the old one of each edge rewritten or removed."""
+    yield Pick(_edges(Side.CHANGED, edge), ("source",))
+    before = _edges(Side.BEFORE, edge)
+    if mine.replaces:
+        yield Pick(before, ("source",))
+        return
+    if mine.count and not mine.minted:
+        yield Pick(Join(Read(Side.CHANGED, edge.id, (("edge", ID),)), before, ("edge",)), ("source",))
+    if len(mine.removed):
+        yield Pick(Join(Read(Side.REMOVED, edge.id, (("edge", ID),)), before, ("edge",)), ("source",))
+
+
+def _edges(side: Side, edge: EdgeType) -> Read:
+    return Read(side, edge.id, (("edge", ID), ("source", SOURCE)))
+
+
+def _nodes(side: Side, node_id: str) -> Read:
+    return Read(side, node_id, (("node", ID),))
+
+
+def _ids(side: Side, declared: TableType) -> Read:
+    return Read(side, declared.table_id, ((ID, ID),))
+
+
+def _keyed(declared: TableType) -> bool:
+    return isinstance(declared, NodeType) and bool(declared.key)
+
+
+# -- evaluate ------------------------------------------------------------------------------------
+#
+# The one judge of every write.
+# change -> **evaluate** -> findings
+#
+# Values first (values.py), then sets (questions.py by an executor). Mutation, load,
+# merge and Spark all end here, so that a constraint holds on every surface or on none.
+# Gives   findings in the order of report, and the tables that were consulted: if one moves before the
+# write is
+# published, the publisher asks again.
+
 
 KEY_CONFLICT = "key_conflict"
 ORDER = (*CODES, KEY_CONFLICT, "unique", "orphan_edge", "cardinality")  # of report (engine contract E-13)

@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 
 from omnigraph.catalog.query import expressions as e
 from omnigraph.catalog.query.expressions import Condition, Variable
-from omnigraph.catalog.query.read import CheckedRead, Counted, Exists, Expand, Optional
+from omnigraph.catalog.query.statements import CheckedRead, Counted, Exists, Expand, Optional
 
 
 @dataclass(frozen=True, slots=True)

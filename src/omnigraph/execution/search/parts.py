@@ -23,9 +23,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.execution.entities import EntityTable, TableKey
-from omnigraph.storage.tables.layout import Layout
+from omnigraph.storage.tables.layout import ADDRESS, Layout
 from omnigraph.storage.tables.layout import Part as Fragment
-from omnigraph.storage.tables.predicate import ADDRESS
 
 CACHE_BYTES = 2 << 30
 COUNTED = 1_024

@@ -10,15 +10,18 @@ Recall  an index looks into some of its partitions only. How many is found out o
 from __future__ import annotations
 
 import threading
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
+from omnigraph.catalog.model import IndexKind as Intended
 from omnigraph.execution.entities import FEW, EntityTable, Ordinals
 from omnigraph.execution.search.vectors import Distances, Found, Query, measured, nearest_of, numbers
-from omnigraph.storage.tables.index_specs import IndexKind, IndexSpec
+from omnigraph.storage.tables.effects import IndexKind, IndexSpec
 from omnigraph.storage.tables.indexes import partitions_for
-from omnigraph.storage.tables.predicate import ADDRESS
+from omnigraph.storage.tables.layout import ADDRESS
 
 BEYOND = 32  # candidates asked for besides those wanted: Lance measures in 32 bits, so its order may differ
 QUESTIONS = 32
@@ -147,3 +150,29 @@ def _questions(table: EntityTable, column: str) -> NDArray[np.float32]:
     known = values[present][: QUESTIONS + 1]
     between = (known[:-1] + known[1:]) / np.float32(2)
     return np.where(np.arange(len(between))[:, None] % 2, known[:-1], between)
+
+
+# -- indexes wanted ------------------------------------------------------------------------------
+#
+# Which index serves which column of a type.
+# Pure: what every table is looked up by, and the catalog's intents.
+
+
+def wanted(declared: TableType) -> tuple[IndexSpec, ...]:
+    """Return the indexes that a type's table should have: ids and ends of edges first, then as declared."""
+    keys = (ID, *ENDPOINTS) if isinstance(declared, EdgeType) else (ID,)
+    intents = {intent.column: _kind(intent.kind) for intent in declared.index_intents}
+    looked_up = tuple(IndexSpec(column, IndexKind.BTREE) for column in keys)
+    return looked_up + tuple(IndexSpec(column, kind) for column, kind in sorted(intents.items()))
+
+
+def _kind(intended: Intended) -> IndexKind:
+    match intended:
+        case Intended.ORDERED:
+            return IndexKind.BTREE
+        case Intended.FULL_TEXT:
+            return IndexKind.INVERTED
+        case Intended.VECTOR:
+            return IndexKind.VECTOR
+        case _:
+            assert_never(intended)

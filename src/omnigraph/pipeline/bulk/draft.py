@@ -23,27 +23,38 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType, TableType
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
-from omnigraph.engine.load.block import Source
+from omnigraph.engine.load.conform import Source
 from omnigraph.engine.load.draft import Mode
 from omnigraph.engine.receipt import Loaded, TypeCount, in_order
-from omnigraph.engine.validate.findings import SHOWN, Findings, Violation
-from omnigraph.engine.validate.local import LocalExecutor
-from omnigraph.engine.validate.questions import questions
+from omnigraph.engine.validate.evaluate import questions
+from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
+from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.engine.write import Draft, ExecutorFor
-from omnigraph.pipeline.bulk.change import BulkChange
-from omnigraph.pipeline.bulk.local import WrittenExecutor
-from omnigraph.pipeline.bulk.piece import Outcome
-from omnigraph.pipeline.bulk.places import Given, Places, Stretch, row_addresses
-from omnigraph.pipeline.bulk.rejects import Culprit, check_any_went, culprits
-from omnigraph.pipeline.bulk.remove import BulkRemover, Way, choose
-from omnigraph.pipeline.bulk.repeated import thinned, without_repeated
-from omnigraph.pipeline.executor import spark_executor
+from omnigraph.pipeline.bulk.executor import spark_executor
+from omnigraph.pipeline.bulk.ids import (
+    BulkChange,
+    BulkRemover,
+    Way,
+    WrittenExecutor,
+    choose,
+    thinned,
+    without_repeated,
+)
+from omnigraph.pipeline.bulk.load_task import Outcome
+from omnigraph.pipeline.bulk.row_locations import (
+    Culprit,
+    Given,
+    Places,
+    Stretch,
+    check_any_went,
+    culprits,
+    row_addresses,
+)
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.snapshot import PinnedSnapshot
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.effects import Written, alone, fragments_of
 from omnigraph.storage.tables.layout import OFFSET_MASK
-from omnigraph.storage.tables.written import Written, alone, fragments_of
-from omnigraph.storage.transaction import WriteTxn
+from omnigraph.storage.transaction import PinnedSnapshot, WriteTxn
 
 DRIVER_BYTES = 256 << 20  # of files; in memory rows take a few times as much
 
@@ -86,7 +97,7 @@ class TypeRead:
 
 
 @dataclass(frozen=True)
-class Read:
+class LoadRead:
     """What executors made of an input, under one schema."""
 
     catalog: Catalog
@@ -100,7 +111,7 @@ class Read:
         catalog: Catalog,
         snapshot: PinnedSnapshot,
         found: Sequence[tuple[Source | None, Outcome]],
-    ) -> Read:
+    ) -> LoadRead:
         """Put outcomes together, in the order of the input."""
         names = dict.fromkeys(type_id for _, outcome in found for type_id in outcome.types)
         types = {}
@@ -144,7 +155,7 @@ class BulkDraft:
     """
 
     def __init__(
-        self, spark: SparkSession | None, store: GraphStore, read: Read, modes: Modes, options: Options
+        self, spark: SparkSession | None, store: GraphStore, read: LoadRead, modes: Modes, options: Options
     ) -> None:
         self._spark = spark
         self._store = store

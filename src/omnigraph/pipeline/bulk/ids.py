@@ -1,22 +1,55 @@
-"""Ids: the ids of a version of a table as a DataFrame, and where their rows are.
+"""Remove: how a table loses the rows that a bulk load replaces.
 
-Room    pipeline.bulk. Executors scan one column; an address is a fragment and a place in it.
+Room    pipeline.bulk. Three ways with one result; which one is chosen by size, and said in the receipt.
+Ways    driver     the driver knows the new ids and finds the old rows itself: fastest while the ids fit
+        deletions  executors join ids with the stored ones and write a deletion file for each fragment
+        rewrite    the same, but a fragment that loses most of its rows is written anew without them
+Rule    asked again when a lost race has moved the table; the new rows' files stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
 
 from omnigraph.catalog.model import ID
-from omnigraph.pipeline.scan import BATCH_ROWS, PARTITION_BYTES, Fragments, grouped
-from omnigraph.pipeline.tasks import rows_of, slots
+from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.validate.relation import Answer, Read, Relation, Side
+from omnigraph.engine.validate.rows import FrameExecutor
+from omnigraph.pipeline.bulk.load_task import MESSAGE, collected, for_each, message
+from omnigraph.pipeline.reading.scan import BATCH_ROWS, PARTITION_BYTES, Fragments, grouped
+from omnigraph.pipeline.session import rows_of, slots
+from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.effects import (
+    Append,
+    DeleteIds,
+    Effect,
+    Overwrite,
+    Removal,
+    Replace,
+    Several,
+    Written,
+    drop_rows,
+    fragments_of,
+    rewritten,
+    without,
+)
+from omnigraph.storage.tables.keys import addresses
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, Layout
+from omnigraph.storage.transaction import WriteTxn
+
+# -- ids -----------------------------------------------------------------------------------------
+#
+# The ids of a version of a table as a DataFrame, and where their rows are.
+# Executors scan one column; an address is a fragment and a place in it.
 
 
 def placed_ids(spark: SparkSession, store: GraphStore, table_id: str, version: int) -> DataFrame:
@@ -59,3 +92,256 @@ def _scanned(table: Handle, fragments: Fragments, with_place: bool) -> Iterator[
         places = batch[ADDRESS].to_numpy().astype(np.int64)
         columns = {ID: batch[ID], "fragment": places >> 32, "place": places & OFFSET_MASK}
         yield pa.RecordBatch.from_pydict(columns)
+
+
+# -- remove --------------------------------------------------------------------------------------
+
+
+Way = Literal["driver", "deletions", "rewrite"]
+DRIVER_IDS = 5_000_000  # of about 30 bytes: what a driver holds without noticing
+REWRITE_ABOVE = 0.5  # share of a fragment's rows that go: then the rest is written anew
+
+
+def choose(new_rows: int) -> Way:
+    """Return the way that is fastest for so many new rows."""
+    return "driver" if new_rows <= DRIVER_IDS else "deletions"
+
+
+@dataclass(frozen=True)
+class BulkRemover:
+    """Takes the rows that have the ids of some other version out of a table."""
+
+    spark: SparkSession | None  # None: only the driver's way is open
+    store: GraphStore
+    table_id: str
+    new_version: int  # of the table: the new rows and no others
+    way: Way
+
+    def __call__(self, base: Handle) -> Removal:
+        """Say how the version loses them."""
+        if not base.count_rows():
+            return Removal(0)
+        if self.way == "driver" or self.spark is None:
+            return self._by_driver(base)
+        return self._by_executors(base, self.spark)
+
+    def _by_driver(self, base: Handle) -> Removal:
+        new = self.store.reads.handle(self.table_id, self.new_version)
+        ids = new.scanner(columns=[ID]).to_table()[ID].combine_chunks()
+        found = addresses(base, ids, [fragment.fragment_id for fragment in base.get_fragments()])
+        left = {number: drop_rows(base, number, offsets) for number, offsets in sorted(found.items())}
+        return Removal(
+            sum(map(len, found.values())),
+            fragments_of(text for text in left.values() if text is not None),
+            frozenset(number for number, text in left.items() if text is None),
+        )
+
+    def _by_executors(self, base: Handle, spark: SparkSession) -> Removal:
+        hits = self._hits(base, spark)
+        work = _PerFragment(
+            self.store.location,
+            self.table_id,
+            base.version,
+            {fragment.fragment_id: fragment.metadata.num_rows for fragment in base.get_fragments()},
+            0.0 if self.way == "rewrite" else REWRITE_ABOVE,
+        )
+
+        def lose(rows: pa.Table) -> pa.Table:  # Spark looks at the number of arguments
+            return work(rows)
+
+        told: list[_Lost] = collected(hits.groupBy("fragment").applyInArrow(lose, MESSAGE))
+        return Removal(
+            sum(one.rows for one in told),
+            fragments_of(one.changed for one in told if one.changed is not None),
+            frozenset(one.fragment for one in told if one.changed is None),
+            fragments_of(text for one in told for text in one.kept),
+        )
+
+    def _hits(self, base: Handle, spark: SparkSession) -> DataFrame:
+        """Return the places of the stored rows that are replaced."""
+        stored = placed_ids(spark, self.store, self.table_id, base.version)
+        new = plain_ids(spark, self.store, self.table_id, self.new_version)
+        return stored.join(new, ID, "left_semi").select("fragment", "place")
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """What came of one fragment."""
+
+    fragment: int
+    rows: int
+    changed: str | None  # None: the fragment goes
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _PerFragment:
+    """Takes rows out of one fragment, in an executor."""
+
+    location: Location
+    table_id: str
+    version: int
+    sizes: dict[int, int]
+    rewrite_above: float
+
+    def __call__(self, hits: pa.Table) -> pa.Table:
+        """Write a deletion file, or the rows that stay."""
+        fragment = hits["fragment"][0].as_py()
+        offsets = np.unique(hits["place"].to_numpy())
+        with GraphStore(self.location) as store:
+            base = store.reads.handle(self.table_id, self.version)
+            left = self.sizes[fragment] - len(offsets)
+            if left and len(offsets) > self.rewrite_above * self.sizes[fragment]:
+                kept = tuple(without(base, fragment, offsets.tolist()))
+                lost = _Lost(fragment, len(offsets), None, kept)
+            else:
+                lost = _Lost(fragment, len(offsets), drop_rows(base, fragment, offsets))
+        return pa.Table.from_batches([message(fragment, lost)])
+
+
+# -- change --------------------------------------------------------------------------------------
+#
+# What a bulk load, or a merge, does to one type; its rows lie in files of the table already.
+# A `TypeChange` whose rows are not in this process: the one evaluator asks the same
+# questions of it, and the Spark executor reads the answers from the files.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BulkChange(TypeChange):
+    """Rows of one type that executors have written."""
+
+    written: Written
+    version: int  # of the table: these rows and no others
+    given_version: int  # the same before repeated ids were settled
+    remover: BulkRemover  # of the rows that are replaced
+
+    @property
+    def count(self) -> int:
+        """How many rows are written."""
+        return self.written.num_rows
+
+    @property
+    def as_given(self) -> bool:
+        """A load knows its records as they were given."""
+        return True
+
+    def version_of(self, side: Side) -> int | None:
+        """Return the version that holds the rows of a side; None for what is not this load's, or nothing."""
+        if not self.count or side not in (Side.GIVEN, Side.CHANGED):
+            return None
+        return self.given_version if side is Side.GIVEN else self.version
+
+    @property
+    def merges(self) -> bool:
+        """Say whether rows that exist are replaced one by one."""
+        return not (self.replaces or self.minted or self.strict)
+
+    def effect(self) -> Effect | None:
+        """Return what happens to the table, if anything does."""
+        if self.replaces:
+            return Overwrite(self.written)
+        if not self.count:
+            return super().effect()
+        if not self.merges:
+            return Append(self.written)
+        new = Replace(self.written, self.remover)
+        return Several((DeleteIds(self.removed), new)) if len(self.removed) else new
+
+
+# -- local ---------------------------------------------------------------------------------------
+#
+# What a bulk load asks of its files where there is no Spark to ask.
+# A data source commits in a process of its own that has no session: the files lie
+# there, written by executors, and DataFusion reads them as it reads stored tables.
+# Rule    gives the same answers as the Spark executor. What is held is ids, never rows.
+
+
+class WrittenExecutor(FrameExecutor):
+    """Answers questions about a change whose rows lie in files."""
+
+    def __init__(self, change: ChangeSet, base: WriteTxn, *, store: GraphStore) -> None:
+        super().__init__(change, base)
+        self._store = store
+
+    def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
+        """Return the first rows by the columns of `order`, and the total."""
+        return self.answer(relation, order, limit)
+
+    def _open(self, read: Read) -> Any:
+        change = self._change.types.get(read.table)
+        version = change.version_of(read.side) if isinstance(change, BulkChange) else None
+        if version is not None:
+            return self._store.reads.frame(self._context, read.table, version)
+        return super()._open(read)
+
+
+def repeated_places(given: Handle) -> pa.Table:
+    """Return where rows lie whose id comes again later: their fragments, and their places in them."""
+    every = given.scanner(columns=[ID], with_row_address=True).to_table()
+    last = every.group_by(ID).aggregate([(ADDRESS, "max")])[f"{ADDRESS}_max"]
+    gone = np.setdiff1d(every[ADDRESS].to_numpy(), last.to_numpy()).astype(np.int64)
+    return pa.table({"fragment": gone >> 32, "place": gone & OFFSET_MASK})
+
+
+# -- repeated ------------------------------------------------------------------------------------
+#
+# Rows that executors have written are taken out again before anybody publishes them.
+# Of several rows with one id the last counts; rows that break a rule are set aside. The
+# fragments that lose rows are written anew without them, in executors: nothing names the old ones.
+
+
+Offsets = Mapping[int, "np.ndarray[Any, np.dtype[np.int64]]"]  # fragment -> places in it
+
+
+def without_repeated(
+    spark: SparkSession | None, store: GraphStore, table_id: str, given: Handle, written: Written
+) -> Written:
+    """Keep the last row of each id; the very same value comes back when no id stands there twice."""
+    if spark is None:
+        places = repeated_places(given)
+    else:
+        every = placed_ids(spark, store, table_id, given.version)
+        later = Window.partitionBy(ID).orderBy(f.desc("fragment"), f.desc("place"))
+        repeated = every.withColumn("n", f.row_number().over(later)).where("n > 1")
+        places = repeated.select("fragment", "place").toArrow()
+    if not places.num_rows:
+        return written
+    return thinned(spark, store, table_id, given, written, by_fragment(places))
+
+
+def by_fragment(places: pa.Table) -> Offsets:
+    """Return places by fragment."""
+    fragments = places["fragment"].to_numpy()
+    offsets = places["place"].to_numpy()
+    return {int(one): np.unique(offsets[fragments == one]) for one in np.unique(fragments)}
+
+
+def thinned(
+    spark: SparkSession | None,
+    store: GraphStore,
+    table_id: str,
+    given: Handle,
+    written: Written,
+    gone: Offsets,
+) -> Written:
+    """Write the fragments that lose rows anew, in executors if there are any; the order of rows stays."""
+    work = _Rewrite(store.location, table_id, given.version)
+    touched = sorted(gone)
+    told = for_each(spark, [(number, gone[number].tolist()) for number in touched], work)
+    anew = dict(zip(touched, told, strict=True))
+    return rewritten(given, written, anew)
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """Writes one fragment without some of its rows, in an executor."""
+
+    location: Location
+    table_id: str
+    version: int
+
+    def __call__(self, item: tuple[int, list[int]]) -> list[str]:
+        """Return the new fragments."""
+        number, offsets = item
+        with GraphStore(self.location) as store:
+            return without(store.reads.handle(self.table_id, self.version), number, offsets)

@@ -21,7 +21,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.endpoints import endpoint_node
+from omnigraph.engine.load.texts import endpoint_node
 from omnigraph.language.diagnostics import Diagnostic, Reporter, Severity, in_order, render
 from omnigraph.pipeline.declared.fit import check_columns, type_of
 from omnigraph.pipeline.declared.frames import Frames, Unbuilt

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pyspark.sql import DataFrame
 
 from omnigraph.base.errors import ConstraintViolation
-from omnigraph.engine.validate.findings import Violation
+from omnigraph.engine.validate.relation import Violation
 from omnigraph.pipeline.declared.report import ExpectationRun
 from omnigraph.pipeline.declared.spec import ExpectationSpec, Pipeline
 

@@ -19,15 +19,13 @@ from pyspark.sql.types import StructField, StructType
 
 from omnigraph.base.errors import GraphError
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, TableType
 from omnigraph.engine.load.arrow import arrow_column, text_column
-from omnigraph.engine.load.column import ColumnMisfit
-from omnigraph.engine.load.conform import fixed_target, target
-from omnigraph.engine.load.endpoints import arrow_endpoint, endpoint_node
-from omnigraph.engine.load.problems import Problems
-from omnigraph.engine.load.sources.header import Header, read_header
-from omnigraph.engine.validate.findings import Violation
+from omnigraph.engine.load.cells import ColumnMisfit
+from omnigraph.engine.load.conform import Problems, fixed_target, target
+from omnigraph.engine.load.sources.tables import Header, read_header
+from omnigraph.engine.load.texts import arrow_endpoint, endpoint_node
+from omnigraph.engine.validate.relation import Violation
 from omnigraph.engine.validate.values import INPUT_NAMES
 from omnigraph.language.diagnostics import Reporter, Rule, Span
 from omnigraph.language.suggest import did_you_mean

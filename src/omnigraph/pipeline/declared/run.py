@@ -19,11 +19,11 @@ from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.door import LoadProgress
-from omnigraph.engine.merge.door import MergeOutcome
+from omnigraph.engine.load.load import LoadProgress
+from omnigraph.engine.merge.merge import MergeOutcome
 from omnigraph.engine.receipt import Receipt
 from omnigraph.language.diagnostics import Reporter
-from omnigraph.pipeline.bulk.door import load
+from omnigraph.pipeline.bulk.load import load
 from omnigraph.pipeline.declared.check import examine, refuse, replacing
 from omnigraph.pipeline.declared.expect import ExpectationFailed, broken_rows
 from omnigraph.pipeline.declared.frames import Frames, Unbuilt

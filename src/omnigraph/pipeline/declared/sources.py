@@ -25,7 +25,7 @@ from omnigraph.pipeline.declared.rules import SOURCE, WATERMARK
 from omnigraph.pipeline.declared.spec import Pipeline, SourceSpec
 from omnigraph.pipeline.declared.words import spark_words, unlogged
 from omnigraph.pipeline.options import ADDRESS, literal_path
-from omnigraph.pipeline.source import OmnigraphSource, register
+from omnigraph.pipeline.reading.source import OmnigraphSource, register
 
 # Values that have one order and one text. Floats have not: NaN would be the last watermark for good.
 ORDERED = (IntegralType, DecimalType, StringType, DateType, TimestampType, TimestampNTZType)

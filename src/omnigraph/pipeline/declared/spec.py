@@ -18,10 +18,10 @@ from typing import Literal, TypeAlias
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.engine.load.door import LoadMode
+from omnigraph.engine.load.load import LoadMode
 from omnigraph.language.diagnostics import Reporter, Source, Span
 from omnigraph.language.suggest import did_you_mean
-from omnigraph.pipeline.bulk.rejects import reject_file
+from omnigraph.pipeline.bulk.row_locations import reject_file
 from omnigraph.pipeline.declared.rules import (
     BAD_NAME,
     SAME_BRANCH,

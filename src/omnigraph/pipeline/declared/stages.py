@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from omnigraph.base.clock import Clock
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.pipeline.bulk.stage import cause_of
+from omnigraph.base.times import Clock
+from omnigraph.pipeline.bulk.load_task import cause_of
 from omnigraph.pipeline.declared.report import Kind, StageRun
 from omnigraph.pipeline.progress import watched
 from omnigraph.storage.cost import process_totals

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
-from omnigraph.pipeline.bulk.stage import cause_of
+from omnigraph.pipeline.bulk.load_task import cause_of
 
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")

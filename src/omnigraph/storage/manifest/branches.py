@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from omnigraph.base.clock import Clock
 from omnigraph.base.errors import (
     BranchExists,
     BranchHasDescendants,
@@ -33,10 +32,10 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
+from omnigraph.base.times import Clock
 from omnigraph.storage.failpoints import Step
-from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
-from omnigraph.storage.manifest.patience import Patience
-from omnigraph.storage.manifest.reclaimed import check_whole
+from omnigraph.storage.manifest.chain import Chain, check_whole
+from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved, Patience
 from omnigraph.storage.manifest.records import MAIN, Line, ManifestState, control
 from omnigraph.storage.manifest.refs import (
     PREFIX,

@@ -20,12 +20,63 @@ import pyarrow as pa
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 
+from omnigraph.base.errors import IntegrityError, PublishContention
+from omnigraph.base.times import Clock
 from omnigraph.storage.cost import count_object_request, stage
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
-from omnigraph.storage.manifest.damage import find_damage
-from omnigraph.storage.opener import Handle, Opener, OpenFailed, manifest_file
+from omnigraph.storage.opener import MAX_VERSION, Handle, Opener, OpenFailed, manifest_file
+
+# -- damage --------------------------------------------------------------------------------------
+#
+# What a metadata dataset that cannot be read looks like, said so that a person can act on it.
+# Runs only after Lance failed to open a version; looks at the files themselves.
+# Why     Lance does not sync. After a power cut the newest manifest may be empty, cut off or full of
+# zeros;
+# with our syncing it was then never acknowledged to anybody, so deleting it loses nothing.
+
+
+MAGIC = b"LANC"  # every complete Lance file ends with it
+
+
+def versions(location: Location, path: str) -> list[int]:
+    """Return the numbered versions stored below a path, oldest first."""
+    found = []
+    for key, _ in location.objects.list(f"{path}/_versions"):
+        name = key.rsplit("/", 1)[-1].removesuffix(".manifest")
+        if key.endswith(".manifest") and name.isdigit():
+            found.append(MAX_VERSION - int(name))
+    return sorted(found)
+
+
+def find_damage(location: Location, path: str) -> IntegrityError | None:
+    """Say what is wrong with the newest version of a dataset, if it is the file itself."""
+    stored = versions(location, path)  # a refusal of the store comes out typed here
+    if not stored:
+        return None
+    newest = stored[-1]
+    file = f"{path}/_versions/{manifest_file(newest)}"
+    content = location.objects.read(file)
+    if content is None or content.endswith(MAGIC):
+        return None
+    what = f"{file} at {location.uri} is cut off ({len(content)} bytes), as after a power cut"
+    if len(stored) == 1:
+        return IntegrityError(
+            f"{what}, and there is no version before it",
+            remedy=f"Restore {path}/ from a copy; if the graph was only just made, make it anew with force",
+            version=newest,
+        )
+    return IntegrityError(
+        f"{what}: it was never acknowledged to anybody",
+        remedy=f"Delete {file} below {location.uri}; "
+        f"version {stored[-2]} is intact and becomes the newest again",
+        version=newest,
+    )
+
+
+# -- metadata dataset ----------------------------------------------------------------------------
+
 
 _NO_COLUMNS = pa.field("unused", pa.int8())  # Lance needs a column; no row ever has a value for it
 
@@ -158,3 +209,34 @@ class MetadataDataset:
 
 def _content(handle: Handle) -> dict[str, str]:
     return {k.decode(): v.decode() for k, v in (handle.schema.metadata or {}).items()}
+
+
+# -- patience ------------------------------------------------------------------------------------
+#
+# How long a control write goes on trying.
+# Used by everything that swaps a chain or the registry and may lose.
+
+
+ATTEMPTS = 64  # each lost attempt means that somebody else's change landed
+FAILURES = 3  # attempts that the store itself refused
+
+
+class Patience:
+    """How long a control write goes on trying: others may come first often, the store may refuse rarely."""
+
+    def __init__(self, doing: str, branch: str, clock: Clock) -> None:
+        self._doing = doing
+        self._branch = branch
+        self._clock = clock
+        self._started = clock.monotonic()
+        self._lost = self._failed = 0
+
+    def lose(self, error: HeadMoved | CommitInDoubt) -> None:
+        """Note a lost attempt; raise when there have been too many."""
+        self._lost += 1
+        self._failed += isinstance(error, CommitInDoubt)
+        if self._failed >= FAILURES:
+            raise storage_failure(self._doing, error.__cause__ or error) from error
+        if self._lost >= ATTEMPTS:
+            elapsed = self._clock.monotonic() - self._started
+            raise PublishContention(self._branch, attempts=self._lost, elapsed_ms=int(elapsed * 1000))

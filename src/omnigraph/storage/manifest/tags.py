@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from omnigraph.base.clock import Clock
 from omnigraph.base.errors import (
     BadBranchName,
     BadTagName,
@@ -21,11 +20,10 @@ from omnigraph.base.errors import (
     TagExists,
     TagNotFound,
 )
-from omnigraph.base.moment import FORMS, TagAt, read_moment
+from omnigraph.base.times import FORMS, Clock, TagAt, read_moment
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved
-from omnigraph.storage.manifest.patience import Patience
+from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved, Patience
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import TAG_PREFIX, Refs, RefsState, TagRef, check_name
 

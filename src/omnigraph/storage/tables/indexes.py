@@ -21,7 +21,7 @@ from lance import Index, LanceOperation
 
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.index_specs import NO_VECTORS, Built, IndexKind, IndexSpec, IndexWork, Lack
+from omnigraph.storage.tables.effects import NO_VECTORS, Built, IndexKind, IndexSpec, IndexWork, Lack
 from omnigraph.storage.tables.keys import MAX_SEGMENTS, stub
 from omnigraph.storage.tables.layout import Layout, data_files
 

@@ -21,9 +21,8 @@ from pyarrow.substrait import serialize_expressions
 
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
-from omnigraph.storage.tables.fold import FragmentSize
-from omnigraph.storage.tables.layout import Layout
-from omnigraph.storage.tables.predicate import ADDRESS, IsIn, find
+from omnigraph.storage.tables.layout import ADDRESS, FragmentSize, Layout
+from omnigraph.storage.tables.predicate import IsIn, find
 
 INDEXED = (ID, "src", "dst")  # what rows are looked up by on every write: their id, and the ends of edges
 PROBE_LIMIT = 5_000  # beyond this many keys one scan beats index lookups (measured: lance-facts 5.3)

@@ -7,20 +7,228 @@ Room    storage.tables. Asking Lance for fragments and schema converts them anew
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
+from lance.schema import LanceSchema
 from numpy.typing import NDArray
 
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.columns import fingerprint
-from omnigraph.storage.tables.fold import FragmentSize, settled
+
+# -- columns -------------------------------------------------------------------------------------
+#
+# Editing a table's schema with field ids kept.
+# Lance's own conversion from Arrow renumbers field ids, and a projection with
+# renumbered ids silently returns another column's values (lance-facts B11). So the stored
+# field messages are edited directly.
+# Layout  protobuf message lance.file.Field: 2 name, 3 id, 4 parent id (-1 at top level), 6 nullable;
+# a schema is its fields, depth first. Only the members edited are decoded.
+
+
+NAME, FIELD_ID, PARENT_ID = 2, 3, 4
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+TOP_LEVEL = -1
+Message = list[tuple[int, int, Any]]  # (field number, wire type, value)
+
+
+def with_column(handle: Handle, column: pa.Field) -> Any:
+    """Return the schema plus one column, whose ids start past every id ever used here."""
+    metadata, fields = _parts(handle.lance_schema)
+    _, added = _parts(LanceSchema.from_pyarrow(pa.schema([column])))
+    shift = handle.max_field_id + 1
+    for message in added:
+        _set(message, FIELD_ID, VARINT, _signed(message, FIELD_ID) + shift)
+        if (parent := _signed(message, PARENT_ID)) != TOP_LEVEL:
+            _set(message, PARENT_ID, VARINT, parent + shift)
+    return _schema(metadata, fields + added)
+
+
+def without_column(handle: Handle, name: str) -> Any:
+    """Return the schema less one top-level column and everything inside it."""
+    metadata, fields = _parts(handle.lance_schema)
+    gone: set[int] = set()
+    kept = []
+    for message in fields:  # depth first: a parent comes before its children
+        parent = _signed(message, PARENT_ID)
+        if parent in gone or (parent == TOP_LEVEL and _text(message, NAME) == name):
+            gone.add(_signed(message, FIELD_ID))
+        else:
+            kept.append(message)
+    return _schema(metadata, kept)
+
+
+def with_name(handle: Handle, name: str, to: str) -> Any:
+    """Return the schema with one top-level column renamed."""
+    metadata, fields = _parts(handle.lance_schema)
+    for message in fields:
+        if _signed(message, PARENT_ID) == TOP_LEVEL and _text(message, NAME) == name:
+            _set(message, NAME, LENGTH, to.encode())
+    return _schema(metadata, fields)
+
+
+def fingerprint(handle: Handle) -> bytes:
+    """Name the exact columns of a version, by id and name: the same files read differently after a change."""
+    _, (_, *messages) = handle.lance_schema.__reduce__()
+    return hashlib.sha256(b"\0".join(bytes(raw) for raw in messages)).digest()
+
+
+def _parts(schema: Any) -> tuple[Any, list[Message]]:
+    # The pickled form of a LanceSchema is (rebuild, (metadata, *field messages)).
+    _, (metadata, *messages) = schema.__reduce__()
+    return metadata, [list(_decode(bytes(raw))) for raw in messages]
+
+
+def _schema(metadata: Any, fields: list[Message]) -> Any:
+    return LanceSchema._from_protos(metadata, *(_encode(message) for message in fields))
+
+
+def _get(message: Message, number: int) -> Any:
+    return next((value for found, _, value in message if found == number), None)
+
+
+def _text(message: Message, number: int) -> str:
+    return bytes(_get(message, number) or b"").decode()
+
+
+def _signed(message: Message, number: int) -> int:
+    """Return an int32 member; absent means 0, and negatives are stored as 64-bit two's complement."""
+    value = int(_get(message, number) or 0)
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _set(message: Message, number: int, wire: int, value: Any) -> None:
+    if wire == VARINT:
+        value &= (1 << 64) - 1
+    for position, (found, _, _) in enumerate(message):
+        if found == number:
+            message[position] = (number, wire, value)
+            return
+    message.append((number, wire, value))
+
+
+def _decode(raw: bytes) -> Iterator[tuple[int, int, Any]]:
+    position = 0
+    while position < len(raw):
+        tag, position = _read_varint(raw, position)
+        number, wire = tag >> 3, tag & 7
+        if wire == VARINT:
+            value, position = _read_varint(raw, position)
+            yield number, wire, value
+            continue
+        if wire == LENGTH:
+            size, position = _read_varint(raw, position)
+        elif wire in (FIXED64, FIXED32):
+            size = 8 if wire == FIXED64 else 4
+        else:
+            raise ValueError(f"unexpected wire type {wire} in a stored field")
+        yield number, wire, raw[position : position + size]
+        position += size
+
+
+def _encode(message: Message) -> bytes:
+    out = bytearray()
+    for number, wire, value in message:
+        out += _varint(number << 3 | wire)
+        if wire == VARINT:
+            out += _varint(value)
+        else:
+            if wire == LENGTH:
+                out += _varint(len(value))
+            out += value
+    return bytes(out)
+
+
+def _read_varint(raw: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = raw[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, position
+        shift += 7
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+# -- fold ----------------------------------------------------------------------------------------
+#
+# Which small fragments a write takes up into its own, so that the tail stays short.
+# Pure. Every small commit adds a fragment, and each fragment costs a request
+# to whoever looks for a key or scans; so a writer that finds too many small ones rewrites
+# them with its own rows in the same commit (tiers, as in an LSM tree).
+# Bound   at most PER_TIER fragments in each tier; fragments past the last tier are settled and only
+# maintenance rewrites them. Tiny rows are rewritten once for every few writes while the first tier
+# fills (26 times a byte for rows of 900 bytes, measured); it does not grow with history.
+
+
+KIB = 1024
+TIERS = (256 * KIB, 2048 * KIB)  # ceilings by weight
+PER_TIER = 6
+REWRITE_BELOW = 64 * KIB  # a fragment this small that loses rows is rewritten: cheaper than a deletion file
+FOLD_AT_ONCE = 8  # bounds the requests of a single write after a mass delete shrank many fragments
+ROW_WEIGHT = 64  # well-compressed rows still cost memory and time to rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentSize:
+    """What is left alive of a fragment."""
+
+    rows: int
+    bytes: int
+
+    @property
+    def weight(self) -> int:
+        """One number for "how much is it to rewrite"."""
+        return self.bytes + ROW_WEIGHT * self.rows
+
+
+def settled(size: FragmentSize) -> bool:
+    """Say whether a fragment is past the first tier: those are covered by the key index."""
+    return size.weight >= TIERS[0]
+
+
+def plan_fold(sizes: Mapping[int, FragmentSize], incoming: FragmentSize) -> frozenset[int]:
+    """Choose the fragments that a write of this size should take up.
+
+    >>> tiny = FragmentSize(rows=1, bytes=900)
+    >>> sorted(plan_fold({i: tiny for i in range(5)}, tiny))
+    []
+    >>> sorted(plan_fold({i: tiny for i in range(6)}, tiny))
+    [0, 1, 2, 3, 4, 5]
+    """
+    chosen: set[int] = set()
+    weight, floor = incoming.weight, 0
+    for ceiling in TIERS:
+        members = sorted((s.weight, i) for i, s in sizes.items() if floor <= s.weight < ceiling)
+        if weight < ceiling:
+            if len(members) < PER_TIER:
+                break
+            room = FOLD_AT_ONCE - len(chosen)
+            taken = members[: max(room, 0)]
+            chosen.update(i for _, i in taken)
+            weight += sum(w for w, _ in taken)
+        floor = ceiling
+    return frozenset(chosen)
+
+
+# -- layout --------------------------------------------------------------------------------------
+
 
 KEPT = 512
 DELETED_BYTES = 32 << 20

@@ -22,10 +22,10 @@ from datafusion.functions import in_list
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
+from omnigraph.storage.tables.layout import ADDRESS
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 Holds: TypeAlias = Callable[[pa.RecordBatch], pa.Array]  # where a condition is true, row by row
-ADDRESS = "_rowaddr"
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,11 @@ from datafusion import SessionContext
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle, Opener
-from omnigraph.storage.tables.differences import Side, differences
+from omnigraph.storage.tables.differences import Side, TailCache, differences
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.keys import PROBE_LIMIT, addresses, scan_where_in
-from omnigraph.storage.tables.layout import Layout, Layouts, Offsets, Part
-from omnigraph.storage.tables.predicate import ADDRESS, Holds, Predicate, both_zeros, find
-from omnigraph.storage.tables.tail import TailCache
+from omnigraph.storage.tables.layout import ADDRESS, Layout, Layouts, Offsets, Part
+from omnigraph.storage.tables.predicate import Holds, Predicate, both_zeros, find
 
 
 class TableReads:

@@ -22,8 +22,7 @@ from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables import columns, predicate
-from omnigraph.storage.tables.conform import CheckedStream, conform
+from omnigraph.storage.tables import layout, predicate
 from omnigraph.storage.tables.effects import (
     ID,
     AddColumn,
@@ -34,18 +33,20 @@ from omnigraph.storage.tables.effects import (
     DropColumn,
     Effect,
     FillNulls,
+    IndexSpec,
+    IndexWork,
     Overwrite,
     RenameColumn,
     Replace,
     Rows,
     Several,
     Upsert,
+    Written,
 )
-from omnigraph.storage.tables.index_specs import IndexSpec, IndexWork
 from omnigraph.storage.tables.indexes import complete
 from omnigraph.storage.tables.keys import Addresses, by_fragment
-from omnigraph.storage.tables.workbench import Staged, Tools, Workbench
-from omnigraph.storage.tables.written import Written
+from omnigraph.storage.tables.layout import ADDRESS
+from omnigraph.storage.tables.workbench import CheckedStream, Staged, Tools, Workbench, conform
 
 Result = tuple[Staged, Handle]
 
@@ -89,7 +90,7 @@ def _run(bench: Workbench, effect: Effect) -> Result:
         case DeleteIds(ids):
             return _delete(bench, bench.find(_distinct(ids)))
         case DeleteWhere(condition):
-            return _delete(bench, by_fragment(predicate.find(bench.base, condition)[predicate.ADDRESS]))
+            return _delete(bench, by_fragment(predicate.find(bench.base, condition)[ADDRESS]))
         case Overwrite(rows):
             return _overwrite(bench, rows)
         case AddColumn(column, fill, copy_from):
@@ -98,12 +99,12 @@ def _run(bench: Workbench, effect: Effect) -> Result:
             return _fill_nulls(bench, column, value)
         case DropColumn(name):
             _known(bench, name)
-            return _project(bench, columns.without_column(bench.base, name))
+            return _project(bench, layout.without_column(bench.base, name))
         case RenameColumn(name, to):
             _known(bench, name)
             if to in bench.schema.names:
                 raise InvalidRequest(f"there is already a column {to!r}", column=to)
-            return _project(bench, columns.with_name(bench.base, name, to))
+            return _project(bench, layout.with_name(bench.base, name, to))
         case BuildIndexes(specs, work):
             return _build_indexes(bench, specs, work)
         case Several():
@@ -241,7 +242,7 @@ def _add_column(bench: Workbench, column: pa.Field, fill: pa.Scalar | None, copy
             column=column.name,
         )
     if empty or not bench.layout.parts:
-        schema = columns.with_column(bench.base, column)
+        schema = layout.with_column(bench.base, column)
         return bench.finish(
             LanceOperation.Merge([part.metadata for part in bench.layout.parts.values()], schema)
         )
@@ -264,7 +265,7 @@ def _fill_nulls(bench: Workbench, name: str, value: pa.Scalar) -> Result:
     """Rewrite the rows that have no value, whole: columns are never patched (lance-facts B4)."""
     _known(bench, name)
     rows = predicate.find(bench.base, predicate.IsNull(name), tuple(bench.schema.names))
-    rows = rows.drop_columns([predicate.ADDRESS]).cast(bench.schema)
+    rows = rows.drop_columns([ADDRESS]).cast(bench.schema)
     position = bench.schema.get_field_index(name)
     filled = pa.repeat(value, rows.num_rows).cast(bench.schema.field(name).type)
     return _upsert(

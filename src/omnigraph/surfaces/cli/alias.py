@@ -15,14 +15,21 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.base.errors import InvalidRequest, NotFound
-from omnigraph.engine.load.strict_json import InvalidJson, parse
+from omnigraph.engine.load.texts import InvalidJson, parse
 from omnigraph.language.suggest import did_you_mean
-from omnigraph.surfaces.cli.frame import GraphUri, call_of, note_old_spelling
-from omnigraph.surfaces.cli.mutate import write
-from omnigraph.surfaces.cli.params import GivenParams, Param, Params, ParamsFile, read_params
-from omnigraph.surfaces.cli.query import Explain, FormatFlag, Out, ReadFlags, WithMetadata, read
-from omnigraph.surfaces.cli.query_source import Asked, Snapshot, read_source
+from omnigraph.surfaces.cli.query import Explain, FormatFlag, Out, ReadFlags, WithMetadata, read, write
 from omnigraph.surfaces.cli.settings import PROJECT_FILE, Settings
+from omnigraph.surfaces.cli.support.call import GraphUri, call_of, note_old_spelling
+from omnigraph.surfaces.cli.support.params import (
+    Asked,
+    GivenParams,
+    Param,
+    Params,
+    ParamsFile,
+    Snapshot,
+    read_params,
+    read_source,
+)
 
 READS = frozenset({"query", "read"})
 WRITES = frozenset({"mutate", "change"})

@@ -13,36 +13,44 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import __version__
-from omnigraph.base.clock import SystemClock
 from omnigraph.base.errors import GraphError, InvalidRequest
+from omnigraph.base.times import SystemClock
 from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.surfaces.cli import (
     alias,
     branch,
-    changes,
     commit,
     diff,
-    explain,
     export,
-    init,
     lint,
     load,
+    maintain,
     merge,
-    mutate,
-    optimize,
     pipeline,
     query,
     schema,
-    snapshot,
-    tag,
-    verify,
 )
-from omnigraph.surfaces.cli.deadline import Expired, Progress, Stage, TimedOut, timeout_in, within
-from omnigraph.surfaces.cli.frame import JSON_WANTED, Call, GlobalFlags, call_of, split
-from omnigraph.surfaces.cli.logs import LogFormat, LogLevel, configure
-from omnigraph.surfaces.cli.output import EXIT_BY_KIND, Output, error_document, print_document
 from omnigraph.surfaces.cli.settings import Settings, read_config
-from omnigraph.surfaces.cli.spellings import QUERY_ALIAS
+from omnigraph.surfaces.cli.support.call import (
+    JSON_WANTED,
+    QUERY_ALIAS,
+    Call,
+    GlobalFlags,
+    LogFormat,
+    LogLevel,
+    call_of,
+    configure,
+    split,
+)
+from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, Output, error_document, print_document
+from omnigraph.surfaces.cli.support.waiting import (
+    DeadlineProgress,
+    Expired,
+    Stage,
+    TimedOut,
+    timeout_in,
+    within,
+)
 
 app = typer.Typer(
     cls=GlobalFlags,
@@ -54,10 +62,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("init", rich_help_panel="Start here")(init.init)
+app.command("init", rich_help_panel="Start here")(maintain.init)
 app.command("load", rich_help_panel="Start here")(load.load)
 app.command("query", rich_help_panel="Start here")(query.query)
-app.command("mutate", rich_help_panel="Start here")(mutate.mutate)
+app.command("mutate", rich_help_panel="Start here")(query.mutate)
 app.command("lint", rich_help_panel="Start here")(lint.lint)
 app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
 app.add_typer(branch.app, name="branch", rich_help_panel="Start here")
@@ -68,24 +76,24 @@ app.command("revert", rich_help_panel="More")(merge.revert)
 app.command("log", rich_help_panel="More")(commit.log)
 app.command("diff", rich_help_panel="More")(diff.diff)
 branch.app.command("diff")(diff.branch_diff)
-commit.app.command("changes")(changes.commit_changes)
-app.add_typer(changes.app, name="changes", rich_help_panel="More")
-app.add_typer(changes.entity_app, name="entity", rich_help_panel="More")
-app.add_typer(tag.app, name="tag", rich_help_panel="More")
-app.command("explain", rich_help_panel="More")(explain.explain)
-app.command("profile", rich_help_panel="More")(explain.profile)
+commit.app.command("changes")(diff.commit_changes)
+app.add_typer(diff.app, name="changes", rich_help_panel="More")
+app.add_typer(diff.entity_app, name="entity", rich_help_panel="More")
+app.add_typer(branch.tag_app, name="tag", rich_help_panel="More")
+app.command("explain", rich_help_panel="More")(query.explain)
+app.command("profile", rich_help_panel="More")(query.profile)
 app.command("alias", rich_help_panel="More")(alias.alias)
-app.command("snapshot", rich_help_panel="More")(snapshot.snapshot)
+app.command("snapshot", rich_help_panel="More")(commit.snapshot)
 app.command("export", rich_help_panel="More")(export.export)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel="More")
-app.command("optimize", rich_help_panel="More")(optimize.optimize)
-app.command("verify", rich_help_panel="More")(verify.verify)
+app.command("optimize", rich_help_panel="More")(maintain.optimize)
+app.command("verify", rich_help_panel="More")(maintain.verify)
 app.command("read", hidden=True)(query.query)
 for old in ("check", "query lint", "query check"):
     app.command(old, hidden=True)(lint.lint)
 app.command(QUERY_ALIAS, hidden=True)(alias.alias)
 app.command("ingest", hidden=True)(load.ingest)
-app.command("change", hidden=True)(mutate.mutate)
+app.command("change", hidden=True)(query.mutate)
 TIMED_OUT = EXIT_BY_KIND[TimedOut.kind]
 log = logging.getLogger(__name__)
 
@@ -152,7 +160,7 @@ def root(
         profile=profile or os.environ.get("OG_PROFILE") or os.environ.get("OMNIGRAPH_PROFILE"),
         config=config,
     )
-    progress: Progress | None = ctx.obj
+    progress: DeadlineProgress | None = ctx.obj
     ctx.obj = Call(settings, Output(settings, color=False if no_color else None, progress=progress))
 
 
@@ -182,7 +190,7 @@ def run() -> None:
 
 def _watched(given: list[str]) -> tuple[int, bool]:
     """Run a command within its deadline; return the exit code and whether it was left behind."""
-    progress = Progress()
+    progress = DeadlineProgress()
     try:
         seconds = timeout_in(split(given)[0])
     except InvalidRequest as error:
@@ -190,12 +198,12 @@ def _watched(given: list[str]) -> tuple[int, bool]:
     try:
         return within(seconds, lambda: _command(given, progress), progress), False
     except TimedOut as error:
-        return _failed(given, error, Progress()), True
+        return _failed(given, error, DeadlineProgress()), True
     except KeyboardInterrupt:
         return 130, seconds is not None
 
 
-def _command(given: list[str], progress: Progress) -> int:
+def _command(given: list[str], progress: DeadlineProgress) -> int:
     clock = SystemClock()
     started = clock.monotonic()
     try:
@@ -206,7 +214,7 @@ def _command(given: list[str], progress: Progress) -> int:
     return code
 
 
-def _answered(given: list[str], progress: Progress) -> int:
+def _answered(given: list[str], progress: DeadlineProgress) -> int:
     """Run a command and answer, also when it fails."""
     try:
         result = app(given, standalone_mode=False, prog_name="omnigraph", obj=progress)
@@ -236,7 +244,7 @@ def _answered(given: list[str], progress: Progress) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _failed(given: list[str], error: GraphError, progress: Progress) -> int:
+def _failed(given: list[str], error: GraphError, progress: DeadlineProgress) -> int:
     settings = Settings(json="--json" in given)
     color = False if "--no-color" in given else None
     return Output(settings, color=color, progress=progress).failure(error)

@@ -1,20 +1,208 @@
-"""Diff: what leads from one state of a graph to another. `diff`, and `branch diff`."""
+"""Changes: the feed of a branch, the changes of one commit, the versions of one entity."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from omnigraph.base.errors import InvalidRequest
-from omnigraph.base.moment import FORMS
+from omnigraph.base.errors import EntityNotFound, InvalidRequest
+from omnigraph.base.times import FORMS
+from omnigraph.catalog.steps import Step
+from omnigraph.engine.history.changes import LIMIT, Cause, Change, Op
 from omnigraph.engine.history.diff import Diff, stats_json, steps_json
-from omnigraph.surfaces.cli.changed import Kinds, Limit, Ops, Types, change_line, step_lines
-from omnigraph.surfaces.cli.frame import Call, GraphUri, call_of
+from omnigraph.engine.history.feed import Block, FeedPage
+from omnigraph.surfaces.cli.commit import shown_time
+from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
+from omnigraph.surfaces.cli.support.output import graph_and_words
 
-LIMIT = 1_000
+# -- changed -------------------------------------------------------------------------------------
+#
+# How changes of entities and schemas are written for people.
+# One line for each change: its sign, the entity, and what an update changed.
+
+
+SIGNS = {Op.INSERT: "+", Op.UPDATE: "~", Op.DELETE: "-"}
+WIDTH = 60  # characters of a value
+
+Kinds = Annotated[
+    list[str] | None, typer.Option("--kind", metavar="node|edge", help="Only changes of nodes, or of edges.")
+]
+Types = Annotated[
+    list[str] | None, typer.Option("--type", metavar="T", help="Only changes of this type; repeatable.")
+]
+Ops = Annotated[
+    list[str] | None,
+    typer.Option("--op", metavar="insert|update|delete", help="Only changes of this sort; repeatable."),
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", help="So many changes at most.")]
+
+
+def change_line(change: Change) -> str:
+    """Return a change as one line."""
+    line = f"{SIGNS[change.op]} {change.kind} {change.type_name} {change.id}"
+    before, after = change.before or {}, change.after or {}
+    told = [f"{name}: {value_text(before, name)} -> {value_text(after, name)}" for name in change.fields]
+    return f"{line}  {', '.join(told)}" if told else line
+
+
+def value_text(image: Any, name: str) -> str:
+    """Return a value of an image, shortened; a blob is not in it."""
+    if name not in image:
+        return "(blob)"
+    text = json.dumps(image[name], ensure_ascii=False, default=str)
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+
+
+def cause_line(cause: Cause) -> str:
+    """Return a commit as the head of its changes."""
+    said = cause.message or cause.kind
+    return f"{cause.commit_id}  {shown_time(cause.authored_at)}  {cause.branch}  {cause.actor or '-'}: {said}"
+
+
+def step_lines(steps: Iterable[Step]) -> Iterator[str]:
+    """Yield schema steps as lines."""
+    for step in steps_json(steps):
+        name = step.get("type_name") or step.get("name") or step.get("from") or step.get("message")
+        place = f"{name}.{step['property_name']}" if "property_name" in step else name
+        renamed = f" -> {step['to']}" if isinstance(step.get("to"), str) else ""
+        yield f"* {step['kind']} {place}{renamed}"
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+
+app = typer.Typer(help="Follow what happens to a branch.", no_args_is_help=True)
+entity_app = typer.Typer(help="One entity through time.", no_args_is_help=True)
+PageToken = Annotated[
+    str | None, typer.Option("--page-token", metavar="T", help="Go on where the last page ended.")
+]
+
+
+@app.command("poll")
+def poll(
+    ctx: typer.Context,
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="C", help="What happened since; from an earlier poll.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start", "--from", metavar="WHERE", help="now, beginning or after:COMMIT; now if not given."
+        ),
+    ] = None,
+    page_token: PageToken = None,
+    kind: Kinds = None,
+    type_: Types = None,
+    op: Ops = None,
+    limit: Limit = LIMIT,
+    wait: Annotated[
+        float | None, typer.Option("--wait", metavar="SECONDS", help="Wait so long for something to happen.")
+    ] = None,
+) -> None:
+    """Show the commits of a branch since a cursor, with what each of them changed."""
+    call = call_of(ctx)
+    if wait is not None and page_token is not None:
+        raise InvalidRequest("--wait and --page-token exclude each other", remedy="Read the page first")
+    with call.connect(address, graph_uri) as graph:
+        page = graph.changes.wait(
+            cursor,
+            timeout=wait or 0.0,
+            branch=call.settings.branch,
+            start=start,
+            page_token=page_token,
+            kinds=kind,
+            types=type_,
+            ops=op,
+            limit=limit,
+        )
+    call.output.result(page.to_json(), *_page_lines(page))
+
+
+def commit_changes(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str], typer.Argument(metavar="[ADDR] ID", help="The graph, and the commit: its id, or a tag.")
+    ],
+    graph_uri: GraphUri = None,
+    kind: Kinds = None,
+    type_: Types = None,
+    op: Ops = None,
+    limit: Limit = LIMIT,
+    page_token: PageToken = None,
+) -> None:
+    """Show what one commit changed, against the commit before it."""
+    call = call_of(ctx)
+    where, (at,) = graph_and_words(call.settings, words, graph_uri, "ID")
+    with call.connect(where) as graph:
+        commit = graph.commits.get(at, branch=call.settings.branch)
+        found = graph.changes.of(
+            commit.id, kinds=kind, types=type_, ops=op, limit=limit, page_token=page_token
+        )
+    lines = list(_block_lines(found.block))
+    if found.page_token is not None:
+        lines.append(f"more: --page-token {found.page_token}")
+    call.output.result(found.to_json(), *lines)
+
+
+@entity_app.command("history")
+def entity_history(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str], typer.Argument(metavar="[ADDR] TYPE ID", help="The graph, a type, and an entity of it.")
+    ],
+    graph_uri: GraphUri = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="So many versions at most.")] = 50,
+) -> None:
+    """List the versions of one entity, newest first: who changed what, when."""
+    call = call_of(ctx)
+    where, (type_name, entity_id) = graph_and_words(call.settings, words, graph_uri, "TYPE", "ID")
+    with call.connect(where) as graph:
+        found = graph.entity(type_name, entity_id).history(branch=call.settings.branch, limit=limit)
+    if not found.versions and not found.reclaimed:
+        raise EntityNotFound(
+            f"{call.settings.branch!r} never had a {found.type_name} {entity_id!r}",
+            remedy="Check the type, the id and the branch",
+            type_name=found.type_name,
+            entity_id=entity_id,
+        )
+    lines = [f"{found.kind} {found.type_name} {found.id}"]
+    for version in found:
+        lines += [cause_line(version.cause), f"  {change_line(version.change)}"]
+    if found.more:
+        lines.append("… there are older versions: give a higher --limit")
+    if found.reclaimed:
+        lines.append("… older history was cleaned")
+    call.output.result(found.to_json(), *lines)
+
+
+def _page_lines(page: FeedPage) -> Iterator[str]:
+    for block in page.blocks:
+        yield from _block_lines(block)
+    if page.page_token is not None:
+        yield f"more: --page-token {page.page_token}"
+        return
+    yield "caught up" if page.caught_up else "there is more"
+    yield f"cursor {page.cursor}"
+
+
+def _block_lines(block: Block) -> Iterator[str]:
+    yield cause_line(block.cause)
+    yield from (f"  {line}" for line in step_lines(block.schema))
+    yield from (f"  {change_line(change)}" for change in block.changes)
+
+
+# -- diff ----------------------------------------------------------------------------------------
+#
+# What leads from one state of a graph to another. `diff`, and `branch diff`.
+
+
+DIFF_LIMIT = 1_000
 Sides = Annotated[
     list[str],
     typer.Argument(metavar="[ADDR] A [B]", help=f"The graph, and two states: a branch, {FORMS}."),
@@ -33,7 +221,7 @@ def diff(
     type_: Types = None,
     op: Ops = None,
     stat: Stat = False,
-    limit: Limit = LIMIT,
+    limit: Limit = DIFF_LIMIT,
 ) -> None:
     """Show what leads from A to B; without B, to the head of the branch."""
     call = call_of(ctx)
@@ -51,7 +239,7 @@ def branch_diff(
     type_: Types = None,
     op: Ops = None,
     stat: Stat = False,
-    limit: Limit = LIMIT,
+    limit: Limit = DIFF_LIMIT,
 ) -> None:
     """Show what a branch has that another one, main if not given, has not, and the other way round."""
     call = call_of(ctx)

@@ -12,14 +12,13 @@ import typer
 from rich.filesize import decimal
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.export.door import export_files, export_lines
+from omnigraph.engine.export.export import export_files, export_lines
+from omnigraph.engine.export.files import ExportReport
 from omnigraph.engine.export.plan import plan_export
-from omnigraph.engine.export.report import ExportReport
 from omnigraph.engine.graph import Graph
-from omnigraph.surfaces.cli.bar import task_bar
-from omnigraph.surfaces.cli.frame import Call, GraphUri, call_of
-from omnigraph.surfaces.cli.query_source import Snapshot, moment
-from omnigraph.surfaces.cli.spark import spark_here
+from omnigraph.surfaces.cli.support.call import Call, GraphUri, call_of
+from omnigraph.surfaces.cli.support.params import Snapshot, moment
+from omnigraph.surfaces.cli.support.waiting import spark_here, task_bar
 
 SPARK_ROWS = 5_000_000  # from here on the time that Spark needs to start is made up for
 ONE_FILE = ".jsonl"
@@ -184,7 +183,7 @@ def _by(call: Call, graph: Graph, engine: Engine, chosen: Arguments) -> Callable
 
 def _on_spark(graph: Graph) -> Callable[..., ExportReport]:
     spark = spark_here()
-    from omnigraph.pipeline.export import export as export_on_spark
+    from omnigraph.pipeline.reading.export import export as export_on_spark
 
     return partial(export_on_spark, spark, graph)
 

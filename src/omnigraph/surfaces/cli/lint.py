@@ -16,9 +16,9 @@ from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.query import LintReport, lint_queries
 from omnigraph.catalog.query.lint import Finding, QueryReport, never_set
 from omnigraph.catalog.resolve import resolve
-from omnigraph.engine.schema.door import load_schema
+from omnigraph.engine.schema.schema import load_schema
 from omnigraph.language.diagnostics import SchemaError, Severity, render
-from omnigraph.surfaces.cli.frame import Address, Call, GraphUri, call_of, note_old_spelling
+from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of, note_old_spelling
 
 COUNTS = {Severity.ERROR: "errors", Severity.WARN: "warnings", Severity.INFO: "infos"}
 STYLES = {"OK": "green", "WARN": "yellow", "ERROR": "bold red", "INFO": "dim"}

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.load.door import LoadProgress, Report
+from omnigraph.engine.load.load import LoadProgress, Report
 from omnigraph.engine.receipt import Receipt
-from omnigraph.surfaces.cli.bar import load_bar
-from omnigraph.surfaces.cli.frame import (
+from omnigraph.surfaces.cli.support.call import (
     Address,
     Call,
     GraphUri,
@@ -22,6 +21,7 @@ from omnigraph.surfaces.cli.frame import (
     Message,
     call_of,
 )
+from omnigraph.surfaces.cli.support.waiting import load_bar
 
 STDIN = "-"
 

@@ -13,14 +13,12 @@ import typer
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.merge.choices import TAKES, Resolve, Take
-from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
-from omnigraph.engine.merge.door import MergeOutcome, Outcome
-from omnigraph.surfaces.cli.bar import task_bar
+from omnigraph.engine.merge.conflicts import TAKES, Conflict, MergeConflict, Origin, Resolve, Take
+from omnigraph.engine.merge.merge import MergeOutcome, Outcome
 from omnigraph.surfaces.cli.commit import shown_time
-from omnigraph.surfaces.cli.frame import Call, GraphUri, IfCommit, Message, call_of
-from omnigraph.surfaces.cli.spark import Worker, WorkerFlag, spark_here
-from omnigraph.surfaces.cli.words import graph_and_words
+from omnigraph.surfaces.cli.support.call import Call, GraphUri, IfCommit, Message, call_of
+from omnigraph.surfaces.cli.support.output import graph_and_words
+from omnigraph.surfaces.cli.support.waiting import Worker, WorkerFlag, spark_here, task_bar
 
 Source = Annotated[list[str], typer.Argument(metavar="[ADDR] SOURCE", help="The graph, and the branch.")]
 CommitId = Annotated[list[str], typer.Argument(metavar="[ADDR] COMMIT", help="The graph, and the commit.")]

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.merge.door import Outcome
+from omnigraph.engine.merge.merge import Outcome
 from omnigraph.language.diagnostics import Source, render
-from omnigraph.surfaces.cli.frame import Call, call_of
+from omnigraph.surfaces.cli.support.call import Call, call_of
 
 if TYPE_CHECKING:  # Spark is an extra, and slow to import: other commands do without
     from omnigraph.pipeline.declared import Pipeline, PipelineCheck, RunProgress, RunReport

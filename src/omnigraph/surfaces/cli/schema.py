@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from omnigraph.base.moment import FORMS
+from omnigraph.base.times import FORMS
 from omnigraph.catalog.lint import lint as lint_text
 from omnigraph.catalog.steps import Step, UnsupportedChange
 from omnigraph.catalog.types import PropertyType
-from omnigraph.engine.schema.door import SchemaPlan, SchemaReceipt, read_schema
-from omnigraph.engine.schema.hard import ReclaimedType
+from omnigraph.engine.schema.hard_drop import ReclaimedType
+from omnigraph.engine.schema.schema import SchemaPlan, SchemaReceipt, read_schema
 from omnigraph.language.diagnostics import Severity, Source, render
-from omnigraph.surfaces.cli.frame import Address, Call, GraphUri, call_of
+from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
 
 app = typer.Typer(help="Show, plan and change the schema of a branch.", no_args_is_help=True)
 SchemaFile = Annotated[Path, typer.Option("--schema", help="The desired schema file (.pg).")]

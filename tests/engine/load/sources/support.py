@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.load.block import MAX_ROWS, Block
-from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.conform import MAX_ROWS, Block, Problems
 from omnigraph.engine.load.sources.opening import open_source
-from omnigraph.engine.validate.findings import SHOWN
+from omnigraph.engine.validate.relation import SHOWN
 from tests.catalog.support import catalog
 
 NOW_MS = 1_767_603_600_123  # 2026-01-05T09:00:00.123Z

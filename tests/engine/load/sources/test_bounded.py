@@ -15,8 +15,7 @@ import pytest
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
-from omnigraph.engine.load.block import MAX_BYTES
-from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.conform import MAX_BYTES, Problems
 from omnigraph.engine.load.sources.opening import open_source
 from tests.catalog.support import catalog
 from tests.engine.load.sources.support import NOW_MS, lines, node

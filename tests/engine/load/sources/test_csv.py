@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.load.block import UnreadableInput
-from omnigraph.engine.load.sources.csv_fields import records
+from omnigraph.engine.load.conform import UnreadableInput
+from omnigraph.engine.load.sources.csv import records
 from tests.engine.load.sources.support import read, read_good
 
 GOOD: list[Any] = [

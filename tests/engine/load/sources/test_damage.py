@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.load.block import InputNotFound, UnreadableInput
-from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.conform import InputNotFound, Problems, UnreadableInput
 from omnigraph.engine.load.sources.opening import open_source
 from tests.engine.load.sources.support import CATALOG, NOW_MS, lines, node, read
 from tests.engine.load.sources.test_opening import zstd

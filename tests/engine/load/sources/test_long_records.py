@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.load.block import UnreadableInput
+from omnigraph.engine.load.conform import UnreadableInput
 from omnigraph.engine.load.sources.streams import LONGEST_RECORD
 
 SCHEMA = "node P { k: String @key  s: String? }"

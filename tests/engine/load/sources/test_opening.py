@@ -17,7 +17,7 @@ import pytest
 from pyarrow import parquet as pq
 
 from omnigraph.base.errors import GraphError, InvalidRequest, NotFound
-from omnigraph.engine.load.block import InputNotFound
+from omnigraph.engine.load.conform import InputNotFound
 from omnigraph.engine.load.sources.opening import open_source
 from tests.catalog.support import catalog
 from tests.engine.load.sources.support import CATALOG, NOW_MS, edge, lines, node, read, read_good

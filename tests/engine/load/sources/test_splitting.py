@@ -18,8 +18,7 @@ import pytest
 import omnigraph as og
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.load.block import Source
-from omnigraph.engine.load.problems import Problems
+from omnigraph.engine.load.conform import Problems, Source
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.sources.splitting import PIECE_RECORDS, split
 

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
-from omnigraph.engine.load.block import MAX_ROWS
+from omnigraph.engine.load.conform import MAX_ROWS
 from tests.engine.load.sources.support import read, read_good
 
 NAMES = pa.array(["a", "b", "c"])

@@ -21,14 +21,50 @@ import pyarrow as pa
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.load.block import InputNotFound, Source
-from omnigraph.engine.load.sources import frames, parquet, streams
+from omnigraph.engine.load.conform import Block, InputNotFound, Problems, Progress, Source
+from omnigraph.engine.load.sources import parquet, streams, tables
 from omnigraph.engine.load.sources.csv import Csv
-from omnigraph.engine.load.sources.files import Several
-from omnigraph.engine.load.sources.jsonl import JsonLines
-from omnigraph.engine.load.sources.records import Records
+from omnigraph.engine.load.sources.json import JsonLines, Records
 from omnigraph.engine.load.sources.streams import COMPRESSED_SUFFIXES, ByteStream
 from omnigraph.engine.load.sources.tables import Parts, Tabular
+
+# -- files ---------------------------------------------------------------------------------------
+#
+# Several inputs as one, read one after the other.
+# A directory, a list of files, or a mapping of types to tables.
+# Rule    the order is fixed (by name in a directory, as given otherwise), so reports and last-wins are
+# too.
+
+
+@dataclass(frozen=True)
+class Several:
+    """Inputs that are loaded together."""
+
+    name: str
+    sources: tuple[Source, ...]
+
+    @property
+    def size_bytes(self) -> int | None:
+        """The sum, if every size is known."""
+        sizes = [source.size_bytes for source in self.sources]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
+        """Read all inputs in order."""
+        read = 0
+        for source in self.sources:
+            before = read
+
+            def forward(bytes_read: int, before: int = before) -> None:
+                nonlocal read
+                read = before + bytes_read
+                progress(read)
+
+            yield from source.blocks(catalog, report, forward)
+
+
+# -- opening -------------------------------------------------------------------------------------
+
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet", "arrow")
 _SUFFIXES = {
@@ -91,21 +127,21 @@ def _recognise(data: Any, opener: _Opener) -> Source:
             return _mapping(data, opener)
         case pa.Table() | pa.RecordBatch():
             table = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
-            return _table("<table>", table.nbytes, partial(frames.open_table, table), opener)
+            return _table("<table>", table.nbytes, partial(tables.open_table, table), opener)
         case pa.RecordBatchReader():
             return _table(
-                "<batches>", None, partial(frames.open_batches, data.schema.names, lambda: data), opener
+                "<batches>", None, partial(tables.open_batches, data.schema.names, lambda: data), opener
             )
         case _:
             return _other(data, opener)
 
 
 def _other(data: Any, opener: _Opener) -> Source:
-    library = frames.library_of(data)
-    if frames.is_pandas(data):
-        return _table("<frame>", None, partial(frames.open_pandas, data), opener, whole_floats=True)
+    library = tables.library_of(data)
+    if tables.is_pandas(data):
+        return _table("<frame>", None, partial(tables.open_pandas, data), opener, whole_floats=True)
     if hasattr(data, "__arrow_c_stream__"):
-        return _table("<frame>", None, partial(frames.open_stream, data), opener)
+        return _table("<frame>", None, partial(tables.open_stream, data), opener)
     if library == "polars":
         raise _refusal(data, "Call .collect() first")
     if library == "pyspark":
@@ -122,7 +158,7 @@ def _refusal(data: Any, remedy: str | None) -> InvalidRequest:
         "A load takes a path, a file object, bytes, an iterable of dictionaries, an Arrow table or reader, "
         "a pandas or polars frame, a list of paths, or a mapping of type names to any of these"
     )
-    name = f"{frames.library_of(data)}.{data.__class__.__name__}"
+    name = f"{tables.library_of(data)}.{data.__class__.__name__}"
     return InvalidRequest(f"cannot load a {name.removeprefix('builtins.')}", remedy=remedy or takes)
 
 
@@ -280,7 +316,7 @@ def _iterable(data: Iterable[Any], opener: _Opener) -> Source:
             return _text(format, "<bytes>", None, lambda: nullcontext(stream), opener)
         case pa.RecordBatch():
             same = partial(_same_schema, rest, first.schema)
-            return _table("<batches>", None, partial(frames.open_batches, first.schema.names, same), opener)
+            return _table("<batches>", None, partial(tables.open_batches, first.schema.names, same), opener)
         case str() | os.PathLike() if isinstance(data, list | tuple):
             paths = [_local(item) for item in data]
             names = [path.name for path in paths]

@@ -19,7 +19,7 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 from pyarrow import types as kinds
 
-from omnigraph.engine.load.block import MAX_BYTES, MAX_ROWS, InputNotFound, UnreadableInput
+from omnigraph.engine.load.conform import MAX_BYTES, MAX_ROWS, InputNotFound, UnreadableInput
 from omnigraph.engine.load.sources.tables import Part, Parts
 
 PARQUET_MAGIC, ARROW_MAGIC = b"PAR1", b"ARROW1"

@@ -20,14 +20,12 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.load.block import Source
-from omnigraph.engine.load.sources import frames, parquet
+from omnigraph.engine.load.conform import Source
+from omnigraph.engine.load.sources import parquet, tables
 from omnigraph.engine.load.sources.csv import Csv
-from omnigraph.engine.load.sources.files import Several
-from omnigraph.engine.load.sources.framing import HEADER
-from omnigraph.engine.load.sources.jsonl import JsonLines
+from omnigraph.engine.load.sources.json import HEADER, JsonLines, Records
+from omnigraph.engine.load.sources.opening import Several
 from omnigraph.engine.load.sources.parquet import ParquetFileAt
-from omnigraph.engine.load.sources.records import Records
 from omnigraph.engine.load.sources.streams import FileAt
 from omnigraph.engine.load.sources.tables import Tabular
 
@@ -52,14 +50,14 @@ def split(source: Source, piece_bytes: int = PIECE_BYTES) -> Iterator[Source]:
         case Records(records=list() | tuple() as records):
             for first in range(0, len(records) or 1, PIECE_RECORDS):
                 yield replace(source, records=records[first : first + PIECE_RECORDS], skipped=first)
-        case Tabular(opened=partial(func=frames.open_table, args=(table,))):
+        case Tabular(opened=partial(func=tables.open_table, args=(table,))):
             yield from _table_rows(source, table)
-        case Tabular(opened=partial(func=frames.open_stream, args=(frame,))):
+        case Tabular(opened=partial(func=tables.open_stream, args=(frame,))):
             yield from _table_rows(source, pa.table(frame))
-        case Tabular(opened=partial(func=frames.open_pandas, args=(frame,))):
+        case Tabular(opened=partial(func=tables.open_pandas, args=(frame,))):
             for first in range(0, len(frame) or 1, PIECE_RECORDS):
                 rows = frame.iloc[first : first + PIECE_RECORDS]
-                yield replace(source, opened=partial(frames.open_pandas, rows), skipped=first)
+                yield replace(source, opened=partial(tables.open_pandas, rows), skipped=first)
         case _:
             raise InvalidRequest(
                 f"{source.name} cannot be read by other processes",

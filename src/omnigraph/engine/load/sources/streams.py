@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from omnigraph.engine.load.block import InputNotFound, Progress, UnreadableInput
+from omnigraph.engine.load.conform import InputNotFound, Progress, UnreadableInput
 
 PIECE = 1 << 20
 LONGEST_RECORD = 64 << 20  # bytes of one record of a text: parsed, it takes several times its size

@@ -10,8 +10,8 @@ Rule    whole columns at a time. A column whose type cannot be right is reported
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,18 +20,116 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ID, EdgeType, TableType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.engine.load.arrow import arrow_column, text_column
-from omnigraph.engine.load.block import MAX_BYTES, MAX_ROWS, Block, Progress
-from omnigraph.engine.load.cells import cells_column
-from omnigraph.engine.load.column import Column, ColumnMisfit
-from omnigraph.engine.load.conform import Given, conform, fixed_target, rows_from, target
-from omnigraph.engine.load.endpoints import arrow_endpoint, cells_endpoint, endpoint_node
-from omnigraph.engine.load.problems import Problems
-from omnigraph.engine.load.sources.header import Header, column_problem, read_header, renamed
+from omnigraph.engine.load.cells import Column, ColumnMisfit, cells_column
+from omnigraph.engine.load.conform import (
+    MAX_BYTES,
+    MAX_ROWS,
+    Block,
+    Given,
+    Problems,
+    Progress,
+    conform,
+    fixed_target,
+    rows_from,
+    target,
+)
+from omnigraph.engine.load.sources.json import unknown_property
+from omnigraph.engine.load.texts import arrow_endpoint, cells_endpoint, endpoint_node
+from omnigraph.engine.validate.relation import Violation
 from omnigraph.engine.validate.values import INPUT_NAMES
+
+# -- header --------------------------------------------------------------------------------------
+#
+# What the columns of a table mean for one type.
+# **column names** -> columns -> blocks
+#
+# For CSV, Parquet, Arrow and frames: a table of one named type.
+# Rule    names are property names, `id`, and for an edge `from` and `to` (or `src` and `dst`). A problem
+# with a
+# column concerns all of its rows, so it is reported once, at the first.
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where the columns stand, by property name, `id`, `src` and `dst`; and whether they can be used."""
+
+    places: dict[str, int]
+    good: bool
+
+
+def renamed(names: Sequence[str], columns: Mapping[str, str], origin: str) -> list[str]:
+    """Return the names of columns as the caller maps them; a column that is to be mapped must be there.
+
+    >>> renamed(["Full Name", "age"], {"Full Name": "name"}, "people.csv")
+    ['name', 'age']
+    """
+    lost = [name for name in columns if name not in names]
+    if lost:
+        raise InvalidRequest(
+            f"{origin} has no column {lost[0]!r} to map", remedy=f"Its columns are {', '.join(names)}"
+        )
+    return [columns.get(name, name) for name in names]
+
+
+def read_header(
+    names: Sequence[str], declared: TableType, report: Problems, origin: str, line: int
+) -> Header:
+    """Match column names with a type, and report those that do not."""
+    places: dict[str, int] = {}
+    before = report.total
+    aliases = {INPUT_NAMES[end]: end for end in ENDPOINTS} if isinstance(declared, EdgeType) else {}
+    for position, name in enumerate(names):
+        meant = aliases.get(name, name)
+        known = declared.find(meant) is not None or meant == ID or meant in aliases.values()
+        if not known:
+            refusal = unknown_property(name, declared)
+            column_problem(report, declared, refusal.code, str(refusal), name, origin, line)
+        elif meant in places:
+            other = names[places[meant]]
+            twice = (
+                f"column '{name}' stands twice"
+                if name == other
+                else f"columns '{other}' and '{name}' mean the same"
+            )
+            column_problem(report, declared, "envelope", twice, name, origin, line)
+        places.setdefault(meant, position)
+    _report_missing(places, declared, report, origin, line)
+    return Header(places, report.total == before)
+
+
+def _report_missing(
+    places: dict[str, int], declared: TableType, report: Problems, origin: str, line: int
+) -> None:
+    needed = [INPUT_NAMES[end] for end in ENDPOINTS if isinstance(declared, EdgeType) and end not in places]
+    needed += [
+        member.name
+        for member in declared.properties
+        if not member.type.nullable and member.default is None and member.name not in places
+    ]
+    for name in needed:
+        message = f"non-nullable property '{name}' has null or invalid values: there is no such column"
+        column_problem(report, declared, "required", message, name, origin, line)
+
+
+def column_problem(
+    report: Problems, declared: TableType, code: str, message: str, name: str, origin: str, line: int
+) -> None:
+    """Report what is wrong with a whole column."""
+    place = f"{origin}:{line}"
+    found = Violation(
+        code, declared.kind.value, declared.name, f"{place}: {message}", property=name, place=place
+    )
+    report.of_columns = True
+    report.add(found, origin, line)
+
+
+# -- tables --------------------------------------------------------------------------------------
+
 
 Values: TypeAlias = pa.Array | list[Any]  # a list where Arrow cannot hold the values together
 
@@ -155,3 +253,68 @@ def parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Part]:
     for batch in batches:
         read += batch.nbytes
         yield Part(batch.columns, batch.num_rows, read)
+
+
+# -- frames --------------------------------------------------------------------------------------
+#
+# Tables that live in memory already, recognised without importing the library they are from.
+# pandas frames are cut into parts and converted column by column; anything with
+# an Arrow stream (polars and others) is read through it.
+# Rule    in pandas a missing value is NaN, so NaN is null there; and integers with a missing value are
+# floats,
+# so floats without a fraction are good integers there.
+
+
+def library_of(data: Any) -> str:
+    """Return the top-level package that a value's class is from."""
+    return type(data).__module__.partition(".")[0]
+
+
+def is_pandas(data: Any) -> bool:
+    """Say whether this is a pandas frame."""
+    return library_of(data) == "pandas" and type(data).__name__ == "DataFrame"
+
+
+@contextmanager
+def open_pandas(frame: Any) -> Iterator[Parts]:
+    """Read a pandas frame; its index is no column."""
+    yield Parts([str(name) for name in frame.columns], _pandas_parts(frame))
+
+
+def _pandas_parts(frame: Any) -> Iterator[Part]:
+    read = 0
+    for begin in range(0, len(frame), MAX_ROWS):
+        rows = frame.iloc[begin : begin + MAX_ROWS]
+        columns = [_pandas_column(rows.iloc[:, place]) for place in range(rows.shape[1])]
+        read += sum(column.nbytes for column in columns if isinstance(column, pa.Array))
+        yield Part(columns, len(rows), read)
+
+
+def _pandas_column(series: Any) -> Values:
+    try:
+        found = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        # Values of several types: each is judged by itself.
+        return [None if missing else value for value, missing in zip(series, series.isna(), strict=True)]
+    if not isinstance(found, pa.ChunkedArray):
+        return found
+    return found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+
+
+@contextmanager
+def open_batches(names: Iterable[str], batches: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[Parts]:
+    """Read batches of one schema."""
+    yield Parts(list(names), parts_of(iter(batches())))
+
+
+@contextmanager
+def open_table(table: pa.Table) -> Iterator[Parts]:
+    """Read an Arrow table."""
+    yield Parts(table.column_names, parts_of(iter(table.to_batches(max_chunksize=MAX_ROWS))))
+
+
+@contextmanager
+def open_stream(data: Any) -> Iterator[Parts]:
+    """Read what hands out an Arrow stream."""
+    with pa.RecordBatchReader.from_stream(data) as reader:
+        yield Parts(reader.schema.names, parts_of(iter(reader)))

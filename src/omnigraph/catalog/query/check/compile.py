@@ -1,0 +1,54 @@
+"""Check: a query against a schema.
+
+    text -> tree -> **checked query**
+
+Room    catalog.query. The door: parse, choose a query, resolve it.
+Given   a text or a parsed query, and the catalog that it must fit.
+Gives   a `CheckedQuery`; or `QueryError` with everything that is wrong, in the order of the text.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.query.check.mutation import check_mutation
+from omnigraph.catalog.query.check.read import check_read
+from omnigraph.catalog.query.statements import CheckedMutation, CheckedRead
+from omnigraph.language.diagnostics import Diagnostic, QueryError, Source, in_order
+from omnigraph.language.query import Query, parse, select
+from omnigraph.language.query.tree import Read
+
+CheckedQuery: TypeAlias = CheckedRead | CheckedMutation
+
+
+def examine(query: Query, catalog: Catalog) -> tuple[CheckedQuery | None, tuple[Diagnostic, ...]]:
+    """Return the checked query, or None and what only the schema shows to be wrong."""
+    body = query.body
+    checked: CheckedQuery | None
+    if isinstance(body, Read):
+        checked, found = check_read(query, body, catalog)
+    else:
+        checked, found = check_mutation(query, body, catalog)
+    return checked, in_order(found)
+
+
+def check(query: Query, source: Source, catalog: Catalog) -> CheckedQuery:
+    """Check one parsed query; `source` is the text that it came from."""
+    checked, found = examine(query, catalog)
+    if checked is None:
+        raise QueryError(source, found)
+    return checked
+
+
+def compile_query(
+    text: str | bytes, catalog: Catalog, name: str | None = None, *, file: str = "query.gq"
+) -> CheckedQuery:
+    """Parse a text and check its query of a name; a text with one query needs no name."""
+    parsed = parse(text, file=file)
+    if parsed.broken:
+        raise QueryError(parsed.file.source, parsed.diagnostics)
+    checked, found = examine(select(parsed.file, name), catalog)
+    if checked is None or parsed.diagnostics:
+        raise QueryError(parsed.file.source, (*parsed.diagnostics, *found))
+    return checked

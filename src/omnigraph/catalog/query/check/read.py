@@ -1,0 +1,378 @@
+"""Check read: resolve a whole read against a catalog.
+
+    tree -> **checked read**
+
+Room    catalog.query. The match is check_match.py's; here are outputs and grouping. Ordering and paging are
+        in check_order.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.query import statements
+from omnigraph.catalog.query.check.calls import ranked
+from omnigraph.catalog.query.check.conditions import ConditionChecker
+from omnigraph.catalog.query.check.match import MatchChecker
+from omnigraph.catalog.query.check.scope import Findings, Scope, is_plain
+from omnigraph.catalog.query.check.values import ValueChecker, shown_type
+from omnigraph.catalog.query.expressions import (
+    OBJECT,
+    Aggregate,
+    Arithmetic,
+    Column,
+    Constant,
+    Entity,
+    EntityField,
+    Nearest,
+    Now,
+    OutputRef,
+    ParamRef,
+    PropertyValue,
+    Ranking,
+    Rrf,
+    Value,
+    holds_aggregate,
+    type_of,
+)
+from omnigraph.catalog.query.statements import CheckedRead, Operation, Output, Page, SortKey
+from omnigraph.catalog.types import INTEGERS, Scalar
+from omnigraph.language.diagnostics import Diagnostic, Span
+from omnigraph.language.query import rules
+from omnigraph.language.query import tree as ast
+from omnigraph.language.query.functions import RANKINGS
+from omnigraph.language.suggest import did_you_mean
+
+# -- check order ---------------------------------------------------------------------------------
+#
+# Resolve the ordering and paging of a read.
+# tree -> **checked read**
+#
+# Codes T17, T18 and T21, and what cannot be sorted on.
+# Rule    a ranking comes first, and orders what the whole match keeps. In a grouped or distinct query
+# rows
+# are gone, so a key must be a column of the result (or, if grouped, an aggregate). An alias of `rrf`
+# or `bm25` in the first place ranks as the function itself would.
+
+
+class OrderChecker:
+    """Resolves sort items, limit and offset; the results are its attributes."""
+
+    def __init__(
+        self,
+        findings: Findings,
+        values: ValueChecker,
+        outputs: Sequence[Output | None],
+        grouped: bool,
+        body: ast.Read,
+    ) -> None:
+        self._findings = findings
+        self._values = values
+        self._outputs = outputs
+        self._grouped = grouped
+        self._body = body
+        self.ranking: Ranking | None = None
+        self.keys: list[SortKey] = []
+        self.limit: Page | None = None
+        self.offset: Page | None = None
+
+    def check(self, scope: Scope) -> None:
+        """Resolve everything."""
+        for position, sort in enumerate(self._body.order):
+            self._sort(position, sort, scope)
+        self.limit = self._page(self._body.limit, "limit")
+        self.offset = self._page(self._body.offset, "offset")
+
+    # -- sort items ----------------------------------------------------------------------------------
+
+    def _sort(self, position: int, sort: ast.Sort, scope: Scope) -> None:
+        expression = sort.expression
+        match expression:
+            case ast.Call(function) if function.text in RANKINGS:
+                self._rank(position, sort, ranked(self._values.value(expression, scope)))
+            case ast.Name():
+                self._alias(position, sort, expression)
+            case ast.Access():
+                self._key(sort, self._values.access(expression, scope))
+            case ast.Aggregate():
+                self._key(sort, self._values.value(expression, scope))
+            case _:
+                value = self._values.value(expression, scope)
+                found = None if value is None else type_of(value)
+                if found is not None and found.scalar is Scalar.BLOB:
+                    self._findings.report(rules.BLOB, "rows cannot be ordered by a Blob", sort.span)
+                    return
+                what = "expression" if isinstance(expression, ast.Arithmetic | ast.Call) else "value"
+                hint = "give it an alias in return and order by that" if what == "expression" else None
+                message = (
+                    f"rows are ordered by '$x.p', an alias, an aggregate or a ranking, not by this {what}"
+                )
+                self._refuse(message, sort.span, hint)
+
+    def _alias(self, position: int, sort: ast.Sort, name: ast.Name) -> None:
+        text = name.name.text
+        if text not in self._values.aliases:
+            message = f"alias '{text}' not found for ordering"
+            hint = did_you_mean(text, self._values.aliases)
+            self._findings.report(rules.UNKNOWN_ALIAS, message, name.span, hint)
+            return
+        reference = self._values.aliases[text]
+        meant = self._values.meant(reference)
+        if isinstance(meant, Nearest):
+            if self._has_limit(meant, sort.span):
+                message = f"'{text}' is a nearest output: order by nearest(...) itself"
+                self._findings.report(rules.NEAREST_ALIAS, message, sort.span)
+        elif meant is not None and (found := ranked(meant)) is not None and position == 0:
+            self._rank(position, sort, found)
+        else:
+            if meant is not None:
+                self._has_limit(meant, sort.span)
+            self._key(sort, reference)
+
+    def _rank(self, position: int, sort: ast.Sort, found: Ranking | None) -> None:
+        if position > 0:
+            self._refuse("a ranking must be the first sort item", sort.span, None)
+        elif self._grouped or self._body.distinct:
+            kind = "grouped" if self._grouped else "distinct"
+            self._refuse(f"a ranking orders rows of the match, not {kind} rows", sort.span, None)
+        elif found is not None and self._has_limit(found, sort.span):
+            aliases = [s for s in self._body.order if isinstance(s.expression, ast.Name)]
+            if isinstance(found, Nearest) and aliases:
+                message = "ordering by nearest cannot be combined with an alias"
+                self._findings.report(rules.NEAREST_ALIAS, message, aliases[0].span)
+            self.ranking = found
+
+    def _has_limit(self, found: Value, span: Span) -> bool:
+        if self._body.limit is not None or not isinstance(found, Nearest | Rrf):
+            return True
+        name = "nearest" if isinstance(found, Nearest) else "rrf"
+        rule = rules.NEAREST_LIMIT if isinstance(found, Nearest) else rules.RRF
+        message = f"ordering by {name} needs a limit"
+        self._findings.report(rule, message, span, "add 'limit 10' after the order")
+        return False
+
+    def _key(self, sort: ast.Sort, value: Value | None) -> None:
+        if value is None:
+            return
+        found = type_of(value)
+        if found is None or not is_plain(found):
+            self._refuse(f"rows cannot be ordered by {shown_type(value)}", sort.span, None)
+            return
+        if self._grouped or self._body.distinct:
+            value = self._column(sort, value)
+        elif isinstance(sort.expression, ast.Aggregate):
+            message = "rows that are not grouped have no aggregate to be ordered by"
+            self._refuse(message, sort.span, "return an aggregate too")
+            return
+        if value is not None:
+            self.keys.append(SortKey(value, sort.descending))
+
+    def _column(self, sort: ast.Sort, value: Value) -> Value | None:
+        """Return the output that holds the value; an aggregate of a group needs none."""
+        if isinstance(value, OutputRef):
+            return value
+        aliased = False
+        for position, output in enumerate(self._outputs):
+            if output is None or output.value != value:
+                continue
+            if (
+                self._grouped
+                and self._body.outputs[position].alias
+                and isinstance(sort.expression, ast.Access)
+            ):
+                aliased = True
+                continue
+            return OutputRef(
+                position, output.name, type_of(value), isinstance(sort.expression, ast.Aggregate)
+            )
+        if isinstance(sort.expression, ast.Aggregate) and not self._body.distinct:
+            return value
+        kind = "grouped" if self._grouped else "distinct"
+        hint = "order by its alias" if aliased else "return it as well"
+        self._refuse(f"{kind} rows are ordered by what they return", sort.span, hint)
+        return None
+
+    def _refuse(self, message: str, span: Span, suggestion: str | None) -> None:
+        self._findings.report(rules.SORT_KEY, message, span, suggestion)
+
+    # -- paging --------------------------------------------------------------------------------------
+
+    def _page(self, written: ast.Literal | ast.Var | None, word: str) -> Page | None:
+        if written is None:
+            return None
+        if isinstance(written, ast.Literal):
+            return int(written.text)
+        reference = self._findings.parameter(written)
+        if reference is None:
+            return None
+        declared = reference.type
+        if declared.nullable or declared.is_list or declared.scalar not in INTEGERS:
+            message = f"{word} takes a required integer parameter; '${written.name}' is {declared}"
+            self._findings.report(rules.PAGE, message, written.span)
+            return None
+        return ParamRef(reference.parameter)
+
+
+# -- check read ----------------------------------------------------------------------------------
+
+
+LITERAL = "literal"
+EXPRESSION = "expression"
+
+
+def check_read(
+    query: ast.Query, body: ast.Read, catalog: Catalog
+) -> tuple[CheckedRead | None, list[Diagnostic]]:
+    """Return the checked read, or None and everything that is wrong with it."""
+    findings = Findings(query, catalog)
+    values = ValueChecker(findings)
+    match = MatchChecker(findings, ConditionChecker(findings, values))
+    scope = Scope()
+    clauses = match.clauses(body.clauses, scope)
+    outputs = _Outputs(findings, values, scope)
+    outputs.check(body.outputs)
+    order = OrderChecker(findings, values, outputs.outputs, outputs.grouped, body)
+    order.check(scope)
+    if findings.found:
+        return None, findings.found
+    sound = tuple(output for output in outputs.outputs if output is not None)
+    reads = statements.in_order((*match.reads, *values.reads))
+    checked = CheckedRead(
+        name=query.name.text,
+        parameters=findings.declared,
+        clauses=clauses,
+        variables=tuple(scope.introduced),
+        outputs=sound,
+        keys=outputs.keys if outputs.grouped else None,
+        distinct=body.distinct,
+        ranking=order.ranking,
+        order=tuple(order.keys),
+        limit=order.limit,
+        offset=order.offset,
+        operation=Operation(tuple(output.column for output in sound), reads),
+        description=query.note("description"),
+        instruction=query.note("instruction"),
+    )
+    return checked, []
+
+
+class _Outputs:
+    """Resolves outputs; one with a fault is None, so that positions stay."""
+
+    def __init__(self, findings: Findings, values: ValueChecker, scope: Scope) -> None:
+        self._findings = findings
+        self._values = values
+        self._scope = scope
+        self.outputs: list[Output | None] = []
+        self.grouped = False
+
+    def check(self, outputs: Sequence[ast.Output]) -> None:
+        self.grouped = any(_has_aggregate(output.expression) for output in outputs)
+        names: set[str] = set()
+        for position, written in enumerate(outputs):
+            value = self._value(written)
+            name = _name(written)
+            if name in names:
+                message = f"duplicate output column '{name}'; add an alias"
+                self._findings.report(rules.DUPLICATE_COLUMN, message, written.span)
+            names.add(name)
+            if value is not None and self.grouped:
+                self._group(written, value)
+            self._values.outputs.append(value)
+            self.outputs.append(None if value is None else Output(self._column(name, value), value))
+            if written.alias is not None:
+                self._values.aliases[written.alias.text] = _reference(position, name, value)
+
+    def _value(self, written: ast.Output) -> Value | None:
+        value = self._values.value(written.expression, self._scope)
+        if value is None:
+            return None
+        found = type_of(value)
+        if found is not None and found.scalar is Scalar.BLOB:
+            self._findings.report(rules.BLOB, "a Blob cannot be returned", written.expression.span)
+            return None
+        return value
+
+    def _column(self, name: str, value: Value) -> Column:
+        found = type_of(value)
+        if found is not None:
+            return Column.of(name, found)
+        node = self._values.meant(value)
+        return Column(name, OBJECT, isinstance(node, Entity) and node.variable.optional)
+
+    # -- grouping ------------------------------------------------------------------------------------
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The positions of the outputs that the rows are grouped by."""
+        return tuple(
+            position
+            for position, output in enumerate(self.outputs)
+            if output is not None and not holds_aggregate(output.value)
+        )
+
+    def _group(self, written: ast.Output, value: Value) -> None:
+        if holds_aggregate(value):
+            sound = all(_of_group(part) for part in _leaves(value))
+        else:
+            sound = self._is_key(value)
+        if not sound:
+            message = "beside an aggregate, an output must be '$x.p' or '$x': the rows are grouped by it"
+            self._findings.report(rules.GROUPING, message, written.expression.span)
+
+    def _is_key(self, value: Value) -> bool:
+        meant = self._values.meant(value)
+        return meant is None or isinstance(meant, PropertyValue | EntityField | Entity)
+
+
+def _has_aggregate(expression: ast.Expr) -> bool:
+    if isinstance(expression, ast.Arithmetic):
+        return _has_aggregate(expression.left) or _has_aggregate(expression.right)
+    return isinstance(expression, ast.Aggregate)
+
+
+def _leaves(value: Value) -> list[Value]:
+    if isinstance(value, Arithmetic):
+        return [*_leaves(value.left), *_leaves(value.right)]
+    return [value]
+
+
+def _of_group(leaf: Value) -> bool:
+    """Say whether a value beside an aggregate in one expression is the same for all rows of a group."""
+    return isinstance(leaf, Aggregate | Constant | ParamRef | Now | OutputRef)
+
+
+# -- names and types ---------------------------------------------------------------------------------
+
+
+def _name(output: ast.Output) -> str:
+    return _default_name(output.expression) if output.alias is None else output.alias.text
+
+
+def _default_name(expression: ast.Expr) -> str:
+    match expression:
+        case ast.Literal() | ast.ListLiteral():
+            return LITERAL
+        case ast.Now():
+            return "now"
+        case ast.Var(name):
+            return name
+        case ast.Access(variable, member, system):
+            return f"{variable.name}.{'@' if system else ''}{member.text}"
+        case ast.Name(name):
+            return name.text
+        case ast.Aggregate(_, argument):
+            return _default_name(argument)
+        case ast.Call(function):
+            return function.text
+        case ast.Shortest():
+            return "shortest"
+        case ast.Arithmetic():
+            return EXPRESSION
+
+
+def _reference(position: int, name: str, value: Value | None) -> OutputRef | None:
+    if value is None:
+        return None
+    return OutputRef(position, name, type_of(value), holds_aggregate(value))

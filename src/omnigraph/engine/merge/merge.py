@@ -1,0 +1,299 @@
+"""Door: `graph.merge` and `graph.revert`.
+
+Room    engine.merge. Captures the source once, runs the merge through the publisher, says what came of it.
+        A revert is a merge whose base is the commit to undo and whose source is the commit before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.entity import last_touched
+from omnigraph.engine.merge.conflicts import Conflict, Granularity, MergeConflict, Origin, Resolutions, Take
+from omnigraph.engine.merge.schemas import Unified
+from omnigraph.engine.merge.threeway import Counts, Dropped, LargeTypes
+from omnigraph.engine.merge.write import MergeWrite
+from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
+from omnigraph.engine.write import ExecutorFor
+from omnigraph.storage.cost import Cost
+from omnigraph.storage.diagnose import of_the_newest
+from omnigraph.storage.history import holds, merge_bases
+from omnigraph.storage.manifest.records import CommitKind, CommitRecord, ManifestState
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.store import GraphStore
+
+TRACED = 20  # conflicts whose authors are looked up
+
+
+class Outcome(Enum):
+    """How a merge ended."""
+
+    UP_TO_DATE = "already_up_to_date"
+    FAST_FORWARD = "fast_forward"
+    MERGED = "merged"
+    CONFLICTS = "conflicts"  # in previews only; otherwise conflicts are an error
+
+
+@dataclass(frozen=True)
+class MergeOutcome:
+    """What a merge did, or would do. `commit` is None when there was nothing to do, and in previews."""
+
+    source: str
+    target: str
+    outcome: Outcome
+    source_commit_id: str
+    target_commit_id: str
+    base_commit_id: str | None
+    commit: CommitRecord | None = None
+    types: tuple[TypeCount, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    total_conflicts: int = 0
+    unified: tuple[Unified, ...] = ()  # types and properties that both sides made, and are one now
+    dropped: tuple[Dropped, ...] = ()  # what the target lost with the schema
+    preview: bool = False
+    branch_deleted: bool | None = None
+    branch_delete_error: str | None = None
+    cost: Cost = field(default_factory=Cost)
+
+    @property
+    def commit_id(self) -> str | None:
+        """The id of the commit, if one was made."""
+        return None if self.commit is None else self.commit.id
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        shown: dict[str, Any] = {
+            "source": self.source,
+            "target": self.target,
+            "outcome": self.outcome.value,
+            "actor_id": None if self.commit is None else self.commit.actor,
+            "source_commit_id": self.source_commit_id,
+            "target_commit_id": self.target_commit_id,
+            "base_commit_id": self.base_commit_id,
+            "nodes": [one.to_json() for one in self.types if one.kind == "node"],
+            "edges": [one.to_json() for one in self.types if one.kind == "edge"],
+            "merge_conflicts": [one.to_json() for one in self.conflicts],
+            "total_conflicts": self.total_conflicts,
+            "unified": [one.to_json() for one in self.unified],
+            "dropped": [one.to_json() for one in self.dropped],
+            "preview": self.preview,
+            "commit": commit_json(self.commit),
+            "cost": cost_json(self.cost),
+        }
+        if self.branch_deleted is not None:
+            shown |= {"branch_deleted": self.branch_deleted, "branch_delete_error": self.branch_delete_error}
+        return shown
+
+
+class MergeDoor:
+    """Merges the branches of one graph."""
+
+    def __init__(
+        self,
+        store: GraphStore,
+        catalogs: Catalogs,
+        executor: ExecutorFor,
+        large: LargeTypes | None = None,
+    ) -> None:
+        self._store = store
+        self._catalogs = catalogs
+        self._executor = executor
+        self._large = large  # types beyond what this process should hold
+
+    def merge(
+        self,
+        source: str,
+        into: str = "main",
+        *,
+        preview: bool = False,
+        resolutions: Resolutions | None = None,
+        strategy: Take | None = None,
+        granularity: Granularity = "property",
+        delete_branch: bool = False,
+        if_commit: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> MergeOutcome:
+        """Fold the head of one branch into another as one commit."""
+        if source.strip() == into.strip():
+            raise InvalidRequest(f"cannot merge {source!r} into itself", remedy="Name two branches")
+        intent = Intent(actor=actor, message=message, expected_head=if_commit)
+
+        def merged() -> MergeOutcome:
+            theirs = self._store.snapshot(source).state
+            write = MergeWrite(
+                theirs,
+                lambda target: merge_bases(self._store.branches, target, theirs),
+                self._store.reads,
+                partial(self._check_kept, theirs),
+                self._catalogs,
+                self._executor,
+                f"merging {source!r} into {into!r}",
+                merged=theirs,
+                resolutions=resolutions,
+                strategy=strategy,
+                granularity=granularity,
+                large=self._large,
+            )
+            return self._run(source, into, write, theirs, intent, preview=preview)
+
+        done = of_the_newest(merged)
+        return self._delete(done, source) if delete_branch and not preview else done
+
+    def revert(
+        self,
+        commit_id: str,
+        *,
+        branch: str = "main",
+        preview: bool = False,
+        resolutions: Resolutions | None = None,
+        strategy: Take | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> MergeOutcome:
+        """Undo one commit of a branch's history by a new commit; what came after it stays."""
+        undone = self._store.snapshot(branch, at=commit_id).state
+        head = self._store.snapshot(branch).state
+        if not holds(head, undone):
+            raise InvalidRequest(
+                f"commit {commit_id} is not in the history of {branch!r}",
+                remedy="Name a commit of the branch",
+            )
+        if undone.commit.parent is None:
+            raise InvalidRequest("the first commit of a graph cannot be undone")
+        before = self._store.snapshot(branch, at=undone.commit.parent).state
+        write = MergeWrite(
+            before,
+            lambda target: (undone,),
+            self._store.reads,
+            partial(self._check_kept, before),
+            self._catalogs,
+            self._executor,
+            f"reverting {commit_id}",
+            kind=CommitKind.MUTATION,
+            resolutions=resolutions,
+            strategy=strategy,
+        )
+        text = message or f"Revert {commit_id}"
+        intent = Intent(actor=actor, message=text, labels={"reverts": commit_id})
+        done = self._run(undone.commit.parent, branch, write, before, intent, preview=preview)
+        return replace(done, outcome=Outcome.MERGED) if done.outcome is Outcome.FAST_FORWARD else done
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        source: str,
+        into: str,
+        write: MergeWrite,
+        theirs: ManifestState,
+        intent: Intent,
+        *,
+        preview: bool,
+    ) -> MergeOutcome:
+        try:
+            with self._reading(write, theirs):
+                if preview:
+                    self._store.rehearse(into, write, intent)
+                    return self._outcome(source, into, write, theirs, preview=True)
+                receipt = self._store.publish(into, write, intent)
+        except MergeConflict as met:
+            conflict = met.with_conflicts(self._traced(met.conflicts, write, theirs))
+            if not preview:
+                raise conflict from None
+            found = self._outcome(source, into, write, theirs, preview=True)
+            return replace(
+                found,
+                outcome=Outcome.CONFLICTS,
+                conflicts=conflict.conflicts,
+                total_conflicts=conflict.total,
+            )
+        done = self._outcome(source, into, write, theirs, preview=False)
+        return replace(done, commit=receipt.commit, cost=receipt.cost)
+
+    @contextmanager
+    def _reading(self, write: MergeWrite, theirs: ManifestState) -> Iterator[None]:
+        """Merge in a block; what cannot be read of the source or of the base may have been reclaimed."""
+        try:
+            yield
+        except OutcomeUnknown:
+            raise
+        except Exception:
+            with self._store.reading(*(state for state in (theirs, write.base) if state is not None)):
+                raise
+
+    def _check_kept(self, state: ManifestState, tables: Collection[str]) -> None:
+        reason = self._store.readability.reclaimed(state, tables)
+        if reason is not None:
+            raise reason
+
+    def _outcome(
+        self, source: str, into: str, write: MergeWrite, theirs: ManifestState, *, preview: bool
+    ) -> MergeOutcome:
+        base, target = write.base, write.target
+        assert target is not None
+        if base is None:
+            outcome = Outcome.UP_TO_DATE
+        else:
+            outcome = Outcome.FAST_FORWARD if base.place == target.place else Outcome.MERGED
+        return MergeOutcome(
+            source,
+            into,
+            outcome,
+            theirs.head,
+            target.head,
+            theirs.head if base is None else base.head,
+            types=_types(write.counts),
+            unified=write.unified,
+            dropped=write.dropped,
+            preview=preview,
+        )
+
+    def _traced(
+        self, conflicts: Iterable[Conflict], write: MergeWrite, theirs: ManifestState
+    ) -> list[Conflict]:
+        """Say who made each side of a conflict, and when: of the first ones, since each takes look-ups."""
+        base, target = write.base, write.target
+        assert base is not None
+        assert target is not None
+        found: list[Conflict] = []
+        for number, one in enumerate(conflicts):
+            declared = write.catalog.find_table(f"{one.entity_kind}:{one.type_name}")
+            if number >= TRACED or declared is None or one.entity_id is None:
+                found.append(one)
+                continue
+            ours, other = (
+                last_touched(self._store, self._catalogs, declared, one.entity_id, side, base)
+                for side in (target, theirs)
+            )
+            found.append(replace(one, ours=_origin(ours), theirs=_origin(other)))
+        return found
+
+    def _delete(self, done: MergeOutcome, source: str) -> MergeOutcome:
+        """Delete the merged branch; the merge stands whatever comes of it."""
+        try:
+            self._store.branches.delete(source)
+        except BranchNotFound:
+            pass
+        except GraphError as error:
+            return replace(done, branch_deleted=False, branch_delete_error=str(error))
+        return replace(done, branch_deleted=True)
+
+
+def _origin(commit: CommitRecord | None) -> Origin | None:
+    return None if commit is None else Origin(commit.id, commit.actor, commit.authored_at_us)
+
+
+def _types(counts: Sequence[Counts]) -> tuple[TypeCount, ...]:
+    found = (
+        TypeCount(one.declared.name, one.declared.kind.value, one.inserted, one.updated, one.deleted)
+        for one in counts
+    )
+    return tuple(sorted(found, key=lambda one: (one.kind == "edge", one.name)))

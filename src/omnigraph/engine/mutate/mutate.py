@@ -1,0 +1,184 @@
+"""Door: `graph.mutate`.
+
+Room    engine.mutate. From text and parameters to a receipt; the statements run in draft.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.frozen import FrozenMap
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.query import CheckedMutation, bind_params, compile_query
+from omnigraph.catalog.query.statements import Insert
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.mutate.draft import Run
+from omnigraph.engine.mutate.group_commit import GroupCommit
+from omnigraph.engine.query import QueryText, read_query
+from omnigraph.engine.receipt import EDGES, KEY, NODES, QUERY, Receipt, counts_of, replayed
+from omnigraph.engine.validate.rows import LocalExecutor
+from omnigraph.engine.write import ChangeWrite, Draft, ExecutorFor
+from omnigraph.storage import transaction
+from omnigraph.storage.claims import Claim, Claims, spelling
+from omnigraph.storage.cost import measured
+from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import WriteTxn
+
+COMPILED = 256  # queries kept ready
+REFUSED = "the mutation was refused"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of `mutate`."""
+
+    source: str
+    file: str
+    query_name: str | None
+    params: Mapping[str, Any]
+    now_ms: int
+
+
+class MutateDoor:
+    """Runs mutations on one graph."""
+
+    def __init__(
+        self,
+        store: GraphStore,
+        catalogs: Catalogs,
+        claims: Claims,
+        executor: ExecutorFor = LocalExecutor,
+    ) -> None:
+        self._store = store
+        self._catalogs = catalogs
+        self._claims = claims
+        self._executor = executor
+        self._group = GroupCommit(store)
+        self._compiled: OrderedDict[tuple[str, str | None, str], CheckedMutation] = OrderedDict()
+        self._inserts: set[tuple[str, str | None]] = set()
+        self._lock = threading.Lock()
+
+    def mutate(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Run one mutation; one commit, or none when nothing matched."""
+        text, file = read_query(gq)
+        request = Request(text, file, query_name, dict(params or {}), self._store.clock.now_us() // 1000)
+        with measured() as meter:
+            runner = _Runner(self, request)
+            key = None if dry_run else idempotency_key
+            write = ChangeWrite(
+                runner,
+                self._catalogs,
+                CommitKind.MUTATION,
+                REFUSED,
+                executor=self._executor,
+                labels=None if key is None else runner.labels,
+            )
+            commit_id = None if key is None else self._claim(key, branch, actor, request)
+            labels = {} if key is None else {KEY: key}
+            intent = Intent(actor, message, if_commit, FrozenMap(labels), commit_id)
+            if dry_run:
+                self._store.rehearse(branch, write, intent)
+                done = None
+            elif if_commit is None and key is None and self._only_inserts(request):
+                done = self._group.publish(branch, write, intent)
+            else:
+                done = self._store.publish(branch, write, intent)
+        receipt = self._receipt(branch, write, runner, done)
+        return replace(receipt, dry_run=dry_run, cost=meter.cost)
+
+    def _receipt(
+        self, branch: str, write: ChangeWrite, runner: _Runner, done: transaction.Receipt | None
+    ) -> Receipt:
+        if done is not None and done.replayed and done.commit is not None:
+            return replayed(branch, done, self._catalogs.get(done.commit.schema))
+        draft, catalog = write.draft, write.catalog
+        return Receipt(
+            branch=branch,
+            commit=None if done is None else done.commit,
+            types=() if done is None or catalog is None else counts_of(done, catalog),
+            affected_nodes=0 if draft is None else draft.affected_nodes,
+            affected_edges=0 if draft is None else draft.affected_edges,
+            query_name=None if runner.checked is None else runner.checked.name,
+            attempts=1 if done is None else done.attempts,
+            warnings=() if done is None else done.warnings,
+        )
+
+    def compile(self, request: Request, catalog: Catalog) -> CheckedMutation:
+        """Return the checked mutation of a text, from the cache when it was checked before."""
+        key = (request.source, request.query_name, catalog.identity)
+        with self._lock:
+            found = self._compiled.get(key)
+            if found is not None:
+                self._compiled.move_to_end(key)
+                return found
+        checked = compile_query(request.source, catalog, name=request.query_name, file=request.file)
+        if not isinstance(checked, CheckedMutation):
+            raise InvalidRequest(
+                f"query {checked.name!r} reads and changes nothing", remedy="Run it with query, not mutate"
+            )
+        with self._lock:
+            self._compiled[key] = checked
+            if all(isinstance(statement, Insert) for statement in checked.statements):
+                self._inserts.add(key[:2])
+            while len(self._compiled) > COMPILED:
+                old, _ = self._compiled.popitem(last=False)
+                self._inserts.discard(old[:2])
+        return checked
+
+    def _only_inserts(self, request: Request) -> bool:
+        """Say whether a text checked before only inserts; then no rows decide what it writes."""
+        with self._lock:
+            return (request.source, request.query_name) in self._inserts
+
+    def _claim(self, key: str, branch: str, actor: str | None, request: Request) -> str:
+        """Return the commit id of a key; a request that can never be right claims nothing."""
+        what = ["mutate", request.source, request.query_name, request.params]
+        base = self._store.snapshot(branch)
+        claim = Claim(key, base, actor, spelling(what).encode())
+        try:
+            catalog = self._catalogs.get(base.schema)
+            bind_params(self.compile(request, catalog).parameters, request.params)
+        except InvalidRequest:
+            known = self._claims.find(claim)  # it may have been right under an earlier schema
+            if known is None:
+                raise
+            return known
+        return self._claims.take(claim)
+
+
+class _Runner:
+    """A request as a drafter: checked against the schema of each base it runs on."""
+
+    def __init__(self, door: MutateDoor, request: Request) -> None:
+        self._door = door
+        self._request = request
+        self.checked: CheckedMutation | None = None
+
+    def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+        self.checked = self._door.compile(self._request, catalog)
+        values = bind_params(self.checked.parameters, self._request.params)
+        return Run(self.checked, values, self._request.now_ms).draft(txn, catalog)
+
+    def labels(self, draft: Draft) -> dict[str, str]:
+        """Return what a repetition of the request will be told."""
+        name = "" if self.checked is None else self.checked.name
+        return {QUERY: name, NODES: str(draft.affected_nodes), EDGES: str(draft.affected_edges)}

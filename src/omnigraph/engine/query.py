@@ -1,0 +1,234 @@
+"""Door: `graph.query`, `graph.explain`, `graph.profile`.
+
+Room    engine.query. From text and parameters to a result; one snapshot from the first look to the last row.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.times import At
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.query import bind_params, compile_query
+from omnigraph.catalog.query.statements import CheckedMutation, CheckedRead
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.resolve_at import check_existed, read_state
+from omnigraph.execution.answer import Answerer
+from omnigraph.execution.budget import MEMORY_BYTES, Budget
+from omnigraph.execution.context import Caches, Context, Traversal
+from omnigraph.execution.plan.explain import Explanation, Recorder
+from omnigraph.execution.plan.rules import plan
+from omnigraph.execution.plan.steps import Plan
+from omnigraph.execution.result import Result
+from omnigraph.execution.search.embedding import Embedder, Embeddings
+from omnigraph.storage.cost import measured, process_totals
+from omnigraph.storage.diagnose import of_the_newest
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
+
+# -- query text ----------------------------------------------------------------------------------
+#
+# `.gq` given as text or as a path.
+# Shared by reads and mutations.
+
+
+QueryText = str | os.PathLike[str]
+
+
+def read_query(gq: QueryText) -> tuple[str, str]:
+    """Return the text and the name that messages use for it.
+
+    A string that ends in `.gq` and has no brace is a path: no query is spelt like that.
+    """
+    if isinstance(gq, str) and not (gq.rstrip().endswith(".gq") and "{" not in gq):
+        return gq, "query.gq"
+    path = Path(gq)
+    try:
+        return path.read_text(encoding="utf-8"), path.name
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            f"{path.name} is not UTF-8 text: {error.reason} at byte {error.start}", remedy="Save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot read {str(path)!r}: {error.strerror}", remedy="Check the path"
+        ) from error
+
+
+# -- door ----------------------------------------------------------------------------------------
+
+
+COMPILED = 512  # queries kept ready
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a query runs; no option changes a result."""
+
+    rules: Set[str] | None = None  # rewrite rules to apply; None means all
+    traversal: Traversal = "auto"
+    memory_bytes: int | None = None  # None means the limit of the graph
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A read that is ready to run on its snapshot."""
+
+    context: Context
+    plan: Plan
+
+
+class QueryDoor:
+    """Runs reads on one graph."""
+
+    def __init__(
+        self,
+        store: GraphStore,
+        catalogs: Catalogs,
+        memory_bytes: int = MEMORY_BYTES,
+        embedder: Embedder | None = None,
+    ) -> None:
+        self._store = store
+        self._catalogs = catalogs
+        self._caches = Caches.within(memory_bytes)
+        self._embeddings = Embeddings(embedder)
+        self._compiled: OrderedDict[tuple[str, str | None, str], CheckedRead] = OrderedDict()
+        self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
+        self._lock = threading.Lock()
+
+    def run(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        at: At | None = None,
+        rules: Set[str] | None = None,
+        traversal: Traversal = "auto",
+        memory_bytes: int | None = None,
+    ) -> Result:
+        """Run one read."""
+        options = Options(rules, traversal, memory_bytes)
+
+        def answer() -> Result:
+            return self._answer(self._prepare(gq, params, query_name, branch, at, options), None)
+
+        with measured() as meter:
+            result = of_the_newest(answer) if at is None else answer()
+        return replace(result, cost=meter.cost)
+
+    def explain(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None = None,
+        *,
+        query_name: str | None = None,
+        branch: str = "main",
+        at: At | None = None,
+        profile: bool = False,
+    ) -> Explanation:
+        """Describe the plan of a read; with `profile` run it, and say what each step did."""
+
+        def explanation() -> Explanation:
+            prepared = self._prepare(gq, params, query_name, branch, at, Options())
+            recorder = Recorder(prepared.plan, _row_counts(prepared.context.snapshot))
+            if profile:
+                self._profile(prepared, recorder)
+            read = prepared.plan.read
+            return Explanation(read.name, recorder.lines, prepared.context.snapshot.commit_id)
+
+        with measured():
+            return of_the_newest(explanation) if at is None else explanation()
+
+    def _profile(self, prepared: _Prepared, recorder: Recorder) -> None:
+        prepared.context.note = recorder.note
+        started, before = time.perf_counter(), process_totals().requests
+        result = self._answer(prepared, recorder)
+        last = recorder.tail[-1]
+        spent = sum(line.seconds or 0 for line in recorder.steps)
+        asked = sum(line.requests or 0 for line in recorder.steps)
+        last.rows, last.seconds = len(result), time.perf_counter() - started - spent
+        last.requests = process_totals().requests - before - asked
+
+    def _prepare(
+        self,
+        gq: QueryText,
+        params: Mapping[str, Any] | None,
+        query_name: str | None,
+        branch: str,
+        at: At | None,
+        options: Options,
+    ) -> _Prepared:
+        text, file = read_query(gq)
+        snapshot, catalog = read_state(self._store, self._catalogs, branch, at)
+        read = self._compile(text, file, query_name, catalog)
+        for declared in read.operation.reads if at is not None else ():
+            check_existed(snapshot, declared)
+        context = Context(
+            snapshot=snapshot,
+            catalog=catalog,
+            reads=self._store.reads,
+            caches=self._caches,
+            values=bind_params(read.parameters, params),
+            now_ms=self._store.clock.now_us() // 1000,
+            embeddings=self._embeddings,
+            budget=Budget(options.memory_bytes or self._caches.limit, self._caches.make_room),
+            traversal=options.traversal,
+        )
+        return _Prepared(context, self._plan(read, snapshot, options.rules))
+
+    def _answer(self, prepared: _Prepared, recorder: Recorder | None) -> Result:
+        context, read = prepared.context, prepared.plan.read
+        tables = [declared.table_id for declared in read.operation.reads]
+        with self._store.reading(context.snapshot.state, tables=tables):
+            columns = Answerer(context, read, recorder).run(prepared.plan)
+        table = pa.table(columns, names=[column.name for column in read.columns])
+        return Result(table, read.columns, read.name, context.snapshot.branch, context.snapshot.commit_id)
+
+    def _plan(self, read: CheckedRead, snapshot: PinnedSnapshot, rules: Set[str] | None) -> Plan:
+        """Return the plan of a read on a snapshot; the last one of each read is kept."""
+        state = snapshot.state
+        key = (state.line.incarnation, state.version, rules)
+        with self._lock:
+            kept = self._plans.get(id(read))
+        if kept is not None and kept[0] is read and kept[1] == key:
+            return kept[2]
+        made = plan(read, _row_counts(snapshot), rules)
+        with self._lock:
+            if len(self._plans) >= COMPILED:
+                self._plans.clear()
+            self._plans[id(read)] = (read, key, made)
+        return made
+
+    def _compile(self, text: str, file: str, name: str | None, catalog: Catalog) -> CheckedRead:
+        key = (text, name, catalog.identity)
+        with self._lock:
+            found = self._compiled.get(key)
+            if found is not None:
+                self._compiled.move_to_end(key)
+                return found
+        checked = compile_query(text, catalog, name, file=file)
+        if isinstance(checked, CheckedMutation):
+            raise InvalidRequest(
+                f"query {checked.name!r} changes the graph", remedy="Run it with mutate, not query"
+            )
+        with self._lock:
+            self._compiled[key] = checked
+            while len(self._compiled) > COMPILED:
+                self._compiled.popitem(last=False)
+        return checked
+
+
+def _row_counts(snapshot: PinnedSnapshot) -> dict[str, int]:
+    return {table_id: pin.rows for table_id, pin in snapshot.state.pins.items()}

@@ -1,1 +1,0 @@
-"""Query: reads on one snapshot."""

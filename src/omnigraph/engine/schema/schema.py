@@ -1,0 +1,233 @@
+"""Door: `graph.schema`: show, plan, apply, lint, diagram.
+
+Room    engine.schema. Turns text into proposals and receipts; the work is in change.py and below.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from omnigraph.base.arguments import checked_methods
+from omnigraph.base.errors import InvalidRequest, PreconditionFailed
+from omnigraph.base.ids import new_id
+from omnigraph.base.times import At
+from omnigraph.catalog import diagram
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.lint import lint
+from omnigraph.catalog.steps import Step
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.resolve_at import read_state, resolve
+from omnigraph.engine.schema.hard_drop import ReclaimedType, Reclamation, is_hard, reclaim
+from omnigraph.engine.schema.lower import Proposal, SchemaChange, judge_rows, propose
+from omnigraph.language.diagnostics import Diagnostic
+from omnigraph.language.schema import CheckedSchema, load
+from omnigraph.storage.cost import Cost, measured
+from omnigraph.storage.diagnose import of_the_newest
+from omnigraph.storage.manifest.records import CommitRecord
+from omnigraph.storage.publish import Intent
+from omnigraph.storage.store import GraphStore
+
+SchemaText = str | os.PathLike[str]
+log = logging.getLogger(__name__)
+
+
+@checked_methods
+@dataclass(frozen=True)
+class SchemaPlan:
+    """What an apply would do, with the rows that each step concerns."""
+
+    proposal: Proposal
+
+    @property
+    def supported(self) -> bool:
+        """Whether an apply would be accepted (rows aside: those are judged by the apply)."""
+        return self.proposal.plan.supported
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps in order."""
+        return self.proposal.plan.steps
+
+    @property
+    def notes(self) -> tuple[Diagnostic, ...]:
+        """Advice about the text."""
+        return self.proposal.notes
+
+    def rows(self, step: Step) -> int:
+        """Rows of the type that a step concerns."""
+        return self.proposal.rows.get(getattr(step, "type_id", ""), 0)
+
+    def takes_history(self, step: Step) -> bool:
+        """Say whether the history of the step's table goes with it: earlier commits lose the whole type."""
+        return is_hard(step)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        steps = [self._step(step) for step in self.steps]
+        return {"supported": self.supported, "step_count": len(steps), "steps": steps}
+
+    def _step(self, step: Step) -> dict[str, Any]:
+        shown = {**step.to_json(), "rows": self.rows(step)}
+        return {**shown, "history": "reclaimed"} if self.takes_history(step) else shown
+
+
+@dataclass(frozen=True)
+class SchemaReceipt:
+    """What an apply did; `commit` is None when the schema was the accepted one already.
+
+    `reclaimed` says what hard drops took away of each type's history.
+    """
+
+    plan: SchemaPlan
+    commit: CommitRecord | None
+    cost: Cost
+    reclaimed: tuple[ReclaimedType, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def applied(self) -> bool:
+        """Whether anything changed."""
+        return self.commit is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        commit = self.commit
+        return {
+            **self.plan.to_json(),
+            "applied": self.applied,
+            "commit": None if commit is None else commit.id,
+            "graph_manifest_version": None if commit is None else commit.manifest_version,
+            "reclaimed": [one.to_json() for one in self.reclaimed],
+            "warnings": list(self.warnings),
+        }
+
+
+@checked_methods
+class SchemaDoor:
+    """The schema of a graph's branches."""
+
+    def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
+        self._store = store
+        self._catalogs = catalogs
+
+    def catalog(self, branch: str = "main", at: At | None = None) -> Catalog:
+        """Return the resolved schema of a branch, now or then."""
+        return self._catalogs.get(resolve(self._store, branch, at).schema)
+
+    def for_reads(self, branch: str = "main", at: At | None = None) -> Catalog:
+        """Return the schema that reads of a state go by: the names of today, the types of the state."""
+        return read_state(self._store, self._catalogs, branch, at)[1]
+
+    def show(self, branch: str = "main", at: At | None = None) -> str:
+        """Return the schema text that was accepted."""
+        return self.catalog(branch, at).source
+
+    def plan(
+        self,
+        schema: SchemaText,
+        *,
+        branch: str = "main",
+        allow_data_loss: bool = False,
+        if_commit: str | None = None,
+        check_rows: bool = False,
+    ) -> SchemaPlan:
+        """Say what applying a schema would do; reads the branch's head, writes nothing.
+
+        With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
+        """
+        checked = load_schema(schema)
+
+        def proposed() -> SchemaPlan:
+            return self._proposed(checked, branch, if_commit, allow_data_loss, check_rows)
+
+        return of_the_newest(proposed)
+
+    def _proposed(
+        self,
+        checked: CheckedSchema,
+        branch: str,
+        if_commit: str | None,
+        allow_data_loss: bool,
+        check_rows: bool,
+    ) -> SchemaPlan:
+        snapshot = self._store.snapshot(branch)
+        if if_commit is not None and not snapshot.state.same_content_as(if_commit):
+            raise PreconditionFailed(branch, expected=if_commit, actual=snapshot.commit_id)
+        state = snapshot.state
+        proposal = propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss)
+        if check_rows and proposal.plan.supported:
+            with self._store.reading(state):
+                judge_rows(proposal, partial(self._store.table, snapshot), now_ms=self._now_ms())
+        return SchemaPlan(proposal)
+
+    def apply(
+        self,
+        schema: SchemaText,
+        *,
+        branch: str = "main",
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
+        if_commit: str | None = None,
+    ) -> SchemaReceipt:
+        """Change the schema of a branch: one commit with all its table changes, or none.
+
+        With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
+        deleted, down to what the heads of live branches need.
+        """
+        checked = load_schema(schema)
+        change = SchemaChange(
+            checked,
+            self._catalogs,
+            allow_data_loss=allow_data_loss,
+            now_ms=self._now_ms(),
+        )
+        with measured() as meter:
+            receipt = self._store.publish(branch, change, Intent(actor, message, if_commit))
+            assert change.proposal is not None
+            plan = SchemaPlan(change.proposal)
+            commit = receipt.commit
+            taken = Reclamation() if commit is None else reclaim(self._store, commit, plan.steps)
+        if commit is not None:
+            log.info("schema of %s changed by commit %s", branch, commit.id)
+        return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings)
+
+    def lint(self, schema: SchemaText, *, branch: str = "main") -> tuple[Diagnostic, ...]:
+        """Say everything there is to say about a schema text, migration included; raises nothing."""
+        text, file = read_schema(schema)
+        return lint(text, self.catalog(branch), file=file)
+
+    def diagram(self, branch: str = "main", *, form: Literal["mermaid", "dot"] = "mermaid") -> str:
+        """Return a picture of the schema, as text."""
+        catalog = self.catalog(branch)
+        return diagram.mermaid(catalog) if form == "mermaid" else diagram.dot(catalog)
+
+    def _now_ms(self) -> int:
+        return self._store.clock.now_us() // 1000
+
+
+def load_schema(schema: SchemaText) -> CheckedSchema:
+    """Read and check a schema; raises with everything that is wrong with it."""
+    text, file = read_schema(schema)
+    return load(text, file=file)
+
+
+def read_schema(schema: SchemaText) -> tuple[str | bytes, str]:
+    """Return (text, file name): of a path, or of text given as such.
+
+    A string is a path when it is one line that ends in `.pg`; anything else is schema text.
+    """
+    if isinstance(schema, str) and not (schema.endswith(".pg") and "\n" not in schema):
+        return schema, "schema.pg"
+    path = Path(schema)
+    try:
+        return path.read_bytes(), str(path)
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot read the schema file {path}: {error.strerror}", remedy="Check the path", path=str(path)
+        ) from error

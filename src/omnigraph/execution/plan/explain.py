@@ -1,0 +1,189 @@
+"""Explain: a plan as people read it, and what each step really did.
+
+Room    execution. `explain` describes the plan with estimates and runs nothing; `profile` runs it and adds
+        rows, time, requests and the choices made on the way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from omnigraph.catalog.query.expressions import And, Comparison, Direction, Hops
+from omnigraph.catalog.query.statements import Counted, Exists, Optional
+from omnigraph.execution.plan.steps import (
+    CountEdges,
+    CountRows,
+    Follow,
+    Inner,
+    Keep,
+    Lookup,
+    Plan,
+    Scan,
+    Step,
+)
+from omnigraph.storage.cost import process_totals
+
+_ARROWS = {Direction.FORWARD: "-{}->", Direction.BACKWARD: "<-{}-", Direction.EITHER: "-{}-"}
+
+
+@dataclass
+class Line:
+    """One operator of a plan."""
+
+    operator: str
+    detail: str
+    estimate: int | None = None  # rows expected
+    inner: list[Line] = field(default_factory=list)
+    rows: int | None = None  # what it really left
+    seconds: float | None = None
+    requests: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the operator as plain JSON values; what is not known is left out."""
+        found: dict[str, Any] = {"operator": self.operator, "detail": self.detail}
+        for name in ("estimate", "rows", "seconds", "requests"):
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = round(value, 6) if name == "seconds" else value
+        if self.notes:
+            found["notes"] = self.notes
+        if self.inner:
+            found["inner"] = [one.to_json() for one in self.inner]
+        return found
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A plan, line by line; with figures if it was profiled."""
+
+    query_name: str
+    lines: tuple[Line, ...]
+    commit_id: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the explanation as plain JSON values."""
+        return {
+            "query_name": self.query_name,
+            "graph_commit_id": self.commit_id,
+            "plan": [line.to_json() for line in self.lines],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join([f"query {self.query_name}", *_text(self.lines, "  ")])
+
+
+def _text(lines: tuple[Line, ...] | list[Line], indent: str) -> Iterator[str]:
+    for line in lines:
+        figures = []
+        if line.estimate is not None:
+            figures.append(f"~{line.estimate} rows")
+        if line.rows is not None and line.seconds is not None:
+            figures.append(f"{line.rows} rows, {line.seconds * 1000:.2f} ms, {line.requests} requests")
+        shown = f"  ({'; '.join([*figures, *line.notes])})" if figures or line.notes else ""
+        yield f"{indent}{line.operator} {line.detail}{shown}"
+        yield from _text(line.inner, indent + "  ")
+
+
+class Recorder:
+    """Describes a plan, and takes down what its steps do while it runs."""
+
+    def __init__(self, plan: Plan, rows: Mapping[str, int]) -> None:
+        self._plan = plan
+        self._rows = rows
+        self._lines: dict[int, Line] = {}
+        self._current: list[Line] = []
+        self.steps = [self._line(step) for step in plan.steps]
+        self.tail = [*_tail(plan)]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The whole plan, in the order of running."""
+        return (*self.steps, *self.tail)
+
+    def note(self, text: str) -> None:
+        """Remember a choice made by the step that runs."""
+        if self._current and text not in self._current[-1].notes:
+            self._current[-1].notes.append(text)
+
+    @contextmanager
+    def running(self, step: Step) -> Iterator[Line]:
+        """Measure one step; the caller sets `rows`."""
+        line = self._lines[id(step)]
+        self._current.append(line)
+        started, before = time.perf_counter(), process_totals().requests
+        try:
+            yield line
+        finally:
+            self._current.pop()
+            line.seconds = (line.seconds or 0) + time.perf_counter() - started
+            line.requests = (line.requests or 0) + process_totals().requests - before
+
+    def _line(self, step: Step) -> Line:
+        made = self._described(step)
+        self._lines[id(step)] = made
+        return made
+
+    def _described(self, step: Step) -> Line:
+        match step:
+            case Scan(variable, conditions, pushed):
+                where = f", {len(conditions)} conditions" if conditions else ""
+                where += f", {len(pushed)} of them in the scan" if pushed else ""
+                estimate = self._rows.get(variable.type.id)
+                return Line("scan", f"${variable.name}: {variable.type.name}{where}", estimate)
+            case Lookup(variable, key):
+                single = isinstance(key, Comparison)
+                what = f"${variable.name}: {variable.type.name} by {'key' if single else 'keys'}"
+                return Line("look up", what, 1 if single else None)
+            case Follow(clause):
+                arrow = _arrow(clause.hops)
+                edge = "" if clause.edge is None else f" as ${clause.edge.name}"
+                return Line("follow", f"${clause.left.name} {arrow} ${clause.right.name}{edge}")
+            case Keep(condition):
+                number = len(condition.operands) if isinstance(condition, And) else 1
+                return Line("filter", "one condition" if number == 1 else f"{number} conditions")
+            case Inner(clause, steps):
+                return Line(_block(clause), "block", inner=[self._line(one) for one in steps])
+            case _:
+                assert_never(step)
+
+
+def _arrow(hops: Hops) -> str:
+    bounds = "" if (hops.low, hops.high) == (1, 1) else f"{{{hops.low},{hops.high}}}"
+    return _ARROWS[hops.direction].format(f"{hops.edge.name}{bounds}")
+
+
+def _block(clause: Exists | Counted | Optional) -> str:
+    match clause:
+        case Exists(_, negated):
+            return "not" if negated else "exists"
+        case Counted(_, operator, number):
+            return f"count {operator} {number}"
+        case Optional():
+            return "optional"
+
+
+def _tail(plan: Plan) -> Iterator[Line]:
+    read = plan.read
+    match plan.shortcut:
+        case CountRows():
+            yield Line("count", "from the snapshot, no row is read", 1)
+            return
+        case CountEdges():
+            yield Line("count", "from the degrees of the nodes", 1)
+            return
+        case None:
+            pass
+    if read.ranking is not None:
+        yield Line("rank", type(read.ranking).__name__.lower())
+    if read.keys is not None:
+        yield Line("group", f"by {len(read.keys)} keys" if read.keys else "all rows")
+    if read.distinct:
+        yield Line("distinct", "rows")
+    cut = " and keep the first" if plan.top else ""
+    yield Line("order", f"by {len(read.order)} keys, then by ids{cut}")
+    yield Line("return", ", ".join(output.name for output in read.outputs))

@@ -1,0 +1,133 @@
+"""Indexes: the indexes of a branch, built by Spark's executors and published by the driver.
+
+    pinned snapshot -> what indexes lack -> **parts, then one segment each** -> engine.indexes
+
+Room    pipeline. What an index is and how it is published is in storage and engine; here the building, which
+        is all of the work, is done by many processes side by side.
+Given   a session, a graph and a branch.
+Gives   the report of `graph.ensure_indexes`, as one maintenance commit.
+Rule    a task builds over the fragments it is given, at the version that the driver pinned. Nothing names
+        what it builds until the driver publishes. What tasks could not build, and rows that others wrote
+        meanwhile, are left to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from omnigraph.base.arguments import checked
+from omnigraph.base.errors import GraphError
+from omnigraph.engine.change import Catalogs
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.indexes import IndexReport, Ready
+from omnigraph.engine.indexes import ensure_indexes as publish
+from omnigraph.execution.search.stored import wanted
+from omnigraph.pipeline.bulk.load_task import for_each
+from omnigraph.pipeline.progress import Report, watched
+from omnigraph.pipeline.reading.scan import Fragments, grouped
+from omnigraph.storage.location import Location
+from omnigraph.storage.opener import Handle
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.effects import BuildIndexes, IndexKind, IndexSpec, Lack
+from omnigraph.storage.tables.indexes import build_segment, built_for, lacks, merge_segments
+from omnigraph.storage.transaction import PinnedSnapshot
+
+PART_ROWS = 4_000_000  # of one task; a fragment is never cut
+Segment = Any  # of Lance; a value that travels
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What one index of one table lacks."""
+
+    table_id: str
+    version: int
+    spec: IndexSpec
+    lack: Lack
+    parts: tuple[Fragments, ...]
+
+
+@checked
+def ensure_indexes(
+    spark: SparkSession,
+    graph: Graph,
+    *,
+    branch: str = "main",
+    actor: str | None = None,
+    part_rows: int = PART_ROWS,
+    progress: Report | None = None,
+) -> IndexReport:
+    """Build the indexes that the schema asks for, on Spark; `progress` is told tasks done and known."""
+    store, catalogs = graph.store, Catalogs(graph.store.schemas)
+    snapshot = store.snapshot(branch)
+    catalog = catalogs.get(snapshot.schema)
+    effects = {declared.id: BuildIndexes(wanted(declared)) for declared in catalog.tables}
+    missing = [
+        one for t, effect in effects.items() for one in _missing(store, snapshot, t, effect, part_rows)
+    ]
+    with watched(spark, f"indexes of {branch}", progress):
+        for one, segment in _built(spark, store.location, missing):
+            layout = store.reads.layout(store.table(snapshot, one.table_id))
+            effects[one.table_id].work.built[one.spec] = built_for(layout, one.lack, segment)
+    ready = Ready(snapshot.state.version, effects)
+    return publish(store, catalogs, branch, actor=actor, ready=ready)
+
+
+def _missing(
+    store: GraphStore, snapshot: PinnedSnapshot, table_id: str, effect: BuildIndexes, part_rows: int
+) -> Iterator[Missing]:
+    try:
+        handle = store.table(snapshot, table_id)
+    except GraphError:  # the driver meets it too, and reports it beside what becomes of the others
+        return
+    layout = store.reads.layout(handle)
+    for spec, lack in lacks(handle, layout, effect.specs).items():
+        rows = {number: layout.parts[number].size.rows for number in lack.fragments}
+        # Parts of a vector index that were trained apart cannot be merged.
+        whole = spec.kind is IndexKind.VECTOR
+        parts = [lack.fragments] if whole else grouped(rows, part_rows)
+        yield Missing(table_id, handle.version, spec, lack, tuple(parts))
+
+
+def _built(spark: SparkSession, place: Location, missing: list[Missing]) -> Iterator[tuple[Missing, Segment]]:
+    """Build every part, then make one segment of the parts of each index."""
+    tasks = [(one, part) for one in missing for part in one.parts]
+    segments = for_each(spark, tasks, partial(_part, place))
+    found = [(one, segment) for (one, _), segment in zip(tasks, segments, strict=True)]
+    whole: list[tuple[Missing, list[Segment]]] = []
+    for one, parts in groupby(found, key=lambda pair: pair[0]):
+        built = [segment for _, segment in parts]
+        if None not in built:
+            whole.append((one, built))
+    several = [pair for pair in whole if len(pair[1]) > 1]
+    merged = for_each(spark, several, partial(_merged, place))
+    yield from ((one, built[0]) for one, built in whole if len(built) == 1)
+    yield from ((one, segment) for (one, _), segment in zip(several, merged, strict=True) if segment)
+
+
+def _part(place: Location, task: tuple[Missing, Fragments]) -> Segment | None:
+    """Build one part, in an executor."""
+    one, fragments = task
+    with GraphStore(place) as store:
+        handle = store.reads.handle(one.table_id, one.version)
+        try:
+            return build_segment(handle, store.reads.layout(handle), one.spec, fragments)
+        except (OSError, RuntimeError, ValueError):  # the driver tries again, and reports what it meets
+            return None
+
+
+def _merged(place: Location, task: tuple[Missing, list[Segment]]) -> Segment | None:
+    """Merge the parts of one index, in an executor."""
+    one, segments = task
+    with GraphStore(place) as store:
+        handle: Handle = store.reads.handle(one.table_id, one.version)
+        try:
+            return merge_segments(handle, one.spec, segments)
+        except (OSError, RuntimeError, ValueError):
+            return None

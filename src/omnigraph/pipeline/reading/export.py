@@ -1,0 +1,84 @@
+"""Export: a commit as Parquet or JSON lines, written by Spark's executors.
+
+    pinned snapshot -> groups of fragments -> **one file for each task** -> messages -> manifest
+
+Room    pipeline. What is written, and how, is in engine.export; here many processes do it side by side.
+Given   a session, a graph, a folder that driver and executors reach: on a shared disk or an object store.
+Gives   a report. The files that count are those that tasks reported, whatever others there are (S9).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from omnigraph.base.arguments import checked
+from omnigraph.base.times import At
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import TableType
+from omnigraph.engine.export.files import ExportedFile, ExportReport, destination_at, file_name, write_files
+from omnigraph.engine.export.plan import ExportPlan, Format, check_format, plan_export
+from omnigraph.engine.graph import Graph
+from omnigraph.pipeline.bulk.load_task import for_each
+from omnigraph.pipeline.progress import Report, watched
+from omnigraph.pipeline.reading.scan import Fragments, Scan, scan_of
+from omnigraph.storage.location import Location
+
+
+@checked
+def export(
+    spark: SparkSession,
+    graph: Graph,
+    destination: str | os.PathLike[str],
+    *,
+    format: str = "parquet",
+    types: Iterable[str] | None = None,
+    branch: str = "main",
+    at: At | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    progress: Report | None = None,
+) -> ExportReport:
+    """Write the types of one commit into a new or empty folder; `progress` is told tasks done and known.
+
+    The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
+    """
+    chosen = check_format(format)
+    plan = plan_export(graph.store, types, branch, at)
+    with destination_at(destination, graph.store.location, storage_options) as place:
+        pieces = _pieces(plan, graph.store.location)
+        with watched(spark, f"export to {place.root}", progress):
+            written = for_each(spark, pieces, partial(_write, plan.catalog, place.staging, chosen))
+        files: dict[str, list[ExportedFile]] = {declared.id: [] for declared in plan.types}
+        for piece, some in zip(pieces, written, strict=True):
+            files[piece.declared.id] += some
+        return place.complete(plan, chosen, files)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one task writes: some fragments of one type."""
+
+    declared: TableType
+    scan: Scan
+    number: int  # among the pieces of the type
+    fragments: Fragments
+
+
+def _pieces(plan: ExportPlan, location: Location) -> list[Piece]:
+    found: list[Piece] = []
+    for declared in plan.types:
+        scan = scan_of(location, plan.snapshot, declared)
+        # A type without rows has a file, too: it says which columns there are.
+        found += [Piece(declared, scan, n, group) for n, group in enumerate(scan.groups() or [()])]
+    return found
+
+
+def _write(catalog: Catalog, staging: Location, format: Format, piece: Piece) -> list[ExportedFile]:
+    """Write one piece, in an executor."""
+    new_name = partial(file_name, catalog, piece.declared, piece.number, format)
+    rows = piece.scan.stored(piece.fragments) if piece.fragments else ()
+    return write_files(staging, new_name, rows, piece.declared, format)

@@ -1,0 +1,1 @@
+"""Streaming: what Spark writes batch by batch becomes commits, each batch once."""

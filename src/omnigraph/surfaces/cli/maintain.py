@@ -1,0 +1,148 @@
+"""Optimize: bring the indexes of a branch up to its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.graph import init as make
+from omnigraph.engine.indexes import IndexReport, TypeIndexes
+from omnigraph.engine.schema.schema import load_schema
+from omnigraph.storage.checksums import Verified
+from omnigraph.storage.diagnose import check_free
+from omnigraph.storage.location import Location
+from omnigraph.surfaces.cli.support.call import Address, GraphUri, call_of
+from omnigraph.surfaces.cli.support.waiting import Worker, WorkerFlag, spark_here, task_bar
+
+
+def optimize(
+    ctx: typer.Context,
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    engine: WorkerFlag = Worker.LOCAL,
+) -> None:
+    """Build the indexes that the schema asks for, and extend them to new rows. Changes no answer."""
+    call = call_of(ctx)
+    if call.settings.dry_run:
+        raise InvalidRequest("optimize has no dry run", remedy="Run it: it changes no answer, only its speed")
+    with call.connect(address, graph_uri) as graph:
+        call.output.target("optimize", call.settings.address(address, graph_uri))
+        with task_bar(call.output.watched if engine is Worker.SPARK else None, "indexing") as progress:
+            build = _on_spark(graph, progress) if engine is Worker.SPARK else graph.ensure_indexes
+            report = build(branch=call.settings.branch, actor=call.settings.actor)
+        call.output.result({"uri": graph.uri, **report.to_json()}, *_lines(report))
+
+
+def _on_spark(graph: Graph, progress: Callable[[int, int], None] | None) -> Callable[..., IndexReport]:
+    spark = spark_here()
+    from omnigraph.pipeline import ensure_indexes
+
+    return partial(ensure_indexes, spark, graph, progress=progress)
+
+
+def _lines(report: IndexReport) -> Iterator[str]:
+    for one in report.types:
+        yield f"  {one.kind} {one.type}: {_said(one)}"
+    if report.commit_id is None:
+        yield f"nothing to build on {report.branch}"
+    else:
+        yield f"indexed {report.branch}: commit {report.commit_id}"
+
+
+def _said(one: TypeIndexes) -> str:
+    said = []
+    if one.created:
+        said.append(f"built {', '.join(one.created)}")
+    if one.extended:
+        said.append(f"extended {', '.join(one.extended)}")
+    said += [f"{pending.property} pending ({pending.reason})" for pending in one.pending]
+    if one.skipped:
+        said.append(f"skipped: {one.skipped}")
+    if one.error:
+        said.append(f"failed: {one.error}")
+    return "; ".join(said) or "up to date"
+
+
+# -- verify --------------------------------------------------------------------------------------
+#
+# Compare stored files with the checksums of when they were written.
+
+
+SHOWN = 20
+
+
+def verify(
+    ctx: typer.Context,
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    at: Annotated[
+        str | None, typer.Option("--snapshot", metavar="AT", help="Only what this state needs.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Every stored file, not just heads.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Give files without a checksum one, as they are now.")
+    ] = False,
+) -> None:
+    """Compare stored files with their checksums; exit 1 if one is damaged or missing."""
+    call = call_of(ctx)
+    branch = call.settings.branch if call.settings.branch_given else None
+    with call.connect(address, graph_uri) as graph:
+        report = graph.verify(branch=branch, at=at, history=history, record=record)
+        call.output.result({"uri": graph.uri, **report.to_json()}, *_verify_lines(report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _verify_lines(report: Verified) -> Iterator[str]:
+    yield from (f"damaged: {one}" for one in report.damaged)
+    yield f"{report.files} files, {report.bytes:,} bytes checked: {len(report.damaged) or 'none'} damaged"
+    if report.added:
+        yield f"{report.added} checksums recorded"
+    for file in report.unrecorded[:SHOWN]:
+        yield f"no checksum: {file}"
+    if report.unrecorded:
+        yield f"{len(report.unrecorded)} files have no checksum; --record gives them one, as they are now"
+
+
+# -- init ----------------------------------------------------------------------------------------
+#
+# Make a graph.
+
+
+def init(
+    ctx: typer.Context,
+    schema: Annotated[Path, typer.Option("--schema", help="The schema file (.pg).")],
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    force: Annotated[bool, typer.Option("--force", help="Clear what a failed init left behind.")] = False,
+) -> None:
+    """Make an empty graph with a schema."""
+    call = call_of(ctx)
+    where = call.settings.address(address, graph_uri)
+    if call.settings.dry_run:
+        load_schema(schema)
+        check_free(Location.parse(where), force=force)
+        call.output.result(
+            {"uri": where, "dry_run": True}, f"the schema is fine; nothing was made at {where}"
+        )
+        return
+    call.output.target("init", where)
+    with make(where, schema, actor=call.settings.actor, force=force) as graph:
+        catalog = graph.schema.catalog()
+        nodes, edges = [t.name for t in catalog.nodes], [t.name for t in catalog.edges]
+        call.output.result(
+            {
+                "uri": graph.uri,
+                "graph_commit_id": graph.store.snapshot().commit_id,
+                "node_types": nodes,
+                "edge_types": edges,
+            },
+            f"initialized {graph.uri}",
+            f"  {len(nodes)} node types, {len(edges)} edge types",
+        )

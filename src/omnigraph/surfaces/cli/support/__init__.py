@@ -1,0 +1,1 @@
+"""Support: what every command of the CLI needs: the call, its output, its waiting, its parameters."""

@@ -1,0 +1,245 @@
+"""Output: what a command prints, and what a failure looks like.
+
+Room    surfaces.cli. Results go to stdout, everything else to stderr. With `--json` stdout is one JSON
+        document, for failures too, so that scripts never parse text.
+Exit    0 done; 1 failed, or a check found errors; 2 bad usage; 3 not allowed; 4 precondition lost;
+        5 conflict; 6 not found; 7 temporary, a passed deadline too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from omnigraph.base.errors import GraphError, InvalidRequest, Kind
+from omnigraph.base.ids import new_id
+from omnigraph.language.diagnostics import SourceError
+from omnigraph.surfaces.cli.settings import Settings, is_remote
+from omnigraph.surfaces.cli.support.waiting import DeadlineProgress, Stage
+
+# -- violations ----------------------------------------------------------------------------------
+#
+# The rows that a write was refused for, as a table that people can work through.
+# Shows what validation found; the same facts go to scripts with `--json`.
+
+
+HEADER = ("place", "code", "type", "what")
+GAP = "  "
+ADVICE = {
+    "syntax": "a data file has one JSON object on each line",
+    "envelope": 'a record is {"type": T, "data": {...}} or {"edge": E, "from": id, "to": id, "data": {...}}',
+    "unknown_type": "`omnigraph schema show` prints the types",
+    "unknown_property": "`omnigraph schema show` prints the properties",
+    "orphan_edge": "load the nodes with the edges, or before them; an id is the text of the node's key",
+    "unique": "one of the two must change, or both are the same entity and need the same id",
+    "cardinality": "remove edges of the source, or widen @card in the schema",
+}
+
+
+def violation_lines(error: GraphError) -> Iterator[Text | str]:
+    """Yield the report of a refused write: how many, the first of them, what to do."""
+    found: Sequence[Mapping[str, Any]] = error.fields["violations"]
+    total: int = error.fields["total"]
+    rows = [HEADER, *(_row(one) for one in found)]
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(HEADER) - 1)]
+    yield Text(f"  {_line(rows[0], widths)}", style="bold")
+    for row in rows[1:]:
+        yield f"  {_line(row, widths)}"
+    if total > len(found):
+        yield f"  and {total - len(found)} more"
+    for code in dict.fromkeys(one["code"] for one in found):
+        if code in ADVICE:
+            yield f"  {code}: {ADVICE[code]}"
+
+
+def _row(violation: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells; without a place in an input the entity stands for it, and needs no second mention."""
+    kind, entity, place = violation["entity_kind"], violation["entity_id"], violation["place"]
+    what = str(violation["message"])
+    if place is None:
+        place = f"{kind} {entity!r}"
+        what = what.removesuffix(f" ({place})")
+    else:
+        what = what.removeprefix(f"{place}: ")
+    return place, violation["code"], violation["type_name"] or "-", what
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [set_cell_size(cell, width) for cell, width in zip(row, widths, strict=False)]
+    return GAP.join([*cells, row[-1]])
+
+
+# -- output --------------------------------------------------------------------------------------
+
+
+EXIT_BY_KIND = {
+    Kind.INVALID: 2,
+    Kind.NOT_FOUND: 6,
+    Kind.CONFLICT: 5,
+    Kind.UNAVAILABLE: 7,
+    Kind.DENIED: 3,
+    Kind.CORRUPT: 1,
+}
+DETAILS_BY_CODE = {
+    "precondition_failed": ("precondition_failure", ("expected", "actual")),
+    "change_feed_gap": ("change_feed_gap", ("cursor", "first_unreadable_commit_id")),
+    "key_conflict": ("key_conflict", ("entity_kind", "type_name", "entity_id")),
+}
+EXIT_BY_CODE = {"precondition_failed": 4, "schema_unsupported": 1, "constraint_violation": 1}
+
+
+class Output:
+    """Where a command's words go."""
+
+    def __init__(
+        self, settings: Settings, *, color: bool | None = None, progress: DeadlineProgress | None = None
+    ) -> None:
+        self._settings = settings
+        self._progress = progress or DeadlineProgress()
+        plain = color is False
+        self._out = Console(highlight=False, emoji=False, no_color=plain, soft_wrap=True)
+        self._err = Console(stderr=True, highlight=False, emoji=False, no_color=plain, soft_wrap=True)
+
+    def result(self, document: dict[str, Any], *lines: str | Text) -> None:
+        """Print the result: the document with `--json`, the lines otherwise."""
+        self._progress.reach(Stage.ANSWERED)
+        if self._settings.json:
+            print_document(document)
+            return
+        for line in lines:
+            self._out.print(line, markup=False)
+
+    def stream(self, write: Callable[[BinaryIO], None], file: Path | None = None) -> None:
+        """Let a result be written to stdout as it is, or to a file, which is whole or not there."""
+        self._progress.reach(Stage.ANSWERED)
+        if file is not None:
+            write_file(file, write)
+            return
+        try:
+            sys.stdout.flush()
+            write(sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # the reader has seen enough; what is left must not fail at the exit either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def writing(self) -> None:
+        """Say that a command begins to write."""
+        self._progress.reach(Stage.WRITING)
+
+    def target(self, command: str, address: str, *, writes: bool = True) -> None:
+        """Say on stderr what a command works on, and that it begins to write unless it will say so later."""
+        if writes:
+            self.writing()
+        if not self._settings.quiet:
+            place = "remote" if is_remote(address) else "local"
+            self._err.print(f"{command} → {address} (embedded, {place})", style="dim", markup=False)
+
+    def note(self, text: str) -> None:
+        """Say something on stderr."""
+        if not self._settings.quiet:
+            self._err.print(text, markup=False)
+
+    @property
+    def watched(self) -> Console | None:
+        """Where to show progress: stderr, if a person looks at it."""
+        return self._err if self._err.is_terminal and not self._settings.quiet else None
+
+    def ask(self, question: str) -> str | None:
+        """Ask a person; None if there is nobody to answer."""
+        if self._settings.json or not (self._err.is_terminal and sys.stdin.isatty()):
+            return None
+        self._err.print(question, end=" ", markup=False)
+        return sys.stdin.readline().strip()
+
+    def failure(self, error: GraphError) -> int:
+        """Print an error and return the exit code."""
+        self._progress.reach(Stage.ANSWERED)
+        if self._settings.json:
+            print_document(error_document(error))
+        if isinstance(error, SourceError):
+            self._err.print(error.render(), markup=False)
+        else:
+            listed = error.fields.get("violations")
+            message = error.message.partition("\n")[0] if listed else error.message
+            self._err.print(Text.assemble(("error", "bold red"), f" [{error.code}]: {message}"))
+            for line in violation_lines(error) if listed else _further(error):
+                self._err.print(line, markup=False)
+            if error.remedy:
+                self._err.print(f"  {error.remedy}", markup=False)
+        return exit_code(error)
+
+
+def _further(error: GraphError) -> Iterator[str]:
+    """Yield what else is wrong, where an error collects several reasons and its message names the first."""
+    for problem in error.fields.get("problems", ())[1:]:
+        yield f"  {problem}"
+
+
+def write_file(file: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Write a file under another name and then give it its own; a device or a pipe is written as it is."""
+    special = file.exists() and not file.is_file()
+    target = file if special else file.with_name(f".{file.name}.{new_id()}")
+    try:
+        try:
+            with target.open("wb") as sink:
+                write(sink)
+            if not special:
+                target.replace(file)
+        finally:
+            if not special:
+                target.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot write {str(file)!r}: {error.strerror}", remedy="Check the path"
+        ) from error
+
+
+def print_document(document: dict[str, Any]) -> None:
+    """Print one JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n")
+
+
+def exit_code(error: GraphError) -> int:
+    """Return the exit code of an error."""
+    return EXIT_BY_CODE.get(error.code, EXIT_BY_KIND[error.kind])
+
+
+def error_document(error: GraphError) -> dict[str, Any]:
+    """Return an error as scripts read it."""
+    document: dict[str, Any] = {"error": str(error), "code": error.code, "kind": error.kind.value}
+    if isinstance(error, SourceError):
+        document["diagnostics"] = [diagnostic.to_json() for diagnostic in error.diagnostics]
+    elif error.fields:
+        document["details"] = error.fields
+    if error.code in DETAILS_BY_CODE and error.fields:
+        name, keys = DETAILS_BY_CODE[error.code]
+        document[name] = {key: error.fields.get(key) for key in keys}
+    return document
+
+
+# -- words ---------------------------------------------------------------------------------------
+#
+# A graph and the names after it, for commands that work on named things.
+# `branch create x` takes the configured graph, `branch create kb.og x` names one.
+
+
+def graph_and_words(
+    settings: Settings, words: Sequence[str], graph_uri: str | None, *wanted: str
+) -> tuple[str, list[str]]:
+    """Return the address of the graph and as many words as are wanted; one more in front is the address."""
+    count = len(wanted)
+    if not count <= len(words) <= count + 1:
+        names = " ".join(wanted)
+        raise InvalidRequest(
+            f"{len(words)} words were given", remedy=f"Give {names}, or the graph and {names}"
+        )
+    address = words[0] if len(words) > count else None
+    return settings.address(address, graph_uri), list(words[len(words) - count :])
