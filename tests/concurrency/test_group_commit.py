@@ -335,11 +335,13 @@ def test_a_shared_commit_whose_outcome_is_unknown_is_not_written_a_second_time(g
 
 
 def interrupt_when(true: Callable[[], bool]) -> threading.Thread:
-    """Send this process the signal of Ctrl-C once something is so; the main thread gets it."""
+    """Send this process the signal of Ctrl-C while something is so; the main thread gets it."""
 
     def wait_and_send() -> None:
         wait_until(true)
-        os.kill(os.getpid(), signal.SIGINT)
+        while true():  # a signal that comes just before the thread goes to sleep does not wake it up
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
 
     thread = threading.Thread(target=wait_and_send)
     thread.start()

@@ -162,6 +162,8 @@ class GraphStore:
             left = diagnose.left_tables(store.location) if leftovers else []
             try:
                 store._take_registry(leftovers)
+                # Ids are minted for one init: tables that have them are what an earlier try of it left.
+                diagnose.clear(store.location, [key for key in left if key.split("/")[1] in tables])
                 store._create_tables(tables)
                 store._publish_genesis(store._genesis(store.schemas.put(schema), tables, actor))
             except (AlreadyThere, HeadMoved) as error:
@@ -170,7 +172,8 @@ class GraphStore:
                     remedy="Open it, or choose another address",
                     uri=store.location.uri,
                 ) from error
-            diagnose.clear(store.location, left)  # only now: until the manifest exists it may be another's
+            # The rest only now: until this manifest exists it may be what another init is making.
+            diagnose.clear(store.location, [key for key in left if key.split("/")[1] not in tables])
             store._chain(MAIN).latest()
         return store
 
