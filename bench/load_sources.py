@@ -22,7 +22,7 @@ from omnigraph.base.ids import new_ids
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
-from omnigraph.engine.load.conform import Problems
+from omnigraph.engine.load.conform import LoadProblems
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.schema.schema import load_schema
 
@@ -66,7 +66,7 @@ def _measure(name: str, work: Callable[[], int]) -> None:
 
 
 def _read(path: Path, catalog: Catalog) -> int:
-    report = Problems()
+    report = LoadProblems()
     source = open_source(path, catalog=catalog, now_ms=0)
     rows: int = sum(block.rows.num_rows for block in source.blocks(catalog, report, lambda _: None))
     report.findings().refuse("load")

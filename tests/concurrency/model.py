@@ -20,9 +20,9 @@ from itertools import pairwise
 from omnigraph.base.errors import ReadSetConflict
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.manifest.records import (
+    ChainIdentity,
     CommitKind,
     CommitRecord,
-    Line,
     ManifestState,
     Pin,
     advance,
@@ -121,7 +121,7 @@ def start(tables: tuple[str, ...], *, strict: bool) -> World:
     """Return a graph with a genesis commit, and everybody about to begin."""
     genesis = _record("genesis", parent=None, version=1)
     pins = {name: Pin(name, name, "node", number, 0, "genesis") for number, name in enumerate(["a", "b"], 1)}
-    state = ManifestState(1, Line("main"), genesis, FrozenMap(pins), ("genesis",), (), "genesis")
+    state = ManifestState(1, ChainIdentity("main"), genesis, FrozenMap(pins), ("genesis",), (), "genesis")
     writers = tuple(Writer(f"w{n}", table, strict=strict) for n, table in enumerate(tables))
     files: FrozenMap[int, frozenset[str]] = FrozenMap({1: frozenset(), 2: frozenset()})
     return World((version(state),), files, writers)

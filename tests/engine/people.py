@@ -14,7 +14,7 @@ from omnigraph.base.errors import ConstraintViolation
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Overwrite
-from omnigraph.storage.transaction import PlannedWrite, PublishPlan, Receipt
+from omnigraph.storage.transaction import PlannedWrite, PublishPlan, PublishReceipt
 from tests.concurrency.workers import once
 from tests.engine.support import read
 
@@ -89,7 +89,7 @@ def violations(error: BaseException) -> list[str]:
     return [violation["code"] for violation in error.fields["violations"]]
 
 
-def tidy(graph: Graph, type_name: str = "Person") -> Receipt:
+def tidy(graph: Graph, type_name: str = "Person") -> PublishReceipt:
     """Publish a maintenance commit: the files of a table change, none of its rows."""
     table = graph.schema.catalog().node(type_name).table_id
     same = graph.store.table(graph.store.snapshot(), table).to_table()

@@ -21,7 +21,7 @@ from omnigraph.catalog.model import NodeType, TableType
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, Effect
-from omnigraph.storage.transaction import PlannedWrite, PublishPlan, Receipt, WriteTxn
+from omnigraph.storage.transaction import PlannedWrite, PublishPlan, PublishReceipt, WriteTxn
 
 if TYPE_CHECKING:  # a spawned process has no use for pytest
     from tests.conftest import Place
@@ -80,14 +80,14 @@ class Insert:
         """Accept."""
 
 
-def insert(graph: Graph, rows: Rows, branch: str = "main") -> Receipt:
+def insert(graph: Graph, rows: Rows, branch: str = "main") -> PublishReceipt:
     """Write rows as one commit."""
     return graph.store.publish(branch, Insert(graph.store, rows))
 
 
 def change(
     graph: Graph, type_name: str, effect: Effect, branch: str = "main", at: str | None = None
-) -> Receipt:
+) -> PublishReceipt:
     """Publish one effect on the table of a type."""
     table = type_of(graph.schema.catalog(branch, at), type_name).table_id
     plan = PublishPlan(CommitKind.MUTATION, effects={table: effect})

@@ -20,7 +20,7 @@ from omnigraph.execution.search.stored import wanted
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables import keys
-from omnigraph.storage.tables.effects import Append, DeleteIds, IndexKind, IndexSpec, Overwrite, Upsert
+from omnigraph.storage.tables.effects import Append, DeleteIds, IndexSpec, Overwrite, StoredIndexKind, Upsert
 from omnigraph.storage.tables.keys import MAX_SEGMENTS
 from tests.conftest import Place
 from tests.engine.support import change, read, stored_rows
@@ -105,13 +105,13 @@ def test_the_kind_of_an_index_follows_the_type_of_its_property(graph: Graph) -> 
     found = {spec.column: spec.kind for spec in wanted(catalog.node("Doc"))}
 
     assert found == {
-        "id": IndexKind.BTREE,
-        "born": IndexKind.BTREE,
-        "kind": IndexKind.BTREE,
-        "size": IndexKind.BTREE,
-        "text": IndexKind.INVERTED,
-        "title": IndexKind.INVERTED,
-        "embedding": IndexKind.VECTOR,
+        "id": StoredIndexKind.BTREE,
+        "born": StoredIndexKind.BTREE,
+        "kind": StoredIndexKind.BTREE,
+        "size": StoredIndexKind.BTREE,
+        "text": StoredIndexKind.INVERTED,
+        "title": StoredIndexKind.INVERTED,
+        "embedding": StoredIndexKind.VECTOR,
     }
 
 
@@ -120,7 +120,7 @@ def test_the_ends_of_edges_are_indexed_without_being_asked_for(graph: Graph) -> 
 
     assert isinstance(edge, EdgeType)
     assert [spec.column for spec in wanted(edge)] == ["id", "src", "dst", "weight"]
-    assert {spec.kind for spec in wanted(edge)} == {IndexKind.BTREE}
+    assert {spec.kind for spec in wanted(edge)} == {StoredIndexKind.BTREE}
 
 
 # -- one run, and the next
@@ -403,5 +403,5 @@ def test_no_writer_fails_while_indexes_are_built_again_and_again(graph: Graph) -
 
 
 def test_specs_are_values() -> None:
-    assert IndexSpec("a", IndexKind.BTREE) == IndexSpec("a", IndexKind.BTREE)
-    assert IndexSpec("a", IndexKind.BTREE).name == "a_idx"
+    assert IndexSpec("a", StoredIndexKind.BTREE) == IndexSpec("a", StoredIndexKind.BTREE)
+    assert IndexSpec("a", StoredIndexKind.BTREE).name == "a_idx"

@@ -99,24 +99,24 @@ CALLS: Mapping[str, Call] = {
     "Graph.edges": lambda w: {"name": "Knows"},
     "Graph.export": lambda w: {"out": w.free()},
     "ExportReport.of_kind": lambda w: {"kind": "node"},
-    "SchemaDoor.plan": lambda w: {"schema": SCHEMA},
-    "SchemaDoor.apply": lambda w: {"schema": SCHEMA, "branch": w.branch()},
-    "SchemaDoor.lint": lambda w: {"schema": SCHEMA},
+    "Schemas.plan": lambda w: {"schema": SCHEMA},
+    "Schemas.apply": lambda w: {"schema": SCHEMA, "branch": w.branch()},
+    "Schemas.lint": lambda w: {"schema": SCHEMA},
     "SchemaPlan.rows": lambda w: {"step": w.graph.schema.plan(f"{SCHEMA}\nnode Q {{ n: I64? }}").steps[0]},
     "SchemaPlan.takes_history": lambda w: CALLS["SchemaPlan.rows"](w),
-    "BranchesDoor.create": lambda w: {"name": w.name()},
-    "BranchesDoor.get": lambda w: {"name": "main"},
-    "BranchesDoor.rename": lambda w: {"old": w.branch(), "new": w.name()},
-    "BranchesDoor.delete": lambda w: {"name": w.branch()},
-    "CommitsDoor.get": lambda w: {"at": w.head()},
-    "TagsDoor.create": lambda w: {"name": w.name()},
-    "TagsDoor.get": lambda w: {"name": w.tag()},
-    "TagsDoor.delete": lambda w: {"name": w.tag()},
+    "GraphBranches.create": lambda w: {"name": w.name()},
+    "GraphBranches.get": lambda w: {"name": "main"},
+    "GraphBranches.rename": lambda w: {"old": w.branch(), "new": w.name()},
+    "GraphBranches.delete": lambda w: {"name": w.branch()},
+    "Commits.get": lambda w: {"at": w.head()},
+    "GraphTags.create": lambda w: {"name": w.name()},
+    "GraphTags.get": lambda w: {"name": w.tag()},
+    "GraphTags.delete": lambda w: {"name": w.tag()},
     "Changes.of": lambda w: {"commit_id": w.head()},
     "Changes.wait": lambda w: {"timeout": 0.0},
 }
 # Callables that hand their further keywords on, and to which one.
-HANDLES = ("Graph", "SchemaDoor", "BranchesDoor", "CommitsDoor", "TagsDoor", "Changes")
+HANDLES = ("Graph", "Schemas", "GraphBranches", "Commits", "GraphTags", "Changes")
 FORWARDS: Mapping[str, Callable[..., Any]] = {"Changes": Changes.poll, "Changes.wait": Changes.poll}
 PLAIN: tuple[Any, ...] = (
     None,

@@ -16,8 +16,8 @@ from typing import Any
 
 from omnigraph.catalog.query.expressions import (
     AggregateFunction,
-    Entity,
     EntityPart,
+    EntityValue,
     OutputRef,
     PropertyValue,
     Stored,
@@ -164,7 +164,7 @@ def json_value(value: Any, written: Value, outputs: Sequence[Output]) -> Any:
     if value is None:
         return None
     kind = type_of(written)
-    if isinstance(written, Entity):
+    if isinstance(written, EntityValue):
         return _node(value, written.variable)
     assert kind is not None
     if isinstance(value, tuple | list):

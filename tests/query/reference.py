@@ -23,8 +23,8 @@ from omnigraph.catalog.query.expressions import (
     Constant,
     Contains,
     Direction,
-    Entity,
     EntityField,
+    EntityValue,
     Hops,
     IsNull,
     Not,
@@ -272,7 +272,7 @@ class _Reader:
             case EntityField(variable, part):
                 thing = row[variable]
                 return None if thing is None else part_of(thing, part)
-            case Entity(variable):
+            case EntityValue(variable):
                 return row[variable]
             case Arithmetic(operator, left, right, kind):
                 sides = self.value(left, row, outputs), self.value(right, row, outputs)

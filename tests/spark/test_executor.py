@@ -16,7 +16,7 @@ from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.evaluate import judge_sets, questions
-from omnigraph.engine.validate.relation import Answer, Read, Side
+from omnigraph.engine.validate.relation import Answer, Read, RelationSide
 from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.pipeline.bulk.executor import SparkExecutor, spark_executor
@@ -94,7 +94,7 @@ def test_a_scan_that_fails_is_a_typed_error(spark: SparkSession, tmp_path: Path)
         declared = graph.schema.catalog().node("A")
         base = graph.store.rehearse("main", PlannedWrite(PublishPlan(CommitKind.MUTATION)))
         judge = spark_executor(spark, graph.store.location)(ChangeSet(graph.schema.catalog(), {}), base)
-        every = Read(Side.BEFORE, declared.table_id, ((ID, ID),))
+        every = Read(RelationSide.BEFORE, declared.table_id, ((ID, ID),))
 
         assert judge.ask(every, (ID,), 1) == Answer([{"id": "a"}], 2)
         for file in (address / "tables" / declared.table_id / "data").iterdir():

@@ -35,7 +35,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 def test_a_load_of_the_folder_gives_an_equal_graph(
     spark: SparkSession, graph: Graph, format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan.Scan.groups, "__defaults__", (1, 1))  # a file for each fragment
+    monkeypatch.setattr(scan.TableScan.groups, "__defaults__", (1, 1))  # a file for each fragment
 
     report = export(spark, graph, tmp_path / "out", format=format)
 
@@ -114,7 +114,7 @@ def test_executors_reach_a_graph_on_s3(spark: SparkSession, s3_place: Place, tmp
 def test_executors_write_to_an_object_store(
     spark: SparkSession, graph: Graph, s3_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan.Scan.groups, "__defaults__", (1, 1))  # a file for each fragment
+    monkeypatch.setattr(scan.TableScan.groups, "__defaults__", (1, 1))  # a file for each fragment
 
     report = export(spark, graph, s3_place.address, storage_options=s3_place.options)
 

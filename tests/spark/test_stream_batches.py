@@ -15,10 +15,10 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import InvalidRequest, StagedFilesGone
-from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.draft import WriteMode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.reading.source import OmnigraphSource
-from omnigraph.pipeline.streaming.publishing import Batch, Plan, Target, plan_write, publish_batch
+from omnigraph.pipeline.streaming.publishing import Batch, BatchPlan, BatchTarget, plan_write, publish_batch
 from omnigraph.pipeline.streaming.sink import StreamSink, Told
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.publish import Intent
@@ -34,17 +34,17 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
         yield made
 
 
-def planned(graph: Graph, mode: Mode = Mode.APPEND) -> Plan:
-    target = Target(graph.store.location, "Person", "main", mode, 1000)
+def planned(graph: Graph, mode: WriteMode = WriteMode.APPEND) -> BatchPlan:
+    target = BatchTarget(graph.store.location, "Person", "main", mode, 1000)
     return plan_write(graph.store, target, PERSON)
 
 
 def publish(
-    graph: Graph, batch: Batch, names: str, mode: Mode = Mode.APPEND, **intent: Any
+    graph: Graph, batch: Batch, names: str, mode: WriteMode = WriteMode.APPEND, **intent: Any
 ) -> Receipt | None:
     plan = planned(graph, mode)
     rows = pa.RecordBatch.from_pydict({"name": pa.array(list(names), pa.string())})
-    plan = Plan(plan.target, plan.snapshot, plan.job, rows.schema)
+    plan = BatchPlan(plan.target, plan.snapshot, plan.job, rows.schema)
     return publish_batch(graph.store, plan.target, plan.snapshot, [plan.run([rows])], batch, Intent(**intent))
 
 
@@ -78,9 +78,9 @@ def test_a_key_that_was_claimed_by_a_batch_that_never_landed_is_taken_up(graph: 
 def test_no_rows_make_no_commit_unless_they_replace_all(graph: Graph) -> None:
     publish(graph, Batch("q", 0), "ab")
     assert publish(graph, Batch("q", 1), "") is None
-    assert publish(graph, Batch("q", 2), "", Mode.MERGE) is None
+    assert publish(graph, Batch("q", 2), "", WriteMode.MERGE) is None
     assert len(graph.commits.list()) == 2
-    assert publish(graph, Batch("q", 3), "", Mode.OVERWRITE) is not None
+    assert publish(graph, Batch("q", 3), "", WriteMode.OVERWRITE) is not None
     assert names(graph) == ""
 
 
@@ -100,7 +100,7 @@ def test_without_a_query_id_a_batch_needs_the_id_of_its_sink(graph: Graph) -> No
     )
 
 
-def told(plan: Plan, partition: int, rows: dict[str, Any]) -> WriterCommitMessage | None:
+def told(plan: BatchPlan, partition: int, rows: dict[str, Any]) -> WriterCommitMessage | None:
     """Return what a task tells of its rows, as if it were one."""
     batch = pa.RecordBatch.from_pydict(rows).cast(plan.columns)
     state = plan.snapshot.state
@@ -110,7 +110,7 @@ def told(plan: Plan, partition: int, rows: dict[str, Any]) -> WriterCommitMessag
 def test_rows_count_in_the_order_of_partitions_whatever_order_tasks_end_in(graph: Graph) -> None:
     """Of several rows with one id the last counts."""
     columns = StructType([StructField("id", StringType()), StructField("value", StringType())])
-    target = Target(graph.store.location, "Thing", "main", Mode.MERGE, 1)
+    target = BatchTarget(graph.store.location, "Thing", "main", WriteMode.MERGE, 1)
     plan = plan_write(graph.store, target, columns)
     first = told(plan, 0, {"id": ["x", "y"], "value": ["0", "0"]})
     second = told(plan, 1, {"id": ["x"], "value": ["1"]})
@@ -120,7 +120,9 @@ def test_rows_count_in_the_order_of_partitions_whatever_order_tasks_end_in(graph
 
 def test_files_of_a_batch_that_a_cleanup_may_have_taken_are_not_published(graph: Graph) -> None:
     """Whoever commits goes by the state that the batch was planned on, not by that of now."""
-    plan = plan_write(graph.store, Target(graph.store.location, "Person", "main", Mode.APPEND, 1), PERSON)
+    plan = plan_write(
+        graph.store, BatchTarget(graph.store.location, "Person", "main", WriteMode.APPEND, 1), PERSON
+    )
     messages = [told(plan, 0, {"name": ["a", "b"], "age": [1, 2]})]
     graph.store.raise_floor("main", 1)
     with pytest.raises(StagedFilesGone):

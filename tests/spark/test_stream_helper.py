@@ -19,10 +19,10 @@ from pyspark.sql import functions as f
 
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest
-from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.draft import WriteMode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline import stream
-from omnigraph.pipeline.streaming.publishing import Target
+from omnigraph.pipeline.streaming.publishing import BatchTarget
 from omnigraph.pipeline.streaming.stream import _Batches, _Work
 from omnigraph.storage.publish import Intent
 from tests.spark.inbox import Inbox, batches, graph, inbox, run, values
@@ -71,7 +71,7 @@ def test_what_travels_to_a_server_holds_nothing_open_and_publishes_each_batch_on
     checkpoint = tmp_path / "[old]"
     checkpoint.mkdir()
     (checkpoint / "metadata").write_text('{"id":"the-query"}')  # as Spark writes it before the first batch
-    target = Target(graph.store.location, "Thing", "main", Mode.APPEND, 1000)
+    target = BatchTarget(graph.store.location, "Thing", "main", WriteMode.APPEND, 1000)
     here = _Batches(graph.store, _Work(target, {"text": "value"}, Intent("ada"), None, str(checkpoint)))
 
     there = pickle.loads(cloudpickle.dumps(here))  # type: ignore[no-untyped-call]
@@ -91,7 +91,7 @@ def test_a_batch_does_not_wait_for_a_start_that_never_returns(
 ) -> None:
     """Ctrl-C may come between the start of the query and the moment when its id is known."""
     (tmp_path / "metadata").write_text('{"id":"the-query"}')
-    target = Target(graph.store.location, "Thing", "main", Mode.APPEND, 1000)
+    target = BatchTarget(graph.store.location, "Thing", "main", WriteMode.APPEND, 1000)
     called = _Batches(graph.store, _Work(target, {"text": "value"}, Intent("ada"), None, str(tmp_path)))
     frame = spark.createDataFrame([("a",)], "text string")
     caller = threading.Thread(target=called, args=(frame, 7), daemon=True)

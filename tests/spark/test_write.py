@@ -28,11 +28,11 @@ from pyspark.sql.types import (
 import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ConstraintViolation, NotFound, ReadSetConflict, StagedFilesGone
-from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.draft import WriteMode
 from omnigraph.pipeline import read, register, written
 from omnigraph.pipeline.reading.source import OmnigraphSource
 from omnigraph.pipeline.session import active
-from omnigraph.pipeline.streaming.publishing import Plan, Target, plan_write, publish
+from omnigraph.pipeline.streaming.publishing import BatchPlan, BatchTarget, plan_write, publish
 from omnigraph.storage.publish import Intent
 from tests.conftest import Place
 from tests.spark.samples import ALL, EVERY_TYPE
@@ -304,8 +304,8 @@ def test_columns_that_cannot_be_right_are_refused_by_the_planner(
 # -- between the tasks and the commit ----------------------------------------------------------------
 
 
-def planned(graph: Graph, mode: Mode = Mode.APPEND, driver_rows: int = 1) -> Plan:
-    target = Target(graph.store.location, "Person", "main", mode, driver_rows)
+def planned(graph: Graph, mode: WriteMode = WriteMode.APPEND, driver_rows: int = 1) -> BatchPlan:
+    target = BatchTarget(graph.store.location, "Person", "main", mode, driver_rows)
     return plan_write(graph.store, target, PERSON)
 
 
@@ -316,7 +316,7 @@ def rows(*found: tuple[str, int]) -> list[pa.RecordBatch]:
 
 @pytest.mark.parametrize("driver_rows", [1, 1000], ids=["files", "rows"])
 def test_who_commits_first_does_not_matter(graph: Graph, driver_rows: int) -> None:
-    plan = planned(graph, Mode.MERGE, driver_rows)
+    plan = planned(graph, WriteMode.MERGE, driver_rows)
     outcomes = [plan.run(rows(("a", 1), ("b", 2))), plan.run(rows(("c", 3)))]
     graph.load([{"type": "Person", "data": {"name": name, "age": 9}} for name in "cd"], mode="append")
 

@@ -18,7 +18,7 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Effect, Overwrite
-from omnigraph.storage.transaction import PlannedWrite, PublishPlan, Receipt, WriteTxn
+from omnigraph.storage.transaction import PlannedWrite, PublishPlan, PublishReceipt, WriteTxn
 from tests.conftest import Place
 from tests.support.graphs import PERSON
 
@@ -169,7 +169,7 @@ def staged_versions(place: Place, table_id: str) -> set[int]:
     return {int(name[1:]) for name in names if name.startswith("d")}
 
 
-def tidy(store: GraphStore) -> Receipt:
+def tidy(store: GraphStore) -> PublishReceipt:
     """Publish a maintenance commit: other files, the same rows."""
     same = store.table(store.snapshot(), PERSON).to_table()
     plan = PublishPlan(CommitKind.MAINTENANCE, effects={PERSON: Overwrite(same)}, replans=True)

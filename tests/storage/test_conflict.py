@@ -15,9 +15,9 @@ from omnigraph.base.errors import Kind, ReadSetConflict
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.storage.manifest.records import (
+    ChainIdentity,
     CommitKind,
     CommitRecord,
-    Line,
     ManifestState,
     Pin,
     advance,
@@ -34,7 +34,7 @@ from omnigraph.storage.tables.effects import (
     FillNulls,
     Overwrite,
     RenameColumn,
-    Several,
+    SeveralEffects,
     Upsert,
 )
 from omnigraph.storage.tables.predicate import IsNull
@@ -66,7 +66,7 @@ def start() -> ManifestState:
     pins = {t: Pin(t, f"Type {t}", "node", version=1, rows=0, content=first.id) for t in (W, S, C, OTHER)}
     return ManifestState(
         version=1,
-        line=Line("main"),
+        line=ChainIdentity("main"),
         commit=first,
         pins=FrozenMap(pins),
         heads=(first.id,),
@@ -250,8 +250,8 @@ ROWS_OF = people(["a"])
         (FillNulls("age", pa.scalar(1, pa.int32())), True),
         (DropColumn("age"), False),
         (RenameColumn("age", "years"), False),
-        (Several((RenameColumn("age", "years"), DropColumn("name"))), False),
-        (Several((RenameColumn("age", "years"), DeleteIds(pa.array(["a"])))), True),
+        (SeveralEffects((RenameColumn("age", "years"), DropColumn("name"))), False),
+        (SeveralEffects((RenameColumn("age", "years"), DeleteIds(pa.array(["a"])))), True),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, bool) else "",
 )

@@ -26,7 +26,7 @@ from omnigraph.storage.tables.effects import (
     DropColumn,
     Effect,
     Overwrite,
-    Several,
+    SeveralEffects,
     Upsert,
 )
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
@@ -119,7 +119,7 @@ EFFECTS: dict[str, dict[str, Effect]] = {
     "filled column": {PERSON: AddColumn(pa.field("score", pa.float64()), pa.scalar(0.5))},
     "empty column": {PERSON: AddColumn(pa.field("score", pa.float64()))},
     "copied column": {PERSON: AddColumn(pa.field("score", pa.int64()), copy_from="age")},
-    "several": {PERSON: Several((DropColumn("age"), DeleteIds(pa.array(["p00001"])), Append(NAMED)))},
+    "several": {PERSON: SeveralEffects((DropColumn("age"), DeleteIds(pa.array(["p00001"])), Append(NAMED)))},
 }
 PLANS: dict[str, PublishPlan] = {
     **{name: PublishPlan(CommitKind.MUTATION, effects=effects) for name, effects in EFFECTS.items()},

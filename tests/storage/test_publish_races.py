@@ -26,11 +26,11 @@ from omnigraph.storage.tables.effects import (
     Effect,
     Overwrite,
     RenameColumn,
-    Several,
+    SeveralEffects,
     Upsert,
 )
 from omnigraph.storage.tables.predicate import Compare
-from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan, Receipt
+from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan, PublishReceipt
 from tests.conftest import Place
 from tests.storage.shared import (
     STAGING,
@@ -87,7 +87,7 @@ def test_a_race_on_other_tables_publishes_the_versions_staged_at_first(
 def test_a_commit_that_was_published_again_follows_the_one_it_lost_to(
     store: GraphStore, rival: GraphStore
 ) -> None:
-    theirs: list[Receipt] = []
+    theirs: list[PublishReceipt] = []
     mine = Scripted({PERSON: Upsert(people(["c"]))})
     with armed({"publish.before": Once(lambda: theirs.append(write(rival, {KNOWS: Upsert(EDGE)})))}):
         receipt = store.publish("main", mine)
@@ -188,14 +188,14 @@ def test_a_table_of_the_plan_that_nobody_moved_keeps_what_was_staged_for_it(
         Overwrite(people(["x"])),
         AddColumn(pa.field("score", pa.float64()), fill=pa.scalar(0.5)),
         AddColumn(pa.field("score", pa.int64()), copy_from="age"),
-        Several((RenameColumn("name", "title"), DeleteIds(pa.array(["a"])))),
+        SeveralEffects((RenameColumn("name", "title"), DeleteIds(pa.array(["a"])))),
     ],
     ids=["by ids", "by predicate", "overwrite", "filled column", "copied column", "several"],
 )
 def test_a_write_that_depends_on_rows_is_told_when_they_moved(
     store: GraphStore, rival: GraphStore, effect: Effect
 ) -> None:
-    theirs: list[Receipt] = []
+    theirs: list[PublishReceipt] = []
     base = store.snapshot().commit_id
     mine = Scripted({PERSON: effect})
     with (
@@ -217,7 +217,7 @@ def test_a_write_that_depends_on_rows_is_told_when_they_moved(
         AddColumn(pa.field("score", pa.float64())),
         DropColumn("name"),
         RenameColumn("name", "title"),
-        Several((RenameColumn("name", "title"), AddColumn(pa.field("score", pa.float64())))),
+        SeveralEffects((RenameColumn("name", "title"), AddColumn(pa.field("score", pa.float64())))),
     ],
     ids=["empty column", "drop", "rename", "several"],
 )
@@ -259,7 +259,7 @@ def test_rows_that_the_caller_read_to_decide_count_like_rows_that_an_effect_foun
 # -- the schema
 
 
-def accept(store: GraphStore, schema: bytes) -> Receipt:
+def accept(store: GraphStore, schema: bytes) -> PublishReceipt:
     return store.publish("main", PlannedWrite(PublishPlan(CommitKind.SCHEMA, schema=schema)))
 
 

@@ -24,9 +24,9 @@ from omnigraph.storage.manifest.records import (
     FORMAT,
     FORMAT_KEY,
     RECENT,
+    ChainIdentity,
     CommitKind,
     CommitRecord,
-    Line,
     ManifestState,
     Pin,
     TableChange,
@@ -79,7 +79,7 @@ commits = st.builds(
     labels=st.dictionaries(text, text, max_size=3).map(FrozenMap),
 )
 lines = st.builds(
-    Line,
+    ChainIdentity,
     incarnation=ids,
     parent=st.none() | ids,
     fork_version=st.none() | counts,
@@ -124,7 +124,7 @@ def genesis() -> ManifestState:
     pinned = Pin("t", "T", "node", version=1, rows=0, content=first.id)
     return ManifestState(
         version=1,
-        line=Line("main"),
+        line=ChainIdentity("main"),
         commit=first,
         pins=FrozenMap({"t": pinned}),
         heads=(first.id,),
@@ -238,7 +238,7 @@ def test_a_rename_is_noted_until_the_next_one(base: ManifestState, name: str) ->
 
 
 def test_a_version_from_before_there_were_renames_has_no_name() -> None:
-    state = ManifestState(1, Line("main"), commit(), FrozenMap(), ("a",), (), "a")
+    state = ManifestState(1, ChainIdentity("main"), commit(), FrozenMap(), ("a",), (), "a")
     content = encode(state)
     marks = json.loads(content["control"])
     del marks["name"]

@@ -24,7 +24,7 @@ from omnigraph.storage.tables.effects import (
     FillNulls,
     Overwrite,
     RenameColumn,
-    Several,
+    SeveralEffects,
     Upsert,
 )
 from tests.conftest import Place
@@ -171,7 +171,7 @@ def test_several_effects_on_one_table_are_one_commit(docs: GraphStore) -> None:
     receipt = write(
         docs,
         {
-            DOC: Several(
+            DOC: SeveralEffects(
                 (
                     AddColumn(pa.field("length", pa.int64()), copy_from="size"),
                     DropColumn("size"),
@@ -189,7 +189,7 @@ def test_several_effects_on_one_table_are_one_commit(docs: GraphStore) -> None:
 
 
 def test_several_effects_that_come_to_nothing_make_no_commit(docs: GraphStore) -> None:
-    receipt = write(docs, {DOC: Several((DeleteIds(ids("unknown")), Upsert(table([]))))})
+    receipt = write(docs, {DOC: SeveralEffects((DeleteIds(ids("unknown")), Upsert(table([]))))})
 
     assert receipt.commit is None
 

@@ -25,18 +25,18 @@ from omnigraph.storage.tables.effects import (
     FillNulls,
     Overwrite,
     RenameColumn,
-    Several,
+    SeveralEffects,
     Upsert,
 )
 from omnigraph.storage.tables.predicate import Compare
-from omnigraph.storage.transaction import Receipt
+from omnigraph.storage.transaction import PublishReceipt
 from tests.conftest import Place
 from tests.storage.docs import DOC, SCHEMA, START, Row, Stream, doc, ids, rows, table
 from tests.storage.shared import Hits, nothing_written
 from tests.support.graphs import write
 
 
-def change(receipt: Receipt) -> TableChange:
+def change(receipt: PublishReceipt) -> TableChange:
     (only,) = receipt.tables
     return only
 
@@ -177,7 +177,7 @@ NOTHING: dict[str, Effect] = {
     "no ids": DeleteIds(ids()),
     "unknown ids": DeleteIds(ids("unknown")),
     "no match": DeleteWhere(Compare("size", ">", pa.scalar(100, pa.int64()))),
-    "several": Several((DeleteIds(ids("unknown")), Append(table([])))),
+    "several": SeveralEffects((DeleteIds(ids("unknown")), Append(table([])))),
 }
 
 
@@ -214,7 +214,7 @@ def every_kind_of_effect() -> list[Effect]:
         AddColumn(pa.field("note", pa.string())),
         AddColumn(pa.field("rank", pa.int32()), fill=pa.scalar(1)),
         FillNulls("size", pa.scalar(0, pa.int64())),
-        Several((AddColumn(pa.field("copy", pa.int64()), copy_from="size"), DropColumn("copy"))),
+        SeveralEffects((AddColumn(pa.field("copy", pa.int64()), copy_from="size"), DropColumn("copy"))),
         DropColumn("tags"),
         RenameColumn("note", "remark"),
         Overwrite(

@@ -11,7 +11,7 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Effect, Upsert
-from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan, Receipt
+from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan, PublishReceipt
 
 PERSON, KNOWS = "t-person", "t-knows"
 PERSON_SCHEMA = pa.schema(
@@ -57,12 +57,14 @@ def plan(effects: Mapping[str, Effect], **options: Any) -> PlannedWrite:
     return PlannedWrite(PublishPlan(CommitKind.MUTATION, effects=effects, **options))
 
 
-def write(store: GraphStore, effects: Mapping[str, Effect], branch: str = "main", **intent: Any) -> Receipt:
+def write(
+    store: GraphStore, effects: Mapping[str, Effect], branch: str = "main", **intent: Any
+) -> PublishReceipt:
     """Publish effects as one commit."""
     return store.publish(branch, plan(effects), Intent(**intent))
 
 
-def upsert_person(store: GraphStore, person_id: str, age: int = 30, branch: str = "main") -> Receipt:
+def upsert_person(store: GraphStore, person_id: str, age: int = 30, branch: str = "main") -> PublishReceipt:
     """Publish a one-row upsert."""
     return write(store, {PERSON: Upsert(people([person_id], age))}, branch)
 

@@ -47,12 +47,12 @@ from omnigraph.catalog.steps import (
     AnyConstraint,
     ChangeEmbed,
     DropConstraint,
+    DropMode,
     DropProperty,
     DropType,
     Effect,
     EnumSet,
     ExtendEnum,
-    Mode,
     RenameProperty,
     RenameType,
     Step,
@@ -81,7 +81,7 @@ class Owner:
     id: str
     name: str
     empty: bool
-    mode: Mode
+    mode: DropMode
 
     @property
     def common(self) -> dict[str, Any]:
@@ -418,7 +418,9 @@ def plan(
     says so must see to it that they are still empty when the plan is executed.
     """
     before = Catalog() if accepted is None else accepted
-    planner = _Planner(before, desired, Mode.HARD if allow_data_loss else Mode.SOFT, frozenset(empty_types))
+    planner = _Planner(
+        before, desired, DropMode.HARD if allow_data_loss else DropMode.SOFT, frozenset(empty_types)
+    )
     return MigrationPlan(tuple(planner.steps()))
 
 
@@ -426,7 +428,7 @@ def plan(
 class _Planner:
     before: Catalog
     after: Catalog
-    mode: Mode
+    mode: DropMode
     empty: frozenset[str]
 
     def steps(self) -> Iterator[Step]:

@@ -98,7 +98,7 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class NameClaim:
     """Who continues an accepted declaration; `hint` says that it does so under another name."""
 
     label: str
@@ -112,14 +112,14 @@ class Claim:
 
 
 @dataclass
-class Matcher:
+class TypeMatcher:
     """Matches one schema; `errors` and `notes` hold what it found on the way."""
 
     checked: CheckedSchema
     accepted: Catalog | None
     errors: list[Diagnostic] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
-    _claimed: dict[str, Claim] = field(default_factory=dict)  # by accepted id
+    _claimed: dict[str, NameClaim] = field(default_factory=dict)  # by accepted id
 
     def run(self) -> tuple[TypeMatch, ...]:
         """Match everything: interfaces, nodes, edges, each by name."""
@@ -250,7 +250,7 @@ class Matcher:
 
     # -- findings ------------------------------------------------------------------------------------
 
-    def _claim(self, accepted: AnyType | AnyProperty, what: str, claim: Claim) -> bool:
+    def _claim(self, accepted: AnyType | AnyProperty, what: str, claim: NameClaim) -> bool:
         """Say whether this is the only claim so far; a second one is reported."""
         other = self._claimed.setdefault(accepted.id, claim)
         if other is claim:
@@ -281,9 +281,9 @@ def _hint(annotations: Sequence[ast.Annotation]) -> Hint | None:
     return None
 
 
-def _claim(label: str, name: ast.Ident, accepted: str, hint: Hint | None) -> Claim:
+def _claim(label: str, name: ast.Ident, accepted: str, hint: Hint | None) -> NameClaim:
     renamed = hint is not None and accepted != name.text
-    return Claim(label, name.span, hint.span if hint is not None and renamed else None)
+    return NameClaim(label, name.span, hint.span if hint is not None and renamed else None)
 
 
 # -- build ---------------------------------------------------------------------------------------
@@ -496,7 +496,7 @@ class Resolution:
 
 def resolve(checked: CheckedSchema, accepted: Catalog | None, mint: Minter) -> Resolution:
     """Return the catalog that the schema asks for."""
-    matcher = Matcher(checked, accepted)
+    matcher = TypeMatcher(checked, accepted)
     matches = matcher.run()
     if matcher.errors:
         raise SchemaError(checked.source, matcher.errors)

@@ -43,7 +43,7 @@ class Effect(Enum):
     REWRITE = "rewrite"  # rows or columns are written
 
 
-class Mode(Enum):
+class DropMode(Enum):
     """How a drop treats history."""
 
     SOFT = "soft"  # earlier commits still show the data, until cleanup
@@ -140,7 +140,7 @@ class DropType(_TypeStep):
 
     kind = "drop_type"
     support = Support.DESTRUCTIVE
-    mode: Mode = Mode.SOFT
+    mode: DropMode = DropMode.SOFT
 
     def fields(self) -> Json:
         return {"type_kind": self.type_kind.value, "name": self.type_name, "mode": self.mode.value}
@@ -278,7 +278,7 @@ class DropProperty(_PropertyStep):
     kind = "drop_property"
     support = Support.DESTRUCTIVE
     column: str | None = None
-    mode: Mode = Mode.SOFT
+    mode: DropMode = DropMode.SOFT
 
     def fields(self) -> Json:
         return {**self.place(), "mode": self.mode.value}

@@ -42,7 +42,7 @@ class Branch:
 
 
 @checked_methods
-class BranchesDoor:
+class GraphBranches:
     """The branches of one graph."""
 
     def __init__(self, store: GraphStore) -> None:

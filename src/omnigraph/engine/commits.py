@@ -21,7 +21,7 @@ from omnigraph.storage.store import GraphStore
 
 
 @checked_methods
-class CommitsDoor:
+class Commits:
     """The commits of one graph."""
 
     def __init__(self, store: GraphStore) -> None:
@@ -100,7 +100,7 @@ class Tag:
 
 
 @checked_methods
-class TagsDoor:
+class GraphTags:
     """The tags of one graph."""
 
     def __init__(self, store: GraphStore) -> None:

@@ -17,25 +17,25 @@ from omnigraph.base.ids import new_id
 from omnigraph.base.times import At
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
-from omnigraph.engine.branches import BranchesDoor
+from omnigraph.engine.branches import GraphBranches
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.commits import CommitsDoor, TagsDoor
+from omnigraph.engine.commits import Commits, GraphTags
 from omnigraph.engine.export.export import export_files
 from omnigraph.engine.export.files import ExportReport
 from omnigraph.engine.history.changes import Names
-from omnigraph.engine.history.diff import Diff, DiffDoor
+from omnigraph.engine.history.diff import Diff, Diffs
 from omnigraph.engine.history.entity import Entity
 from omnigraph.engine.history.feed import Changes
 from omnigraph.engine.history.resolve_at import read_state
 from omnigraph.engine.history.resolve_at import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
-from omnigraph.engine.load.load import Engine, LoadDoor, LoadMode, Report, chosen_engine, load_engine
+from omnigraph.engine.load.load import Engine, LoadMode, Loads, Report, chosen_engine, load_engine
 from omnigraph.engine.merge.conflicts import Granularity, Resolutions, Take
-from omnigraph.engine.merge.merge import MergeDoor, MergeOutcome
-from omnigraph.engine.mutate.mutate import MutateDoor
-from omnigraph.engine.query import QueryDoor, QueryText
+from omnigraph.engine.merge.merge import MergeOutcome, Merges
+from omnigraph.engine.mutate.mutate import Mutations
+from omnigraph.engine.query import Queries, QueryText
 from omnigraph.engine.receipt import Receipt
-from omnigraph.engine.schema.schema import SchemaDoor, SchemaText, load_schema
+from omnigraph.engine.schema.schema import Schemas, SchemaText, load_schema
 from omnigraph.engine.table import TableView
 from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
@@ -66,17 +66,17 @@ class Graph:
     ) -> None:
         self.store = store
         self._catalogs = Catalogs(store.schemas)
-        self.schema = SchemaDoor(store, self._catalogs)
-        self.branches = BranchesDoor(store)
-        self.commits = CommitsDoor(store)
-        self.tags = TagsDoor(store)
+        self.schema = Schemas(store, self._catalogs)
+        self.branches = GraphBranches(store)
+        self.commits = Commits(store)
+        self.tags = GraphTags(store)
         claims = Claims(store.location, store.syncer)
-        self._mutate = MutateDoor(store, self._catalogs, claims, executor)
-        self._load = LoadDoor(store, self._catalogs, claims, executor)
-        self._merge = MergeDoor(store, self._catalogs, executor)
-        self._diff = DiffDoor(store, self._catalogs)
+        self._mutate = Mutations(store, self._catalogs, claims, executor)
+        self._load = Loads(store, self._catalogs, claims, executor)
+        self._merge = Merges(store, self._catalogs, executor)
+        self._diff = Diffs(store, self._catalogs)
         self.changes = Changes(store, self._catalogs)
-        self._query = QueryDoor(store, self._catalogs, memory_bytes, embedder_of(embedding))
+        self._query = Queries(store, self._catalogs, memory_bytes, embedder_of(embedding))
 
     @property
     def uri(self) -> str:

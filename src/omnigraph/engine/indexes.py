@@ -22,7 +22,7 @@ from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import NO_VECTORS, BuildIndexes, IndexKind, IndexSpec
+from omnigraph.storage.tables.effects import NO_VECTORS, BuildIndexes, IndexSpec, StoredIndexKind
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
 
 CONTENDED = "contended"
@@ -179,7 +179,7 @@ def _unborn(declared: TableType) -> dict[IndexSpec, str]:
     """Say why the declared indexes of an empty table are not there."""
     asked = {intent.column for intent in declared.index_intents}
     return {
-        spec: NO_VECTORS if spec.kind is IndexKind.VECTOR else "no rows yet"
+        spec: NO_VECTORS if spec.kind is StoredIndexKind.VECTOR else "no rows yet"
         for spec in wanted(declared)
         if spec.column in asked
     }

@@ -1,4 +1,4 @@
-"""Door: `graph.query`, `graph.explain`, `graph.profile`.
+"""Query: `graph.query`, `graph.explain`, `graph.profile`.
 
 Room    engine.query. From text and parameters to a result; one snapshot from the first look to the last row.
 """
@@ -72,7 +72,7 @@ COMPILED = 512  # queries kept ready
 
 
 @dataclass(frozen=True)
-class Options:
+class QueryOptions:
     """How a query runs; no option changes a result."""
 
     rules: Set[str] | None = None  # rewrite rules to apply; None means all
@@ -88,7 +88,7 @@ class _Prepared:
     plan: Plan
 
 
-class QueryDoor:
+class Queries:
     """Runs reads on one graph."""
 
     def __init__(
@@ -119,7 +119,7 @@ class QueryDoor:
         memory_bytes: int | None = None,
     ) -> Result:
         """Run one read."""
-        options = Options(rules, traversal, memory_bytes)
+        options = QueryOptions(rules, traversal, memory_bytes)
 
         def answer() -> Result:
             return self._answer(self._prepare(gq, params, query_name, branch, at, options), None)
@@ -141,7 +141,7 @@ class QueryDoor:
         """Describe the plan of a read; with `profile` run it, and say what each step did."""
 
         def explanation() -> Explanation:
-            prepared = self._prepare(gq, params, query_name, branch, at, Options())
+            prepared = self._prepare(gq, params, query_name, branch, at, QueryOptions())
             recorder = Recorder(prepared.plan, _row_counts(prepared.context.snapshot))
             if profile:
                 self._profile(prepared, recorder)
@@ -168,7 +168,7 @@ class QueryDoor:
         query_name: str | None,
         branch: str,
         at: At | None,
-        options: Options,
+        options: QueryOptions,
     ) -> _Prepared:
         text, file = read_query(gq)
         snapshot, catalog = read_state(self._store, self._catalogs, branch, at)

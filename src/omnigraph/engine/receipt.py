@@ -126,7 +126,7 @@ class Loaded:
     types: tuple[TypeCount, ...]  # of each type in the input: given, unchanged, rejected
     facts: Mapping[str, Any]
 
-    def receipt(self, branch: str, done: transaction.Receipt, catalog: Catalog) -> Receipt:
+    def receipt(self, branch: str, done: transaction.PublishReceipt, catalog: Catalog) -> Receipt:
         """Return the receipt of the load that made a commit."""
         # A type that is emptied without being in the input was given no records.
         counts = {(count.kind, count.name): replace(count, given=0) for count in counts_of(done, catalog)}
@@ -169,11 +169,11 @@ def landed(store: GraphStore, key: str, base: PinnedSnapshot, actor: str | None)
     state = store.branches.chain(base.state.line.incarnation).find(commit_id, base.state)
     if state is None:
         return None
-    done = transaction.Receipt(branch, state.commit, state.commit.tables, replayed=True)
+    done = transaction.PublishReceipt(branch, state.commit, state.commit.tables, replayed=True)
     return replayed(branch, done, Catalogs(store.schemas).get(state.schema))
 
 
-def replayed(branch: str, done: transaction.Receipt, catalog: Catalog) -> Receipt:
+def replayed(branch: str, done: transaction.PublishReceipt, catalog: Catalog) -> Receipt:
     """Return the receipt of the call that made a commit, for another call under its idempotency key."""
     labels = {} if done.commit is None else done.commit.labels
     if LOADED in labels:
@@ -218,7 +218,7 @@ def commit_json(commit: CommitRecord | None) -> dict[str, Any] | None:
     }
 
 
-def counts_of(done: transaction.Receipt, catalog: Catalog) -> tuple[TypeCount, ...]:
+def counts_of(done: transaction.PublishReceipt, catalog: Catalog) -> tuple[TypeCount, ...]:
     """Return the counts of a publish, nodes before edges, by name."""
     found = []
     for change in done.tables:

@@ -18,7 +18,7 @@ from omnigraph.catalog.query.expressions import (
     AggregateFunction,
     Arithmetic,
     Condition,
-    Entity,
+    EntityValue,
     OutputRef,
     Value,
     Variable,
@@ -227,7 +227,7 @@ class Answerer:
         self, read: CheckedRead, position: int, rows: Rows, groups: Groups, columns: Sequence[pa.Array]
     ) -> pa.Array:
         value = read.outputs[position].value
-        if isinstance(value, Entity):
+        if isinstance(value, EntityValue):
             return columns[position].field("id")
         return columns[position]
 
@@ -261,7 +261,7 @@ def _plain_values(read: CheckedRead) -> list[Value]:
                 waiting.append(value.argument)
             case Arithmetic(_, left, right, _) if holds_aggregate(value):
                 waiting += [left, right]
-            case Entity() | OutputRef():
+            case EntityValue() | OutputRef():
                 pass  # no more than the rows have, or what is there already
             case _:
                 found.append(value)

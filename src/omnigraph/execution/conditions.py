@@ -26,9 +26,9 @@ from omnigraph.catalog.query.expressions import (
     Condition,
     Constant,
     Contains,
-    Entity,
     EntityField,
     EntityPart,
+    EntityValue,
     Fixed,
     IsNull,
     Not,
@@ -67,7 +67,7 @@ _FUNCTIONS = {
 Sets: TypeAlias = "dict[int, tuple[Condition, Members | None]]"
 
 
-class Source(Protocol):
+class ConditionRows(Protocol):
     """The rows that a condition is asked of, and what the request fixes."""
 
     @property
@@ -142,7 +142,7 @@ def constant_column(value: Any, declared: PropertyType, count: int) -> pa.Array:
     return repeated(pa.scalar(value, declared.arrow), count)
 
 
-def judge(condition: Condition, source: Source) -> pa.Array:
+def judge(condition: Condition, source: ConditionRows) -> pa.Array:
     """Return the truth of a condition in each row, null where it is unknown."""
     match condition:
         case Comparison(left, operator, right):
@@ -172,14 +172,14 @@ def judge(condition: Condition, source: Source) -> pa.Array:
             assert_never(condition)
 
 
-def holds(condition: Condition, source: Source) -> pa.Array:
+def holds(condition: Condition, source: ConditionRows) -> pa.Array:
     """Return where a condition is true: false where it is unknown."""
     truth = judge(condition, source)
     return pc.fill_null(truth, False) if truth.null_count else truth
 
 
-def _missing(operand: Value, source: Source) -> pa.Array:
-    if isinstance(operand, Entity):
+def _missing(operand: Value, source: ConditionRows) -> pa.Array:
+    if isinstance(operand, EntityValue):
         return source.absent(operand.variable)
     return pc.is_null(source.column(operand))
 
@@ -187,7 +187,7 @@ def _missing(operand: Value, source: Source) -> pa.Array:
 # -- comparisons -------------------------------------------------------------------------------------
 
 
-def _compared(left: Value, operator: str, right: Value, source: Source) -> pa.Array:
+def _compared(left: Value, operator: str, right: Value, source: ConditionRows) -> pa.Array:
     if isinstance(left, Fixed) and not isinstance(right, Fixed):
         return _compared(right, _FLIPPED[operator], left, source)
     column, kind = source.column(left), type_of(left)
@@ -255,7 +255,7 @@ _PYTHON = {
 # -- membership and text -----------------------------------------------------------------------------
 
 
-def _alike(left: Value, right: Value, source: Source) -> tuple[pa.Array, pa.Array]:
+def _alike(left: Value, right: Value, source: ConditionRows) -> tuple[pa.Array, pa.Array]:
     """Return lists and items; what a request gives meets F32 columns at their own precision."""
     lists, items = source.column(left), source.column(right)
     if isinstance(right, Fixed) and pa.types.is_float32(lists.type.value_type):
@@ -286,7 +286,7 @@ class Members:
 
 
 def members(
-    items: tuple[Operand, ...] | Constant | ParamRef, kind: PropertyType, source: Source
+    items: tuple[Operand, ...] | Constant | ParamRef, kind: PropertyType, source: ConditionRows
 ) -> Members | None:
     """Return a list as a set for values of a type; None if the list itself is null."""
     if isinstance(items, tuple):
@@ -308,7 +308,7 @@ def members(
 
 
 def _among(
-    condition: Condition, left: Value, items: tuple[Operand, ...] | Constant | ParamRef, source: Source
+    condition: Condition, left: Value, items: tuple[Operand, ...] | Constant | ParamRef, source: ConditionRows
 ) -> pa.Array:
     column, kind = source.column(left), type_of(left)
     if kind is None:
@@ -324,7 +324,7 @@ def _among(
     return hits if among.empty or not column.null_count else pc.if_else(column.is_valid(), hits, None)
 
 
-def _text(left: Value, right: Value, source: Source, quick: Any, slow: Any) -> pa.Array:
+def _text(left: Value, right: Value, source: ConditionRows, quick: Any, slow: Any) -> pa.Array:
     texts = source.column(left)
     if isinstance(right, Fixed):
         pattern = source.operand(right)
@@ -349,12 +349,12 @@ _OPERATORS: dict[str, Operator] = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", "
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def pruning(conditions: Sequence[Condition], source: Source) -> Predicate | None:
+def pruning(conditions: Sequence[Condition], source: ConditionRows) -> Predicate | None:
     """Return a predicate that is true wherever all conditions are; None if every row may meet them."""
     return _pruning(And(tuple(conditions)), source, negated=False)
 
 
-def _pruning(condition: Condition, source: Source, *, negated: bool) -> Predicate | None:
+def _pruning(condition: Condition, source: ConditionRows, *, negated: bool) -> Predicate | None:
     """Return what is true wherever a condition is true, or with `negated` wherever it is false."""
     match condition:
         case Not(operand):
@@ -375,7 +375,7 @@ def _pruning(condition: Condition, source: Source, *, negated: bool) -> Predicat
 
 
 def _joined(
-    operands: Sequence[Condition], source: Source, *, negated: bool, all_of: bool
+    operands: Sequence[Condition], source: ConditionRows, *, negated: bool, all_of: bool
 ) -> Predicate | None:
     if all_of:
         kept = [p for p in (_pruning(part, source, negated=negated) for part in operands[:MOST_TESTS]) if p]
@@ -398,7 +398,7 @@ def _tests(predicate: Predicate) -> int:
 
 
 def _among_stored(
-    condition: Among, left: PropertyValue | EntityField, source: Source, *, negated: bool
+    condition: Among, left: PropertyValue | EntityField, source: ConditionRows, *, negated: bool
 ) -> Predicate | None:
     items = source.operand(condition.items) if not isinstance(condition.items, tuple) else condition.items
     if items is None:

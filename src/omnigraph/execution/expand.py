@@ -28,7 +28,7 @@ LOOKUP_COST = 60  # edges that a topology numbers in the time of one look-up (me
 
 
 @dataclass(frozen=True)
-class Found:
+class Expansion:
     """Edges found from a list of nodes: where in the list, which edge, which node at the other end."""
 
     places: Ordinals
@@ -89,7 +89,7 @@ class Expander:
         first, second = np.divmod(every, max(span, 1))
         return first, second
 
-    def neighbours(self, nodes: Ordinals) -> Found:
+    def neighbours(self, nodes: Ordinals) -> Expansion:
         """Return every edge of these nodes; a self-loop followed either way stands there once."""
         match self._hops.direction:
             case Direction.FORWARD:
@@ -99,7 +99,7 @@ class Expander:
             case Direction.EITHER:
                 out, back = self._side(nodes, forward=True), self._side(nodes, forward=False)
                 other = back.others != nodes[back.places]
-                return Found(
+                return Expansion(
                     np.concatenate([out.places, back.places[other]]),
                     np.concatenate([out.edges, back.edges[other]]),
                     np.concatenate([out.others, back.others[other]]),
@@ -127,15 +127,15 @@ class Expander:
 
     # -- one side ----------------------------------------------------------------------------------
 
-    def _side(self, nodes: Ordinals, *, forward: bool) -> Found:
+    def _side(self, nodes: Ordinals, *, forward: bool) -> Expansion:
         if not len(nodes) or not self._edges.rows:
             nothing = np.zeros(0, np.int64)
-            return Found(nothing, nothing, nothing)
+            return Expansion(nothing, nothing, nothing)
         if self._use_lookups(len(nodes)):
             return self._looked_up(nodes, forward=forward)
         self._context.note(f"{self._hops.edge.name}: topology")
         topology = self._context.topology(self._hops.edge)
-        return Found(*(topology.forward if forward else topology.backward).of(nodes))
+        return Expansion(*(topology.forward if forward else topology.backward).of(nodes))
 
     def _known_topology(self, nodes: int) -> Topology | None:
         """Return the topology if the next hop would use it."""
@@ -180,7 +180,7 @@ class Expander:
         price = nodes * LOOKUP_COST + max(map(self._edges.scanned_by, ENDS))
         return topologies.spend(*tables, price) <= self._edges.rows
 
-    def _looked_up(self, nodes: Ordinals, *, forward: bool) -> Found:
+    def _looked_up(self, nodes: Ordinals, *, forward: bool) -> Expansion:
         self._context.note(f"{self._hops.edge.name}: look-ups")
         here, there = (self._sources, self._targets) if forward else (self._targets, self._sources)
         near, far = ("src", "dst") if forward else ("dst", "src")
@@ -191,10 +191,10 @@ class Expander:
         places = pa.compute.index_in(ends, value_set=ids).to_numpy(zero_copy_only=False).astype(np.int64)
         others = there.find(self._edges.take(far, edges))
         kept = others != MISSING
-        return Found(places[kept], edges[kept], others[kept])
+        return Expansion(places[kept], edges[kept], others[kept])
 
 
-def _spread(found: Found, back: Ordinals, distinct: int) -> tuple[Ordinals, Ordinals]:
+def _spread(found: Expansion, back: Ordinals, distinct: int) -> tuple[Ordinals, Ordinals]:
     """Bring what was found from distinct nodes to every frontier entry that is one of them.
 
     Returns (entry, node reached).

@@ -19,7 +19,7 @@ from omnigraph.catalog.query.expressions import (
     AggregateFunction,
     Arithmetic,
     Constant,
-    Entity,
+    EntityValue,
     Now,
     OutputRef,
     ParamRef,
@@ -94,7 +94,7 @@ def _as_bytes(lists: pa.Array) -> pa.Array:
 
 def key_column(value: Value, rows: Rows, evaluator: Evaluator, outputs: Sequence[pa.Array]) -> pa.Array:
     """Return what a grouping key compares by: a node by which one it is, anything else by value."""
-    if isinstance(value, Entity):
+    if isinstance(value, EntityValue):
         return pa.array(rows.bound[value.variable])
     return evaluator.column(value, rows, outputs)
 
@@ -119,7 +119,7 @@ def grouped(
 
 def _aggregate(value: Aggregate, rows: Rows, groups: Groups, evaluator: Evaluator) -> pa.Array:
     kind = value.type.arrow
-    if isinstance(value.argument, Entity):
+    if isinstance(value.argument, EntityValue):
         ordinals = rows.bound[value.argument.variable]
         if value.function is AggregateFunction.COUNT:
             return _counted(groups, ordinals >= 0).cast(kind)

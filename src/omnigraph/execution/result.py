@@ -21,7 +21,7 @@ import pyarrow as pa
 from omnigraph.base.arguments import Positive, checked_methods
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.base.times import python_day, python_instant, write_day, write_instant
-from omnigraph.catalog.query.expressions import Column
+from omnigraph.catalog.query.expressions import OutputColumn
 from omnigraph.catalog.types import numbers_in, readable
 from omnigraph.storage.cost import Cost
 
@@ -34,7 +34,7 @@ class Result:
     """The rows of one query on one snapshot."""
 
     table: pa.Table  # stored types; `to_arrow` gives times their Arrow type
-    described: tuple[Column, ...]
+    described: tuple[OutputColumn, ...]
     query_name: str
     branch: str
     commit_id: str

@@ -22,9 +22,9 @@ from omnigraph.catalog.query.expressions import (
     Arithmetic,
     Bm25,
     Constant,
-    Entity,
     EntityField,
     EntityPart,
+    EntityValue,
     Nearest,
     Now,
     Operand,
@@ -120,7 +120,7 @@ class Evaluator:
                 return self._taken(rows, variable, member.column)
             case EntityField(variable, part):
                 return self._part(rows, variable, part)
-            case Entity(variable):
+            case EntityValue(variable):
                 return self._whole(rows, variable)
             case Arithmetic(operator, left, right, kind):
                 sides = (self.column(left, rows, outputs), self.column(right, rows, outputs))

@@ -33,7 +33,7 @@ from pyspark.util import is_remote_only
 from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.pipeline.options import coded
-from omnigraph.pipeline.reading.scan import Fragments, Scan, spark_schema
+from omnigraph.pipeline.reading.scan import Fragments, TableScan, spark_schema
 
 JAVA = 17
 MASTER = "local[*]"
@@ -225,7 +225,7 @@ def rows_of(
     return spark.range(0, len(items), 1, max(len(items), 1)).mapInArrow(run, schema)
 
 
-def frame_of(spark: SparkSession, scan: Scan) -> DataFrame:
+def frame_of(spark: SparkSession, scan: TableScan) -> DataFrame:
     """Return the rows of a scan."""
 
     def rows(group: Fragments) -> Iterator[pa.RecordBatch]:

@@ -32,7 +32,7 @@ def manifest_file(version: int) -> str:
     return f"d{version}.manifest" if version >= DETACHED else f"{MAX_VERSION - version:020d}.manifest"
 
 
-class FirstReads(Protocol):
+class FirstReadCheck(Protocol):
     """Whoever looks at the files of a version before anybody reads them."""
 
     def opened(self, table_id: str, version: int, open_table: Callable[[], Handle]) -> Handle:
@@ -54,7 +54,7 @@ class OpenFailed(StorageError):
 class Opener:
     """Opens datasets below one root."""
 
-    def __init__(self, location: Location, first_reads: FirstReads | None = None) -> None:
+    def __init__(self, location: Location, first_reads: FirstReadCheck | None = None) -> None:
         self._location = location
         self._first_reads = first_reads
         self._session = _Session(

@@ -45,7 +45,7 @@ from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved
 from omnigraph.storage.manifest.records import CommitRecord, ManifestState, Pin, advance
 from omnigraph.storage.staging import StagedPlan, Staging
 from omnigraph.storage.tables.reads import TableReads
-from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan, Receipt, Write, WriteTxn
+from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan, PublishReceipt, Write, WriteTxn
 
 # -- conflict ------------------------------------------------------------------------------------
 #
@@ -175,7 +175,7 @@ class Publisher:
         self._losers: dict[str, FairLock] = {}  # by chain
         self._random = random.Random()  # jitter only: processes must not share a seed
 
-    def publish(self, branch: str, write: Write, intent: Intent | None = None) -> Receipt:
+    def publish(self, branch: str, write: Write, intent: Intent | None = None) -> PublishReceipt:
         """Run a write to its end."""
         intent = intent or Intent()
         _check(intent)
@@ -198,7 +198,7 @@ class Publisher:
 
     # -- attempts ----------------------------------------------------------------------------------
 
-    def _run(self, branch: str, write: Write, intent: Intent) -> Receipt:
+    def _run(self, branch: str, write: Write, intent: Intent) -> PublishReceipt:
         commit_id, authored_at = intent.commit_id or new_id(), self._clock.now_us()
         started = self._clock.monotonic()
         attempts, failures = 1, 0
@@ -207,7 +207,7 @@ class Publisher:
             if intent.commit_id is not None:
                 done = chain.find(commit_id, txn.snapshot.state)
                 if done is not None:
-                    return Receipt(branch, done.commit, done.commit.tables, replayed=True)
+                    return PublishReceipt(branch, done.commit, done.commit.tables, replayed=True)
                 if chain.may_have_forgotten(commit_id, txn.snapshot.state):
                     raise _forgotten(commit_id)
             first = self._unless_reclaimed(txn, partial(self._prepare, chain, txn, write, intent))
@@ -220,12 +220,12 @@ class Publisher:
         with turn.held:
             while True:
                 if not now.staged.changes_anything and not now.plan.always_commit:
-                    return Receipt(now.txn.snapshot.branch, commit=None, attempts=attempts)
+                    return PublishReceipt(now.txn.snapshot.branch, commit=None, attempts=attempts)
                 pins = now.staged.pins(commit_id, now.plan.kind)
                 record = self._record(now, pins, intent, commit_id, authored_at)
                 failed = self._swap(now, record, pins)
                 if failed is None:
-                    return Receipt(now.txn.snapshot.branch, record, record.tables, attempts)
+                    return PublishReceipt(now.txn.snapshot.branch, record, record.tables, attempts)
                 turn.wait()  # the losers of this process go on one at a time, or they would beat each other
                 self._pause(attempts)
                 chain, txn = self._recapture(now, branch, commit_id, failed)
@@ -345,12 +345,12 @@ class Publisher:
 
     def _acknowledged(
         self, chain: Chain, txn: WriteTxn, record: CommitRecord, attempts: int, intent: Intent
-    ) -> Receipt:
+    ) -> PublishReceipt:
         """Return the receipt of a commit that is on the chain: ours, or that of a twin under the same id."""
         done = None if intent.commit_id is None else chain.find(record.id, txn.snapshot.state)
         commit = record if done is None else done.commit
         replayed = (commit.parent, commit.authored_at_us) != (record.parent, record.authored_at_us)
-        return Receipt(txn.snapshot.branch, commit, commit.tables, attempts, replayed=replayed)
+        return PublishReceipt(txn.snapshot.branch, commit, commit.tables, attempts, replayed=replayed)
 
     def _record(
         self, now: _Attempt, pins: Pins, intent: Intent, commit_id: str, authored_at: int

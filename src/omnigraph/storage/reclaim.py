@@ -27,7 +27,7 @@ from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import kept_pin
-from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved, Patience
+from omnigraph.storage.manifest.metadata import CommitInDoubt, ControlRetry, HeadMoved
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import Refs
 from omnigraph.storage.opener import Handle, Opener
@@ -98,7 +98,7 @@ class Reclaimer:
         create that has not registered its branch yet must look at its source again.
         """
         told: dict[str, ManifestState] = {}
-        patience = Patience("announcing a sweep", MAIN, self._clock)
+        patience = ControlRetry("announcing a sweep", MAIN, self._clock)
         while True:
             refs = self._refs.latest()
             live = {MAIN: MAIN, **{ref.name: ref.incarnation for ref in self._branches.live(refs)}}

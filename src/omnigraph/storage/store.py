@@ -39,9 +39,9 @@ from omnigraph.storage.manifest.chain import Chain, chain_path, check_kept, main
 from omnigraph.storage.manifest.metadata import (
     AlreadyThere,
     CommitInDoubt,
+    ControlRetry,
     HeadMoved,
     MetadataDataset,
-    Patience,
 )
 from omnigraph.storage.manifest.records import (
     MAIN,
@@ -63,7 +63,7 @@ from omnigraph.storage.tables.differences import TailCache
 from omnigraph.storage.tables.files import check_schema, create_table
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.reads import TableReads
-from omnigraph.storage.transaction import NewTable, PinnedSnapshot, Receipt, Write, WriteTxn
+from omnigraph.storage.transaction import NewTable, PinnedSnapshot, PublishReceipt, Write, WriteTxn
 
 THREADS = 8
 T = TypeVar("T")
@@ -267,7 +267,7 @@ class GraphStore:
         with measured():
             return self._publisher.rehearse(branch, write, intent)
 
-    def publish(self, branch: str, write: Write, intent: Intent | None = None) -> Receipt:
+    def publish(self, branch: str, write: Write, intent: Intent | None = None) -> PublishReceipt:
         """Run a write: the only way to change a graph's content."""
         return self._publisher.publish(branch, write, intent)
 
@@ -288,7 +288,7 @@ class GraphStore:
     def _announce(self, branch: str, version: int, tables: Collection[str]) -> ManifestState:
         """Announce a sweep on one branch, of versions below a floor or of the history of tables."""
         with measured():
-            patience = Patience("announcing a sweep", branch, self.clock)
+            patience = ControlRetry("announcing a sweep", branch, self.clock)
             chain, head = self.branches.writable(branch)
             called_at = head.version
 

@@ -186,7 +186,7 @@ class PlannedWrite:
 
 
 @dataclass(frozen=True)
-class Receipt:
+class PublishReceipt:
     """What a write did. `commit` is the record that was published, or None when nothing changed."""
 
     branch: str

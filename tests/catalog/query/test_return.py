@@ -10,7 +10,7 @@ from omnigraph.catalog.query.expressions import (
     Arithmetic,
     Bm25,
     Constant,
-    Entity,
+    EntityValue,
     Nearest,
     OutputRef,
     PropertyValue,
@@ -104,7 +104,7 @@ def test_the_other_outputs_are_the_grouping_keys() -> None:
     )
 
     assert checked.keys == (0, 2, 3, 5, 6)
-    assert isinstance(checked.outputs[0].value, Entity)
+    assert isinstance(checked.outputs[0].value, EntityValue)
     assert isinstance(checked.outputs[1].value, Aggregate)
 
 

@@ -21,8 +21,8 @@ from omnigraph.base.errors import (
 )
 from omnigraph.engine.history import changes
 from omnigraph.engine.history.changes import Change
-from omnigraph.engine.history.comparison import Comparison
-from omnigraph.engine.history.feed import Block, FeedPage
+from omnigraph.engine.history.comparison import StateComparison
+from omnigraph.engine.history.feed import FeedCommit, FeedPage
 from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
 
 Told = list[tuple[str, list[tuple[str, str]]]]
@@ -38,7 +38,7 @@ def head(graph: Graph, branch: str = "main") -> str:
     return graph.store.snapshot(branch).commit_id
 
 
-def told(blocks: tuple[Block, ...]) -> Told:
+def told(blocks: tuple[FeedCommit, ...]) -> Told:
     return [(b.cause.kind, [(one.id, one.op.value) for one in b.changes]) for b in blocks]
 
 
@@ -47,10 +47,10 @@ def cursor_of(page: FeedPage) -> str:
     return page.cursor
 
 
-def read_all(graph: Graph, **options: Any) -> list[Block]:
+def read_all(graph: Graph, **options: Any) -> list[FeedCommit]:
     """Read from the start to the head, however the pages fall, joining the parts of a commit."""
     page = graph.changes.poll(start="beginning", **options)
-    blocks: list[Block] = list(page.blocks)
+    blocks: list[FeedCommit] = list(page.blocks)
     while not page.caught_up:
         inside = page.page_token is not None
         page = (
@@ -61,7 +61,7 @@ def read_all(graph: Graph, **options: Any) -> list[Block]:
         first, *rest = page.blocks or (None,)
         if inside and first is not None and blocks[-1].cause == first.cause:
             last = blocks.pop()
-            first = Block(last.cause, last.changes + first.changes, last.schema)
+            first = FeedCommit(last.cause, last.changes + first.changes, last.schema)
         blocks += [block for block in (first, *rest) if block is not None]
     return blocks
 
@@ -248,15 +248,15 @@ def test_a_branch_made_anew_while_it_is_read_fails_the_poll(
 ) -> None:
     fork(graph)
     put(graph, "side", person("Eve"))
-    whole = Comparison.changes
+    whole = StateComparison.changes
 
-    def meanwhile(self: Comparison, after: Any = None) -> Iterator[Change]:
+    def meanwhile(self: StateComparison, after: Any = None) -> Iterator[Change]:
         yield from whole(self, after)
         if self.after.head == head(graph, "side"):
             graph.branches.delete("side")
             fork(graph)
 
-    monkeypatch.setattr(Comparison, "changes", meanwhile)
+    monkeypatch.setattr(StateComparison, "changes", meanwhile)
 
     with pytest.raises(CursorRejected, match="made anew"):
         graph.changes.poll(start="beginning", branch="side")

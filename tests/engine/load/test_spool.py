@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.model import NodeType
-from omnigraph.engine.load.conform import Block
-from omnigraph.engine.load.draft import Input, LoadDraft, Mode, Spools, last_place
+from omnigraph.engine.load.conform import RowBlock
+from omnigraph.engine.load.draft import Input, LoadDraft, Spools, WriteMode, last_place
 from tests.catalog.support import catalog
 
 CATALOG = catalog("node Person { name: String @key age: I32? }")
@@ -17,14 +17,14 @@ PERSON = CATALOG.node("Person")
 assert isinstance(PERSON, NodeType)
 
 
-def block(first: int, count: int, origin: str = "a.csv") -> Block:
+def block(first: int, count: int, origin: str = "a.csv") -> RowBlock:
     """Return people in a row, each with its line."""
     names = [f"p{number}" for number in range(first, first + count)]
     columns = {"id": names, "age": pa.array(range(first, first + count), pa.int32()), "name": names}
     rows = pa.RecordBatch.from_arrays(
         [pa.array(columns[f.name], f.type) for f in PERSON.stored_schema], schema=PERSON.stored_schema
     )
-    return Block(
+    return RowBlock(
         PERSON, rows, pa.array(range(first + 1, first + count + 1), pa.int64()), origin, minted=False
     )
 
@@ -54,7 +54,7 @@ def test_rows_can_be_read_as_long_as_they_are_needed_and_leave_no_file(spools: S
     for first in range(0, 100, 50):
         spools.add(block(first, 50))
     folder = Path(spools._folder.name)
-    draft = LoadDraft(Input(CATALOG, spools.by_type), Mode.MERGE, ())
+    draft = LoadDraft(Input(CATALOG, spools.by_type), WriteMode.MERGE, ())
 
     spools.close()
 

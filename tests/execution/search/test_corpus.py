@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.execution.search.parts import Part
+from omnigraph.execution.search.parts import SearchFragment
 from omnigraph.execution.search.search_cache import Corpus
 from omnigraph.execution.search.text_index import Postings, analyse, invert, within
 
@@ -26,12 +26,12 @@ QUERIES = st.lists(WORDS, max_size=4).map(" ".join)
 
 def corpus(*fragments: Texts, dead: Sequence[int] = ()) -> Corpus:
     """Return the corpus of some fragments, without the rows of some ordinals."""
-    parts: list[Part[Postings]] = []
+    parts: list[SearchFragment[Postings]] = []
     start = 0
     for texts in fragments:
         alive = np.array([start + row not in dead for row in range(len(texts))], dtype=bool)
         parts.append(
-            Part(
+            SearchFragment(
                 invert(pa.chunked_array([pa.array(texts, pa.string())])),
                 start,
                 None if alive.all() else alive,

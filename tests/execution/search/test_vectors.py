@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from omnigraph.execution.search.parts import Part
+from omnigraph.execution.search.parts import SearchFragment
 from omnigraph.execution.search.vectors import (
     LEAST_ROWS,
     NO_SKETCH,
@@ -30,24 +30,26 @@ VECTORS = st.lists(st.none() | st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=12
 
 def column(*fragments: Sequence[Sequence[float] | None], dead: Sequence[int] = ()) -> VectorColumn:
     """Return the vectors of some fragments, without the rows of some ordinals."""
-    parts: list[Part[Matrix]] = []
+    parts: list[SearchFragment[Matrix]] = []
     start = 0
     for vectors in fragments:
         size = len(next((v for v in vectors if v is not None), (0, 0, 0)))
         stored = pa.array([None if v is None else list(v) for v in vectors], pa.list_(pa.float32(), size))
         alive = np.array([start + row not in dead for row in range(len(vectors))], dtype=bool)
-        parts.append(Part(matrix(pa.chunked_array([stored])), start, None if alive.all() else alive))
+        parts.append(
+            SearchFragment(matrix(pa.chunked_array([stored])), start, None if alive.all() else alive)
+        )
         start += len(vectors)
     return VectorColumn(start, parts)
 
 
 def many(vectors: Floats, pieces: int = 2) -> VectorColumn:
     """Return a column of many vectors, in a few fragments."""
-    parts: list[Part[Matrix]] = []
+    parts: list[SearchFragment[Matrix]] = []
     start = 0
     for some in np.array_split(vectors, pieces):
         flat = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1])
-        parts.append(Part(matrix(pa.chunked_array([flat])), start, None))
+        parts.append(SearchFragment(matrix(pa.chunked_array([flat])), start, None))
         start += len(some)
     return VectorColumn(start, parts)
 

@@ -42,7 +42,7 @@ OBJECT = "object"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class OutputColumn:
     """A named value: a result column or a parameter."""
 
     name: str
@@ -52,7 +52,7 @@ class Column:
     vector_dim: int | None = None
 
     @classmethod
-    def of(cls, name: str, declared: PropertyType) -> Column:
+    def of(cls, name: str, declared: PropertyType) -> OutputColumn:
         """Describe a value of a type.
 
         >>> Column.of("p.age", PropertyType(Scalar.I32, nullable=True)).to_json()
@@ -95,9 +95,9 @@ class Parameter:
     type: PropertyType
 
     @property
-    def column(self) -> Column:
+    def column(self) -> OutputColumn:
         """How catalogs of queries describe it."""
-        return Column.of(self.name, self.type)
+        return OutputColumn.of(self.name, self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class EntityField:
 
 
 @dataclass(frozen=True, slots=True)
-class Entity:
+class EntityValue:
     """`$x`: a whole node."""
 
     variable: Variable
@@ -372,7 +372,7 @@ Value: TypeAlias = (
     | Now
     | PropertyValue
     | EntityField
-    | Entity
+    | EntityValue
     | Arithmetic
     | Aggregate
     | OutputRef
@@ -386,7 +386,7 @@ Value: TypeAlias = (
 
 def type_of(value: Value) -> PropertyType | None:
     """Return the type of a value; a bare node has none."""
-    return None if isinstance(value, Entity) else value.type
+    return None if isinstance(value, EntityValue) else value.type
 
 
 def holds_aggregate(value: Value) -> bool:

@@ -29,10 +29,10 @@ from typing import Any, TypeAlias
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, Property, TableType
 from omnigraph.catalog.query.expressions import (
-    Column,
     Condition,
     Hops,
     Operand,
+    OutputColumn,
     Parameter,
     ParamRef,
     Ranking,
@@ -56,7 +56,7 @@ from omnigraph.catalog.types import PropertyType, Scalar
 class Operation:
     """Result columns, and the types read and written: nodes before edges, each kind by name."""
 
-    result: tuple[Column, ...]
+    result: tuple[OutputColumn, ...]
     reads: tuple[TableType, ...]
     writes: tuple[TableType, ...] = ()
 
@@ -126,7 +126,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ClauseBlock:
     """Clauses that are evaluated for each outer row."""
 
     clauses: tuple[Clause, ...]
@@ -138,7 +138,7 @@ class Block:
 class Exists:
     """`exists { }`, or with `negated` `not { }`."""
 
-    block: Block
+    block: ClauseBlock
     negated: bool
 
 
@@ -146,7 +146,7 @@ class Exists:
 class Counted:
     """`count { } operator number`."""
 
-    block: Block
+    block: ClauseBlock
     operator: str
     number: int
 
@@ -155,7 +155,7 @@ class Counted:
 class Optional:
     """`optional { }`."""
 
-    block: Block
+    block: ClauseBlock
 
 
 Clause: TypeAlias = Bind | Expand | Filter | Exists | Counted | Optional
@@ -168,7 +168,7 @@ Clause: TypeAlias = Bind | Expand | Filter | Exists | Counted | Optional
 class Output:
     """One column of the result; `OutputRef`s in it point to outputs before it."""
 
-    column: Column
+    column: OutputColumn
     value: Value
 
     @property
@@ -212,7 +212,7 @@ class CheckedRead:
     instruction: str | None = None
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[OutputColumn, ...]:
         """The columns of the result."""
         return self.operation.result
 

@@ -1,4 +1,4 @@
-"""Door: exports by this process, as a folder of files or as one stream of lines.
+"""Export: exports by this process, as a folder of files or as one stream of lines.
 
 Room    engine.export. `omnigraph.pipeline.reading.export` lets Spark write such a folder.
 Given   a store, a state of the graph, names of types.

@@ -40,7 +40,7 @@ from omnigraph.engine.history.delta import (
 from omnigraph.storage.manifest.chain import check_kept
 from omnigraph.storage.manifest.records import ManifestState, Pin
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.differences import Side
+from omnigraph.storage.tables.differences import OneSided
 
 ROWS_AT_ONCE = 1_024  # rows that are turned into images at a time
 KEPT_ROWS = 10_000  # changes of a type that are kept when they were read once
@@ -61,7 +61,7 @@ class TypeChanges:
         return self.inserted + self.updated + self.deleted
 
 
-class Comparison:
+class StateComparison:
     """Two states of one graph; `before` is None for everything there is in the newer one."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Comparison:
         """Return how rows of a type are compared and shown."""
         return Pair.of(declared, self.older, self.newer)
 
-    def sides(self, declared: TableType) -> tuple[Side, Side]:
+    def sides(self, declared: TableType) -> tuple[OneSided, OneSided]:
         """Return the rows of one type that only one of the states has: those gone and those come."""
         with self._readable(declared):
             return sides_of(self._store.reads, *self._pins(declared))

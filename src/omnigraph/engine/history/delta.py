@@ -28,7 +28,7 @@ from omnigraph.catalog.types import Scalar, numbers_in
 from omnigraph.engine.schema.lower import scalar
 from omnigraph.execution.result import json_value
 from omnigraph.storage.manifest.records import ManifestState, Pin
-from omnigraph.storage.tables.differences import Side
+from omnigraph.storage.tables.differences import OneSided
 from omnigraph.storage.tables.reads import TableReads
 
 # -- images --------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ Fills = Mapping[str, pa.Scalar]
 NO_FILLS: Fills = FrozenMap()
 
 
-def deltas(sides: tuple[Side, Side], schema: pa.Schema, fills: Fills = NO_FILLS) -> Iterator[Delta]:
+def deltas(sides: tuple[OneSided, OneSided], schema: pa.Schema, fills: Fills = NO_FILLS) -> Iterator[Delta]:
     """Compare two sides as rows of one schema, a range of ids at a time.
 
     A column that one lacks is null there, or what `fills` says.
@@ -122,12 +122,12 @@ def deltas(sides: tuple[Side, Side], schema: pa.Schema, fills: Fills = NO_FILLS)
         yield compare(before, after)
 
 
-def delta(sides: tuple[Side, Side], schema: pa.Schema, fills: Fills = NO_FILLS) -> Delta:
+def delta(sides: tuple[OneSided, OneSided], schema: pa.Schema, fills: Fills = NO_FILLS) -> Delta:
     """Compare two sides at once."""
     return compare(_rows(sides[0], schema, fills), _rows(sides[1], schema, fills))
 
 
-def touched(sides: tuple[Side, Side]) -> pa.Array:
+def touched(sides: tuple[OneSided, OneSided]) -> pa.Array:
     """Return the ids of all rows that two versions do not share: those that changed are among them."""
     found = [batch[ID] for side in sides for batch in side.batches([ID])]
     return pc.unique(pa.chunked_array(found, pa.string()))
@@ -222,7 +222,7 @@ def _one(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _rows(
-    side: Side, schema: pa.Schema, fills: Fills, low: str | None = None, high: str | None = None
+    side: OneSided, schema: pa.Schema, fills: Fills, low: str | None = None, high: str | None = None
 ) -> pa.Table:
     """Read the rows with ids in a range as rows of a schema, by id."""
     there = set(side.schema.names)
@@ -252,7 +252,7 @@ def _between(batch: pa.RecordBatch, low: str | None, high: str | None) -> pa.Rec
     return batch if high is None else batch.filter(pc.less(batch[ID], high))
 
 
-def _ranges(sides: Sequence[Side]) -> list[tuple[str | None, str | None]]:
+def _ranges(sides: Sequence[OneSided]) -> list[tuple[str | None, str | None]]:
     """Cut the ids into ranges that fit in memory, by a sample of them."""
     total = sum(side.rows for side in sides)
     number = -(-total // RANGE_ROWS)
@@ -291,14 +291,14 @@ def pin_of(state: ManifestState, then: Catalog, declared: TableType) -> Pin | No
     return None if found is None else state.pins.get(found.table_id)
 
 
-def sides_of(reads: TableReads, old: Pin | None, new: Pin | None) -> tuple[Side, Side]:
+def sides_of(reads: TableReads, old: Pin | None, new: Pin | None) -> tuple[OneSided, OneSided]:
     """Return the rows that only one of two pins has; of two tables, all of them."""
     if not rows_moved(old, new):
-        return Side(None), Side(None)
+        return OneSided(None), OneSided(None)
     if old is not None and new is not None and old.table_id == new.table_id:
         return reads.differences(old.table_id, old.version, new.version)
-    gone = Side(None) if old is None else reads.differences(old.table_id, old.version, None)[0]
-    come = Side(None) if new is None else reads.differences(new.table_id, None, new.version)[1]
+    gone = OneSided(None) if old is None else reads.differences(old.table_id, old.version, None)[0]
+    come = OneSided(None) if new is None else reads.differences(new.table_id, None, new.version)[1]
     return gone, come
 
 
@@ -332,7 +332,7 @@ def images(rows: pa.Table, declared: TableType, then: Catalog) -> list[Row]:
     return [image(row, seen) for row in to_python(rows.select(schema.names).cast(schema))]
 
 
-def under_names(side: Side, then: Catalog, declared: TableType) -> Side:
+def under_names(side: OneSided, then: Catalog, declared: TableType) -> OneSided:
     """Return a side with its columns under the names of a declaration; `then` is the schema it has now."""
     names = columns_then(declared, then)
     if all(names.get(name) == name for name in declared.stored_schema.names):
@@ -347,7 +347,7 @@ def fills_of(declared: TableType, state: ManifestState) -> dict[str, pa.Scalar]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Renamed(Side):
+class _Renamed(OneSided):
     """A side whose columns go by the names that they have in the other version."""
 
     names: Mapping[str, str] = FrozenMap()  # name there -> name here

@@ -23,7 +23,7 @@ from omnigraph.catalog.plan import plan
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import Change, Names, Wanted, kind_of
-from omnigraph.engine.history.comparison import Comparison, TypeChanges
+from omnigraph.engine.history.comparison import StateComparison, TypeChanges
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.receipt import TypeCount
 from omnigraph.storage.store import GraphStore
@@ -56,7 +56,7 @@ class Diff:
 
     before: PinnedSnapshot
     after: PinnedSnapshot
-    comparison: Comparison
+    comparison: StateComparison
 
     @property
     def from_commit_id(self) -> str:
@@ -104,7 +104,7 @@ class Diff:
         }
 
 
-class DiffDoor:
+class Diffs:
     """Compares the states of one graph."""
 
     def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
@@ -116,10 +116,12 @@ class DiffDoor:
         before, after = side(self._store, a), side(self._store, b)
         catalogs = [self._catalogs.get(one.schema) for one in (after, before)]
         wanted = Wanted.read(catalogs, kinds, types, ops)
-        return Diff(before, after, Comparison(self._store, self._catalogs, before.state, after.state, wanted))
+        return Diff(
+            before, after, StateComparison(self._store, self._catalogs, before.state, after.state, wanted)
+        )
 
 
-def schema_steps(found: Comparison) -> tuple[Step, ...]:
+def schema_steps(found: StateComparison) -> tuple[Step, ...]:
     """Return what became of the schema between two states."""
     if found.older.identity == found.newer.identity:
         return ()

@@ -29,9 +29,9 @@ from omnigraph.base.errors import (
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import LIMIT, Cause, Change, Names, Packer, Wanted, check_limit
-from omnigraph.engine.history.comparison import Comparison
+from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.diff import schema_steps, steps_json
-from omnigraph.engine.history.resolve_at import Gap, Line, Place
+from omnigraph.engine.history.resolve_at import CommitLine, Gap, Place
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.store import GraphStore
@@ -92,7 +92,7 @@ START = "'now', 'beginning' or 'after:COMMIT'"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FeedCommit:
     """One commit: why, what it did to the schema, and what to entities."""
 
     cause: Cause
@@ -112,7 +112,7 @@ class Block:
 class FeedPage:
     """Some blocks; then a cursor, or a page token where the answer goes on."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[FeedCommit, ...]
     cursor: str | None = None
     caught_up: bool | None = None  # whether the branch had nothing further when the page ended
     page_token: str | None = None
@@ -129,7 +129,7 @@ class FeedPage:
 class CommitChanges:
     """What one commit changed, or a part of it."""
 
-    block: Block
+    block: FeedCommit
     page_token: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class _From:
 class Baseline:
     """Everything there is at one commit; when it was read to the end, the cursor that goes on from there."""
 
-    def __init__(self, comparison: Comparison, cursor: str) -> None:
+    def __init__(self, comparison: StateComparison, cursor: str) -> None:
         self._comparison = comparison
         self._cursor = cursor
         self._done = False
@@ -241,7 +241,7 @@ class Changes:
         """Return everything there is now, with a cursor for what comes next under the same filter."""
         head = self._store.snapshot(branch).state
         wanted = Wanted.read([self._catalogs.get(head.schema)], kinds, types, None)
-        whole = Comparison(self._store, self._catalogs, None, head, wanted)
+        whole = StateComparison(self._store, self._catalogs, None, head, wanted)
         return Baseline(whole, _cursor(head, head.place, head.head, wanted))
 
     def of(
@@ -277,10 +277,10 @@ class Changes:
     def _page(
         self, branch: str, cut: ManifestState, begin: _From, wanted: Wanted, limit: int, cursor: str | None
     ) -> FeedPage:
-        blocks: list[Block] = []
+        blocks: list[FeedCommit] = []
         packer = Packer(limit)
         place, commit_id = begin.place, begin.commit_id
-        states = Line(self._store, cut).after(begin.place)
+        states = CommitLine(self._store, cut).after(begin.place)
         while packer.has_room:
             lost: str | None = None
             try:
@@ -309,7 +309,7 @@ class Changes:
         place: Place | None,
         commit_id: str | None,
         wanted: Wanted,
-        blocks: list[Block],
+        blocks: list[FeedCommit],
     ) -> FeedPage:
         """End a page after whole commits, unless the branch is no longer the one that was read."""
         live = self._store.snapshot(branch).state
@@ -327,12 +327,12 @@ class Changes:
         wanted: Wanted,
         packer: Packer,
         inside: tuple[bool, str, str] | None,
-    ) -> tuple[Block, bool]:
+    ) -> tuple[FeedCommit, bool]:
         """Return a commit with as many changes as the page takes, and whether there are more."""
-        found = Comparison(self._store, self._catalogs, before, after, wanted)
+        found = StateComparison(self._store, self._catalogs, before, after, wanted)
         changes, more = packer.take(found.changes(inside))
         steps = schema_steps(found) if inside is None else ()
-        return Block(Cause.of(after.commit), changes, steps), more
+        return FeedCommit(Cause.of(after.commit), changes, steps), more
 
     # -- places ------------------------------------------------------------------------------------
 
@@ -345,7 +345,7 @@ class Changes:
         if how != "after" or not commit_id:
             raise InvalidRequest(f"a feed cannot start at {start!r}", remedy=f"Give {START}")
         _, state = self._store.history.get(commit_id)
-        if not Line(self._store, head).holds(state.place, commit_id):
+        if not CommitLine(self._store, head).holds(state.place, commit_id):
             raise InvalidRequest(
                 f"commit {commit_id} did not lead to the head of the branch",
                 remedy="Name a commit of the branch's own history",
@@ -360,7 +360,7 @@ class Changes:
         if values["filter"] != wanted.digest:
             raise rejected("it is for another filter")
         place, commit_id = _begin(values).place, values["commit"]
-        if place is not None and not Line(self._store, head).holds(place, commit_id):
+        if place is not None and not CommitLine(self._store, head).holds(place, commit_id):
             raise rejected("it is of another graph")
         return values
 

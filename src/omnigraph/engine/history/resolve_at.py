@@ -162,7 +162,7 @@ class _Segment:
         return self.last if version == self.last.version else self.chain.at(version)
 
 
-class Line:
+class CommitLine:
     """The first parents of a state."""
 
     def __init__(self, store: GraphStore, head: ManifestState) -> None:

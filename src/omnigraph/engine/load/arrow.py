@@ -22,10 +22,10 @@ from pyarrow import types as kinds
 from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.load.cells import (
-    Column,
+    CellMisfit,
     ColumnMisfit,
-    Misfit,
-    Target,
+    ColumnTarget,
+    InputColumn,
     cells_column,
     list_array,
     vector_array,
@@ -42,7 +42,7 @@ _LISTS = (
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-def arrow_column(array: pa.Array, target: Target, *, whole_floats: bool = False) -> Column:
+def arrow_column(array: pa.Array, target: ColumnTarget, *, whole_floats: bool = False) -> InputColumn:
     """Return the column as stored, or raise `ColumnMisfit` when its type has no such values.
 
     With `whole_floats` floats without a fraction are integers too: pandas keeps integers that way as
@@ -51,7 +51,7 @@ def arrow_column(array: pa.Array, target: Target, *, whole_floats: bool = False)
     plain = decoded(array)
     scalar = target.type.scalar
     if kinds.is_null(plain.type):
-        return Column(pa.nulls(len(plain), target.type.arrow))
+        return InputColumn(pa.nulls(len(plain), target.type.arrow))
     if target.type.is_list or scalar is Scalar.VECTOR:
         return _lists(plain, target, whole_floats)
     if scalar in INTEGERS:
@@ -59,11 +59,11 @@ def arrow_column(array: pa.Array, target: Target, *, whole_floats: bool = False)
     return _CONVERTERS[scalar](plain, target)
 
 
-def text_column(array: pa.Array, target: Target) -> Column:
+def text_column(array: pa.Array, target: ColumnTarget) -> InputColumn:
     """Return a column of text, or raise `ColumnMisfit`."""
     plain = decoded(array)
     if kinds.is_null(plain.type):
-        return Column(pa.nulls(len(plain), pa.string()))
+        return InputColumn(pa.nulls(len(plain), pa.string()))
     return _strings(plain, target)
 
 
@@ -83,24 +83,24 @@ def decoded(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if kinds.is_dictionary(array.type) else array
 
 
-def _misfit(found: pa.DataType, target: Target, takes: str) -> ColumnMisfit:
+def _misfit(found: pa.DataType, target: ColumnTarget, takes: str) -> ColumnMisfit:
     return ColumnMisfit(f"{target.place} is of type {target.type} and takes {takes}, not a column of {found}")
 
 
 # -- text, booleans, bytes ---------------------------------------------------------------------------
 
 
-def _strings(array: pa.Array, target: Target) -> Column:
+def _strings(array: pa.Array, target: ColumnTarget) -> InputColumn:
     if not is_text(array.type):
         raise _misfit(array.type, target, "text")
     try:
         array.validate(full=True)  # files may claim that any bytes are text
-        return Column(_narrowed(array, pa.string()))
+        return InputColumn(_narrowed(array, pa.string()))
     except pa.ArrowInvalid:
         return _broken_text(array, target)
 
 
-def _broken_text(array: pa.Array, target: Target) -> Column:
+def _broken_text(array: pa.Array, target: ColumnTarget) -> InputColumn:
     stored: list[str | None] = []
     misfits = {}
     for row, value in enumerate(_narrowed(array, pa.binary())):
@@ -109,8 +109,8 @@ def _broken_text(array: pa.Array, target: Target) -> Column:
             stored.append(None if content is None else content.decode())
         except UnicodeDecodeError as error:
             stored.append(None)
-            misfits[row] = Misfit(f"broken UTF-8 at byte {error.start} of the value", content)
-    return Column.with_misfits(pa.array(stored, pa.string()), target, misfits)
+            misfits[row] = CellMisfit(f"broken UTF-8 at byte {error.start} of the value", content)
+    return InputColumn.with_misfits(pa.array(stored, pa.string()), target, misfits)
 
 
 def _narrowed(array: pa.Array, narrow: pa.DataType) -> pa.Array:
@@ -123,13 +123,13 @@ def _narrowed(array: pa.Array, narrow: pa.DataType) -> pa.Array:
         return array.take(pa.array(np.arange(len(array)))).cast(narrow, safe=False)
 
 
-def _bools(array: pa.Array, target: Target) -> Column:
+def _bools(array: pa.Array, target: ColumnTarget) -> InputColumn:
     if not kinds.is_boolean(array.type):
         raise _misfit(array.type, target, "booleans")
-    return Column(array)
+    return InputColumn(array)
 
 
-def _blobs(array: pa.Array, target: Target) -> Column:
+def _blobs(array: pa.Array, target: ColumnTarget) -> InputColumn:
     if is_text(array.type):
         return cells_column(array.to_pylist(), target)
     found = array.type
@@ -137,13 +137,13 @@ def _blobs(array: pa.Array, target: Target) -> Column:
         if not kinds.is_fixed_size_binary(found):
             raise _misfit(found, target, "bytes, or text that begins with base64:")
         array = array.cast(pa.binary())
-    return Column(array.cast(pa.large_binary()))
+    return InputColumn(array.cast(pa.large_binary()))
 
 
 # -- numbers -----------------------------------------------------------------------------------------
 
 
-def _integers(array: pa.Array, target: Target, whole_floats: bool) -> Column:
+def _integers(array: pa.Array, target: ColumnTarget, whole_floats: bool) -> InputColumn:
     if kinds.is_floating(array.type) and whole_floats:
         return _from_whole_floats(array, target)
     whole = kinds.is_integer(array.type) or (kinds.is_decimal(array.type) and array.type.scale == 0)
@@ -152,12 +152,12 @@ def _integers(array: pa.Array, target: Target, whole_floats: bool) -> Column:
     return _in_range(array, target, target.type.arrow, target.type.scalar.value)
 
 
-def _in_range(array: pa.Array, target: Target, stored: pa.DataType, name: str) -> Column:
+def _in_range(array: pa.Array, target: ColumnTarget, stored: pa.DataType, name: str) -> InputColumn:
     """Convert between widths; what does not fit is refused."""
     if array.type == stored:
-        return Column(array)
+        return InputColumn(array)
     try:
-        return Column(array.cast(stored))
+        return InputColumn(array.cast(stored))
     except pa.ArrowInvalid:
         # Every integer type fits one of the two widest; Python compares the rest.
         limits = np.iinfo(stored.to_pandas_dtype())
@@ -168,10 +168,10 @@ def _in_range(array: pa.Array, target: Target, stored: pa.DataType, name: str) -
         )
         kept = pc.if_else(pa.array(fits), array, pa.scalar(None, array.type)).cast(stored)
         full_name = {"i": "Int", "u": "UInt"}[limits.kind] + str(limits.bits)
-        return Column(kept, (_refused(array, ~fits, target, f"{{}} exceeds {full_name} range"),))
+        return InputColumn(kept, (_refused(array, ~fits, target, f"{{}} exceeds {full_name} range"),))
 
 
-def _from_whole_floats(array: pa.Array, target: Target) -> Column:
+def _from_whole_floats(array: pa.Array, target: ColumnTarget) -> InputColumn:
     numbers = array.cast(pa.float64(), safe=False)
     valid = pc.is_valid(numbers).to_numpy(zero_copy_only=False)
     values = pc.fill_null(numbers, 0.0).to_numpy(zero_copy_only=False)
@@ -181,28 +181,28 @@ def _from_whole_floats(array: pa.Array, target: Target) -> Column:
     integers = np.where(fits, values, 0).astype(target.type.arrow.to_pandas_dtype())
     stored = pa.array(integers, mask=~(valid & fits))
     if (fits | ~valid).all():
-        return Column(stored)
+        return InputColumn(stored)
     text = f"expected an integer ({target.type.scalar.value}), found {{}}"
-    return Column(stored, (_refused(numbers, valid & ~fits, target, text),))
+    return InputColumn(stored, (_refused(numbers, valid & ~fits, target, text),))
 
 
-def _floats(array: pa.Array, target: Target) -> Column:
+def _floats(array: pa.Array, target: ColumnTarget) -> InputColumn:
     if not (kinds.is_floating(array.type) or kinds.is_integer(array.type)):
         raise _misfit(array.type, target, "numbers")
     if array.type == target.type.arrow:
-        return Column(array)
+        return InputColumn(array)
     wide = array.cast(pa.float64(), safe=False)
     if target.type.scalar is Scalar.F64:
-        return Column(wide)
+        return InputColumn(wide)
     narrow = wide.cast(pa.float32(), safe=False)
     overflow = pc.fill_null(pc.and_(pc.is_inf(narrow), pc.is_finite(wide)), False)
     if not pc.any(overflow).as_py():
-        return Column(narrow)
+        return InputColumn(narrow)
     mask = overflow.to_numpy(zero_copy_only=False)
-    return Column(narrow, (_refused(wide, mask, target, "{} exceeds Float32 range"),))
+    return InputColumn(narrow, (_refused(wide, mask, target, "{} exceeds Float32 range"),))
 
 
-def _refused(array: pa.Array, mask: Any, target: Target, text: str) -> Breach:
+def _refused(array: pa.Array, mask: Any, target: ColumnTarget, text: str) -> Breach:
     def describe(row: int) -> tuple[str, str | None]:
         value = shown(array[row].as_py())
         return f"{target.place}: {text.format(value)}", value
@@ -213,9 +213,9 @@ def _refused(array: pa.Array, mask: Any, target: Target, text: str) -> Breach:
 # -- days and times ----------------------------------------------------------------------------------
 
 
-def _days(array: pa.Array, target: Target) -> Column:
+def _days(array: pa.Array, target: ColumnTarget) -> InputColumn:
     if kinds.is_date32(array.type):
-        return Column(array)
+        return InputColumn(array)
     if is_text(array.type):
         return _read(array, target)
     if kinds.is_integer(array.type):
@@ -227,31 +227,31 @@ def _days(array: pa.Array, target: Target) -> Column:
     raise _misfit(array.type, target, "days, timestamps, text or day numbers")
 
 
-def _instants(array: pa.Array, target: Target) -> Column:
+def _instants(array: pa.Array, target: ColumnTarget) -> InputColumn:
     found = array.type
     if kinds.is_date64(found):
-        return Column(array)
+        return InputColumn(array)
     if is_text(found):
         return _read(array, target)
     if kinds.is_integer(found):
         return _as_stored(_in_range(array, target, pa.int64(), "I64"), pa.date64())
     if kinds.is_date32(found):
         wide = array.cast(pa.int32()).cast(pa.int64())
-        return Column(pc.multiply(wide, DAY_MS).cast(pa.date64()))
+        return InputColumn(pc.multiply(wide, DAY_MS).cast(pa.date64()))
     if not kinds.is_timestamp(found):
         raise _misfit(found, target, "timestamps, days, text or numbers of milliseconds")
     per_second = _per_second(found)
     if per_second > 1000:
-        return Column(_floored(array, per_second // 1000).cast(pa.date64()))
+        return InputColumn(_floored(array, per_second // 1000).cast(pa.date64()))
     numbers = array.cast(pa.int64())
     factor = 1000 // per_second
     limit = np.iinfo(np.int64).max // factor
     fits = pc.and_(pc.less_equal(numbers, limit), pc.greater_equal(numbers, -limit))
     if pc.all(fits).as_py() is not False:
-        return Column(pc.multiply(numbers, factor).cast(pa.date64()))
+        return InputColumn(pc.multiply(numbers, factor).cast(pa.date64()))
     mask = ~pc.fill_null(fits, True).to_numpy(zero_copy_only=False)
     kept = pc.multiply(pc.if_else(pa.array(~mask), numbers, pa.scalar(None, pa.int64())), factor)
-    return Column(kept.cast(pa.date64()), (_refused(numbers, mask, target, "{} s is out of range"),))
+    return InputColumn(kept.cast(pa.date64()), (_refused(numbers, mask, target, "{} s is out of range"),))
 
 
 def _per_second(found: pa.DataType) -> int:
@@ -266,27 +266,27 @@ def _floored(array: pa.Array, divisor: int) -> pa.Array:
     return pa.array(np.floor_divide(values, divisor), mask=mask)
 
 
-def _as_stored(column: Column, stored: pa.DataType) -> Column:
-    return Column(column.values.cast(stored), column.breaches)
+def _as_stored(column: InputColumn, stored: pa.DataType) -> InputColumn:
+    return InputColumn(column.values.cast(stored), column.breaches)
 
 
-def _read(array: pa.Array, target: Target) -> Column:
+def _read(array: pa.Array, target: ColumnTarget) -> InputColumn:
     """Read text, each distinct one once: days and times repeat."""
     texts = _strings(array, target)
     encoded = texts.values.dictionary_encode()
     found = cells_column(encoded.dictionary.to_pylist(), target).taken(encoded.indices)
-    return Column(found.values, texts.breaches + found.breaches)
+    return InputColumn(found.values, texts.breaches + found.breaches)
 
 
 # -- lists and vectors -------------------------------------------------------------------------------
 
 
-def _lists(array: pa.Array, target: Target, whole_floats: bool) -> Column:
+def _lists(array: pa.Array, target: ColumnTarget, whole_floats: bool) -> InputColumn:
     declared, found = target.type, array.type
     vector = declared.scalar is Scalar.VECTOR
     if not any(is_kind(found) for is_kind in _LISTS):
         raise _misfit(found, target, "lists of numbers" if vector else "lists")
-    item = Target(target.name, PropertyType(Scalar.F32 if vector else declared.scalar), target.place)
+    item = ColumnTarget(target.name, PropertyType(Scalar.F32 if vector else declared.scalar), target.place)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     absent = pc.is_null(array).to_numpy(zero_copy_only=False)
     lengths = np.where(absent, 0, lengths)
@@ -295,18 +295,18 @@ def _lists(array: pa.Array, target: Target, whole_floats: bool) -> Column:
     breaches = tuple(_of_lists(breach, array, flat) for breach in items.breaches)
     if not vector:
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        return Column(list_array(offsets, items.values, absent, declared), breaches)
+        return InputColumn(list_array(offsets, items.values, absent, declared), breaches)
     wanted = declared.dimension or 0
     wrong = (lengths != wanted) & ~absent
     if not wrong.any():
-        return Column(vector_array(items.values, absent, declared), breaches)
+        return InputColumn(vector_array(items.values, absent, declared), breaches)
 
     def describe(row: int) -> tuple[str, str | None]:
         return f"{target.place}: expected {wanted} numbers, found {lengths[row]}", None
 
     kept = items.values.filter(pa.array(np.repeat(~wrong, lengths)))
     mismatch = Breach("type", target.name, pa.array(wrong), describe)
-    return Column(vector_array(kept, absent | wrong, declared), (*breaches, mismatch))
+    return InputColumn(vector_array(kept, absent | wrong, declared), (*breaches, mismatch))
 
 
 def _of_lists(breach: Breach, array: pa.Array, flat: pa.Array) -> Breach:
@@ -319,7 +319,7 @@ def _of_lists(breach: Breach, array: pa.Array, flat: pa.Array) -> Breach:
     )
 
 
-_CONVERTERS: dict[Scalar, Callable[[pa.Array, Target], Column]] = {
+_CONVERTERS: dict[Scalar, Callable[[pa.Array, ColumnTarget], InputColumn]] = {
     Scalar.STRING: _strings,
     Scalar.BOOL: _bools,
     **dict.fromkeys(FLOATS, _floats),

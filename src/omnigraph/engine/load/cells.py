@@ -35,7 +35,7 @@ from omnigraph.language.schema.literals import RANGES
 # Rule    a value that does not fit is null here, and its row stands in a breach with the reason.
 
 
-class Misfit(ValueError):
+class CellMisfit(ValueError):
     """The value is not of the type; the text says why not. `value` is as shown to people."""
 
     def __init__(self, reason: str, value: object = None) -> None:
@@ -48,7 +48,7 @@ class ColumnMisfit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ColumnTarget:
     """Where values go: the name that the input has for it, its type, and how messages call it."""
 
     name: str
@@ -57,14 +57,16 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class InputColumn:
     """Values of the stored type, one for each row of the input."""
 
     values: pa.Array
     breaches: tuple[Breach, ...] = ()
 
     @classmethod
-    def with_misfits(cls, values: pa.Array, target: Target, misfits: Mapping[int, Misfit]) -> Column:
+    def with_misfits(
+        cls, values: pa.Array, target: ColumnTarget, misfits: Mapping[int, CellMisfit]
+    ) -> InputColumn:
         """Return values with what is wrong with some of the rows."""
         if not misfits:
             return cls(values)
@@ -76,9 +78,9 @@ class Column:
 
         return cls(values, (Breach("type", target.name, pa.array(mask), describe),))
 
-    def taken(self, indices: pa.Array) -> Column:
+    def taken(self, indices: pa.Array) -> InputColumn:
         """Return the column whose rows are rows of this one, by number."""
-        return Column(self.values.take(indices), tuple(_spread(b, indices) for b in self.breaches))
+        return InputColumn(self.values.take(indices), tuple(_spread(b, indices) for b in self.breaches))
 
 
 def _spread(breach: Breach, indices: pa.Array) -> Breach:
@@ -99,17 +101,17 @@ _TIMES = {
 }
 
 
-def cells_column(values: Sequence[Any], target: Target) -> Column:
+def cells_column(values: Sequence[Any], target: ColumnTarget) -> InputColumn:
     """Return the values as a column."""
     kinds = set(map(type, values))
     kinds.discard(_NONE)
     if not kinds:
-        return Column(pa.nulls(len(values), target.type.arrow))
+        return InputColumn(pa.nulls(len(values), target.type.arrow))
     try:
         found = _at_once(values, kinds, target.type)
     except (pa.ArrowException, ValueError, OverflowError):  # one of the values, or several: see which
         found = None
-    return Column(found) if found is not None else one_by_one(values, target, cell)
+    return InputColumn(found) if found is not None else one_by_one(values, target, cell)
 
 
 def cell(value: Any, declared: PropertyType) -> Any:
@@ -209,17 +211,19 @@ def vector_array(items: pa.Array, absent: Any, declared: PropertyType) -> pa.Arr
 # -- one value at a time -----------------------------------------------------------------------------
 
 
-def one_by_one(values: Sequence[Any], target: Target, read: Callable[[Any, PropertyType], Any]) -> Column:
+def one_by_one(
+    values: Sequence[Any], target: ColumnTarget, read: Callable[[Any, PropertyType], Any]
+) -> InputColumn:
     """Return the values as a column; `read` makes a stored value of each, or raises `Misfit`."""
     stored: list[Any] = [None] * len(values)
-    misfits: dict[int, Misfit] = {}
+    misfits: dict[int, CellMisfit] = {}
     for row, value in enumerate(values):
         if value is not None:
             try:
                 stored[row] = read(value, target.type)
-            except Misfit as misfit:
+            except CellMisfit as misfit:
                 misfits[row] = misfit
-    return Column.with_misfits(_stored_array(stored, target.type), target, misfits)
+    return InputColumn.with_misfits(_stored_array(stored, target.type), target, misfits)
 
 
 def _stored_array(stored: list[Any], declared: PropertyType) -> pa.Array:
@@ -233,22 +237,22 @@ def _items(value: Any, wanted: str) -> Sequence[Any]:
         return value.tolist()  # type: ignore[no-any-return]
     if isinstance(value, list | tuple):
         return value
-    raise Misfit(f"expected {wanted}, found {shown(value)}", value)
+    raise CellMisfit(f"expected {wanted}, found {shown(value)}", value)
 
 
 def _item(item: Any, scalar: Scalar, position: int) -> Any:
     if item is None:
-        raise Misfit(f"item {position} is null")
+        raise CellMisfit(f"item {position} is null")
     try:
         return _CELLS[scalar](item.item() if isinstance(item, np.generic) else item, scalar)
-    except Misfit as misfit:
-        raise Misfit(f"item {position}: {misfit}", item) from None
+    except CellMisfit as misfit:
+        raise CellMisfit(f"item {position}: {misfit}", item) from None
 
 
 def _vector(value: Any, declared: PropertyType) -> list[float]:
     items = _items(value, f"an array of {declared.dimension} numbers")
     if len(items) != declared.dimension:
-        raise Misfit(f"expected {declared.dimension} numbers, found {len(items)}")
+        raise CellMisfit(f"expected {declared.dimension} numbers, found {len(items)}")
     return [_item(item, Scalar.F32, position) for position, item in enumerate(items)]
 
 
@@ -258,7 +262,7 @@ def _string(value: Any, scalar: Scalar) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Misfit("the string holds half of a surrogate pair, which is no character") from None
+        raise CellMisfit("the string holds half of a surrogate pair, which is no character") from None
     return value
 
 
@@ -278,7 +282,7 @@ def in_range(value: int, name: str) -> int:
     """Return an integer that the type of this name holds."""
     low, high = RANGES[name]
     if not low <= value <= high:
-        raise Misfit(f"{shown(value)} exceeds {_ARROW_NAMES[name]} range", value)
+        raise CellMisfit(f"{shown(value)} exceeds {_ARROW_NAMES[name]} range", value)
     return value
 
 
@@ -288,12 +292,12 @@ def _float(value: Any, scalar: Scalar) -> float:
     try:
         number = float(value)
     except OverflowError:
-        raise Misfit(f"{shown(value)} exceeds Float64 range", value) from None
+        raise CellMisfit(f"{shown(value)} exceeds Float64 range", value) from None
     if scalar is Scalar.F32 and np.isfinite(number):
         with np.errstate(over="ignore"):
             rounded = float(np.float32(number))
         if not np.isfinite(rounded):
-            raise Misfit(f"{shown(value)} exceeds Float32 range (to {_WIDEST_F32:g})", value)
+            raise CellMisfit(f"{shown(value)} exceeds Float32 range (to {_WIDEST_F32:g})", value)
         return rounded
     return number
 
@@ -324,10 +328,10 @@ def _time(
                 return read(value)
             case date():
                 return convert(value)
-    except Misfit:
+    except CellMisfit:
         raise
     except OutsideYears as error:
-        raise Misfit(str(error), value) from None
+        raise CellMisfit(str(error), value) from None
     except (ValueError, OverflowError):
         pass
     raise _wrong(value, wanted)
@@ -340,18 +344,18 @@ def _blob(value: Any, scalar: Scalar) -> bytes:
         raise _wrong(value, f'"{BASE64}..." with the bytes in standard base64')
     if not value.startswith(BASE64):
         # The URI itself may carry credentials, so it is not shown.
-        raise Misfit(
+        raise CellMisfit(
             "external blob URIs are not allowed: this graph has no allow-list of URI bases; "
             f'give the bytes as "{BASE64}..."'
         )
     try:
         return base64.b64decode(value[len(BASE64) :], validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Misfit(f"malformed base64: {error}") from None
+        raise CellMisfit(f"malformed base64: {error}") from None
 
 
-def _wrong(value: Any, wanted: str) -> Misfit:
-    return Misfit(f"expected {wanted}, found {shown(value)}", value)
+def _wrong(value: Any, wanted: str) -> CellMisfit:
+    return CellMisfit(f"expected {wanted}, found {shown(value)}", value)
 
 
 _CELLS: dict[Scalar, Callable[[Any, Scalar], Any]] = {

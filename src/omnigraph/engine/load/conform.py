@@ -27,7 +27,7 @@ from omnigraph.catalog import keys
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, Property, TableType
 from omnigraph.catalog.types import FLOATS, PropertyType, Scalar
-from omnigraph.engine.load.cells import Column, Target
+from omnigraph.engine.load.cells import ColumnTarget, InputColumn
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.schema.lower import scalar as default_scalar
 from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
@@ -50,7 +50,7 @@ from omnigraph.engine.validate.values import (
 
 
 @dataclass(slots=True)
-class Problems:
+class LoadProblems:
     """The first problems of an input, and how many there are in all."""
 
     shown: int = SHOWN
@@ -132,7 +132,7 @@ Progress: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RowBlock:
     """At most `MAX_ROWS` rows of one type, in the order of the input."""
 
     declared: TableType
@@ -146,7 +146,7 @@ class Block:
         return f"{self.origin}:{self.positions[row].as_py()}"
 
 
-class Source(Protocol):
+class LoadSource(Protocol):
     """An input that has been recognised, but not read."""
 
     @property
@@ -159,7 +159,7 @@ class Source(Protocol):
         """How much there is to read, if that is known; compressed input counts as it is stored."""
         ...
 
-    def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
+    def blocks(self, catalog: Catalog, report: LoadProblems, progress: Progress) -> Iterator[RowBlock]:
         """Read the input, once, in blocks of bounded size.
 
         What is wrong with single records goes to `report`, and reading goes on; an input that cannot be
@@ -187,11 +187,11 @@ TEXT = PropertyType(Scalar.STRING, nullable=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class InputRows:
     """Rows as converted from an input: columns under property names, `id`, `src` and `dst`."""
 
     declared: TableType
-    columns: Mapping[str, Column]
+    columns: Mapping[str, InputColumn]
     positions: pa.Array
     origin: str
 
@@ -201,17 +201,17 @@ class Given:
         return pa.nulls(len(self.positions), arrow) if found is None else found.values
 
 
-def target(declared: TableType, member: Property) -> Target:
+def target(declared: TableType, member: Property) -> ColumnTarget:
     """Return where the values of a property go."""
-    return Target(member.name, member.type, f"{declared.name}.{member.name}")
+    return ColumnTarget(member.name, member.type, f"{declared.name}.{member.name}")
 
 
-def fixed_target(declared: TableType, name: str) -> Target:
+def fixed_target(declared: TableType, name: str) -> ColumnTarget:
     """Return where ids or endpoints go."""
-    return Target(name, TEXT, f"'{name}' of {declared.name}")
+    return ColumnTarget(name, TEXT, f"'{name}' of {declared.name}")
 
 
-def conform(given: Given, report: Problems, now_ms: int) -> Iterator[Block]:
+def conform(given: InputRows, report: LoadProblems, now_ms: int) -> Iterator[RowBlock]:
     """Yield the good rows as one block, or two when only some of the ids are given."""
     declared = given.declared
     columns = [_with_default(given, member, now_ms) for member in declared.properties]
@@ -233,7 +233,7 @@ def conform(given: Given, report: Problems, now_ms: int) -> Iterator[Block]:
     yield from _blocks(declared, rows, positions, given.origin)
 
 
-def _with_default(given: Given, member: Property, now_ms: int) -> pa.Array:
+def _with_default(given: InputRows, member: Property, now_ms: int) -> pa.Array:
     values = given.column(member.name, member.type.arrow)
     if member.default is None or not values.null_count:
         return values
@@ -262,7 +262,7 @@ def _any(masks: Sequence[pa.Array]) -> pa.Array:
 # -- ids ---------------------------------------------------------------------------------------------
 
 
-def _ids(given: Given, stored: Mapping[str, pa.Array]) -> tuple[pa.Array, list[Breach]]:
+def _ids(given: InputRows, stored: Mapping[str, pa.Array]) -> tuple[pa.Array, list[Breach]]:
     named = given.column(ID, pa.string())
     if not isinstance(given.declared, NodeType) or not given.declared.key:
         return named, []
@@ -291,7 +291,9 @@ def _derived(node: NodeType, stored: Mapping[str, pa.Array]) -> pa.Array:
     return keys.join_keys(texts)
 
 
-def _blocks(declared: TableType, rows: pa.RecordBatch, positions: pa.Array, origin: str) -> Iterator[Block]:
+def _blocks(
+    declared: TableType, rows: pa.RecordBatch, positions: pa.Array, origin: str
+) -> Iterator[RowBlock]:
     ids = rows.column(0)
     for chosen, minted in _by_origin_of_id(ids):
         part = rows if chosen is None else rows.filter(chosen)
@@ -301,7 +303,7 @@ def _blocks(declared: TableType, rows: pa.RecordBatch, positions: pa.Array, orig
             if minted:
                 columns[0] = new_ids(part.num_rows)
             stored = pa.RecordBatch.from_arrays(columns, schema=declared.stored_schema)
-            yield Block(declared, stored, places, origin, minted)
+            yield RowBlock(declared, stored, places, origin, minted)
 
 
 def _by_origin_of_id(ids: pa.Array) -> list[tuple[pa.Array | None, bool]]:

@@ -24,7 +24,7 @@ from omnigraph.base.errors import InvalidRequest, ReadSetConflict
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
-from omnigraph.engine.load.conform import Block
+from omnigraph.engine.load.conform import RowBlock
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.receipt import Loaded, TypeCount
 from omnigraph.engine.validate.relation import Findings, Violation
@@ -66,7 +66,7 @@ class Spool:
     def _path(self) -> Path:
         return self._folder / f"{self.declared.id}.arrow"
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         """Take in a block."""
         if not self._origins or self._origins[-1] != block.origin:
             self._origins.append(block.origin)
@@ -111,7 +111,7 @@ class Spools:
         self._folder = tempfile.TemporaryDirectory(prefix="omnigraph-load-", ignore_cleanup_errors=True)
         self.by_type: dict[str, Spool] = {}
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         """Take in a block."""
         spool = self.by_type.get(block.declared.id)
         if spool is None:
@@ -134,7 +134,7 @@ def last_place(spool: Spool, given: pa.Table, column: str, value: str) -> str | 
 # -- draft ---------------------------------------------------------------------------------------
 
 
-class Mode(Enum):
+class WriteMode(Enum):
     """What happens to an id that exists."""
 
     APPEND = "append"
@@ -142,7 +142,7 @@ class Mode(Enum):
     OVERWRITE = "overwrite"
 
     @classmethod
-    def read(cls, text: str) -> Mode:
+    def read(cls, text: str) -> WriteMode:
         """Return the mode of a name."""
         try:
             return cls(text)
@@ -169,7 +169,7 @@ class Input:
 class LoadDraft:
     """A load as a drafter; the same rows on every base."""
 
-    def __init__(self, read: Input, mode: Mode, replaced: Iterable[str]) -> None:
+    def __init__(self, read: Input, mode: WriteMode, replaced: Iterable[str]) -> None:
         self._input = read
         self._mode = mode
         self._given = {type_id: spool.table() for type_id, spool in read.spools.items()}
@@ -229,14 +229,14 @@ class LoadDraft:
     def _one(self, spool: Spool, given: pa.Table) -> TypeChange:
         declared = spool.declared
         rows = given.select(declared.stored_schema.names).cast(declared.stored_schema)
-        if self._mode is Mode.MERGE and not spool.minted and not _keyed(declared):
+        if self._mode is WriteMode.MERGE and not spool.minted and not _keyed(declared):
             rows = last_of_each(rows)
         return TypeChange(
             declared,
             rows,
             given=given,
-            replaces=self._mode is Mode.OVERWRITE,
-            strict=self._mode is Mode.APPEND,
+            replaces=self._mode is WriteMode.OVERWRITE,
+            strict=self._mode is WriteMode.APPEND,
             minted=spool.minted,
         )
 

@@ -1,4 +1,4 @@
-"""Door: `graph.load`.
+"""Load: `graph.load`.
 
 Room    engine.load. Reads the input once, checks it whole, publishes it as one commit.
 Given   any input that `open_source` knows, a mode, a branch.
@@ -24,8 +24,8 @@ from omnigraph.base.errors import (
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.load.conform import Problems, Source
-from omnigraph.engine.load.draft import Input, LoadDraft, Mode, Spools
+from omnigraph.engine.load.conform import LoadProblems, LoadSource
+from omnigraph.engine.load.draft import Input, LoadDraft, Spools, WriteMode
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.receipt import KEY, Receipt, TypeCount, in_order, landed, replayed
@@ -62,7 +62,7 @@ class LoadRequest:
     """One call of `load`."""
 
     data: Any
-    mode: Mode
+    mode: WriteMode
     type: str | None = None
     format: str | None = None
     replace_types: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def load_request(
     return spelling([*request, "reject"] if sets_aside else request).encode()
 
 
-class LoadDoor:
+class Loads:
     """Loads data into one graph."""
 
     def __init__(
@@ -129,9 +129,9 @@ class LoadDoor:
         """Load an input as one commit, whole or not at all."""
         key = None if dry_run else idempotency_key
         request = LoadRequest(
-            data, Mode.read(mode), type, format, tuple(replace_types), key, dict(columns or {})
+            data, WriteMode.read(mode), type, format, tuple(replace_types), key, dict(columns or {})
         )
-        if request.replace_types and request.mode is not Mode.OVERWRITE:
+        if request.replace_types and request.mode is not WriteMode.OVERWRITE:
             raise InvalidRequest(
                 "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
             )
@@ -169,7 +169,7 @@ class LoadDoor:
                 read = self._read(request, self._catalogs.get(base.schema), spools, report)
                 return self._publish(request, read, base, intent, report, dry_run=dry_run)
             except ReadSetConflict as conflict:
-                again = request.mode is not Mode.OVERWRITE and _can_read_again(request.data)
+                again = request.mode is not WriteMode.OVERWRITE and _can_read_again(request.data)
                 if conflict.fields.get("member") != "schema" or not again:
                     raise
             finally:
@@ -187,7 +187,7 @@ class LoadDoor:
         first = landed(self._store, key, base, actor)
         if first is None or first.commit is None:
             return None
-        problems = Problems(fingerprint=Fingerprint())
+        problems = LoadProblems(fingerprint=Fingerprint())
         catalog = self._catalogs.get(first.commit.schema)
         for _ in self._source(request, catalog).blocks(catalog, problems, lambda _: None):
             pass
@@ -196,7 +196,7 @@ class LoadDoor:
         self._claims.find(request.claim(problems.fingerprint, base, actor))
         return first
 
-    def _source(self, request: LoadRequest, catalog: Catalog) -> Source:
+    def _source(self, request: LoadRequest, catalog: Catalog) -> LoadSource:
         return open_source(
             request.data,
             catalog=catalog,
@@ -209,7 +209,7 @@ class LoadDoor:
     def _read(self, request: LoadRequest, catalog: Catalog, spools: Spools, report: Report) -> Input:
         source = self._source(request, catalog)
         fingerprint = None if request.idempotency_key is None else Fingerprint()
-        problems, rows, total = Problems(fingerprint=fingerprint), 0, source.size_bytes
+        problems, rows, total = LoadProblems(fingerprint=fingerprint), 0, source.size_bytes
         at = [0]
 
         def advanced(done: int) -> None:
@@ -235,7 +235,9 @@ class LoadDoor:
         dry_run: bool,
     ) -> Receipt:
         # A type that is named has exactly the rows given for it, also when there are none.
-        named = request.data if request.mode is Mode.OVERWRITE and isinstance(request.data, Mapping) else ()
+        named = (
+            request.data if request.mode is WriteMode.OVERWRITE and isinstance(request.data, Mapping) else ()
+        )
         replaced = [read.catalog.named(name).id for name in (*request.replace_types, *named)]
         draft = LoadDraft(read, request.mode, replaced)
         branch = base.branch
@@ -304,13 +306,13 @@ def say_created(error: GraphError, branch: str, origin: str | None) -> None:
     GraphError.__init__(error, error.message, remedy=remedy, **{**error.fields, "branch_created": branch})
 
 
-def _foreseen(read: Input, mode: Mode, replaced: Iterable[str], base: WriteTxn) -> tuple[TypeCount, ...]:
+def _foreseen(read: Input, mode: WriteMode, replaced: Iterable[str], base: WriteTxn) -> tuple[TypeCount, ...]:
     """Return what a load would do on a base; entities that exist are not told from new ones."""
     counts = []
     for type_id in dict.fromkeys((*read.spools, *replaced)):
         declared = read.catalog.table(type_id)
         rows = read.spools[type_id].rows if type_id in read.spools else 0
-        gone = base.rows(declared.table_id) if mode is Mode.OVERWRITE else 0
+        gone = base.rows(declared.table_id) if mode is WriteMode.OVERWRITE else 0
         counts.append(TypeCount(declared.name, declared.kind.value, rows, deleted=gone, given=rows))
     return in_order(counts)
 

@@ -22,7 +22,15 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.load.arrow import arrow_column, is_text, text_column
-from omnigraph.engine.load.cells import Column, ColumnMisfit, Misfit, Target, cell, cells_column, one_by_one
+from omnigraph.engine.load.cells import (
+    CellMisfit,
+    ColumnMisfit,
+    ColumnTarget,
+    InputColumn,
+    cell,
+    cells_column,
+    one_by_one,
+)
 from omnigraph.engine.validate.values import Breach, shown
 from omnigraph.language.schema.literals import LONGEST_INTEGER
 
@@ -95,15 +103,15 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
 
-def texts_column(texts: pa.Array, target: Target) -> Column:
+def texts_column(texts: pa.Array, target: ColumnTarget) -> InputColumn:
     """Return fields as a column."""
     declared = target.type
     if declared.scalar is Scalar.STRING and not declared.is_list:
-        return Column(texts)
+        return InputColumn(texts)
     if not declared.is_list and (declared.scalar in INTEGERS or declared.scalar in FLOATS):
         found = _numbers(texts, declared)
         if found is not None:
-            return Column(found)
+            return InputColumn(found)
     encoded = texts.dictionary_encode()
     if len(encoded.dictionary) < len(texts) // 2:
         return one_by_one(encoded.dictionary.to_pylist(), target, _read).taken(encoded.indices)
@@ -145,7 +153,7 @@ def _value(text: str, declared: PropertyType) -> Any:
 def _integer_text(text: str) -> int | str:
     digits = text.lstrip("-").lstrip("0")
     if len(digits) > LONGEST_INTEGER:
-        raise Misfit(f"{shown(text)} exceeds Int64 range", text)
+        raise CellMisfit(f"{shown(text)} exceeds Int64 range", text)
     return int(text)
 
 
@@ -153,7 +161,9 @@ def _array(text: str) -> Any:
     try:
         return parse(text)
     except InvalidJson as error:
-        raise Misfit(f"expected a JSON array such as [1, 2], found {shown(text)}: {error}", text) from None
+        raise CellMisfit(
+            f"expected a JSON array such as [1, 2], found {shown(text)}: {error}", text
+        ) from None
 
 
 # -- endpoints -----------------------------------------------------------------------------------
@@ -172,7 +182,7 @@ def endpoint_node(catalog: Catalog, edge: EdgeType, end: str) -> NodeType:
     return found
 
 
-def cells_endpoint(values: Sequence[Any], target: Target, node: NodeType) -> Column:
+def cells_endpoint(values: Sequence[Any], target: ColumnTarget, node: NodeType) -> InputColumn:
     """Return ids from Python values."""
     if not set(map(type, values)) - {str, type(None)}:
         return cells_column(values, target)
@@ -185,12 +195,12 @@ def cells_endpoint(values: Sequence[Any], target: Target, node: NodeType) -> Col
             stored = pa.array([cell(value, key)], key.arrow)
             return keys.canonical_texts(stored, key)[0].as_py()
         except keys.NoCanonicalText as error:
-            raise Misfit(str(error), value) from None
+            raise CellMisfit(str(error), value) from None
 
     return one_by_one(values, target, read)
 
 
-def arrow_endpoint(array: pa.Array, target: Target, node: NodeType) -> Column:
+def arrow_endpoint(array: pa.Array, target: ColumnTarget, node: NodeType) -> InputColumn:
     """Return ids from an Arrow column: text, or values of the node's key."""
     key = _typed_key(node)
     if key is None or is_text(array.type) or pa.types.is_null(array.type):
@@ -200,15 +210,15 @@ def arrow_endpoint(array: pa.Array, target: Target, node: NodeType) -> Column:
             raise ColumnMisfit(
                 f"{target.place} holds the ids of {node.name} nodes, which are text, not {array.type}"
             ) from None
-    return _rendered(arrow_column(array, Target(target.name, key, target.place)), target, key)
+    return _rendered(arrow_column(array, ColumnTarget(target.name, key, target.place)), target, key)
 
 
-def texts_endpoint(texts: pa.Array, target: Target, node: NodeType) -> Column:
+def texts_endpoint(texts: pa.Array, target: ColumnTarget, node: NodeType) -> InputColumn:
     """Return ids from CSV fields."""
     key = _typed_key(node)
     if key is None:
-        return Column(texts)
-    return _rendered(texts_column(texts, Target(target.name, key, target.place)), target, key)
+        return InputColumn(texts)
+    return _rendered(texts_column(texts, ColumnTarget(target.name, key, target.place)), target, key)
 
 
 def _typed_key(node: NodeType) -> PropertyType | None:
@@ -218,18 +228,18 @@ def _typed_key(node: NodeType) -> PropertyType | None:
     return None if declared.scalar is Scalar.STRING else declared
 
 
-def _rendered(column: Column, target: Target, key: PropertyType) -> Column:
+def _rendered(column: InputColumn, target: ColumnTarget, key: PropertyType) -> InputColumn:
     values = column.values
     if key.scalar not in FLOATS:
-        return Column(keys.canonical_texts(values, key), column.breaches)
+        return InputColumn(keys.canonical_texts(values, key), column.breaches)
     finite = pc.is_finite(values)
     texts = keys.canonical_texts(pc.if_else(finite, values, pa.scalar(None, values.type)), key)
     wrong = pc.invert(pc.fill_null(finite, True))
     if not pc.any(wrong).as_py():
-        return Column(texts, column.breaches)
+        return InputColumn(texts, column.breaches)
 
     def describe(row: int) -> tuple[str, str | None]:
         value = shown(values[row].as_py())
         return f"{target.place}: a key is a finite number, not {value}", value
 
-    return Column(texts, (*column.breaches, Breach("type", target.name, wrong, describe)))
+    return InputColumn(texts, (*column.breaches, Breach("type", target.name, wrong, describe)))

@@ -1,4 +1,4 @@
-"""Door: `graph.merge` and `graph.revert`.
+"""Merge: `graph.merge` and `graph.revert`.
 
 Room    engine.merge. Captures the source once, runs the merge through the publisher, says what came of it.
         A revert is a merge whose base is the commit to undo and whose source is the commit before it.
@@ -92,7 +92,7 @@ class MergeOutcome:
         return shown
 
 
-class MergeDoor:
+class Merges:
     """Merges the branches of one graph."""
 
     def __init__(

@@ -51,7 +51,7 @@ class TypeMerge:
 
 
 @dataclass(frozen=True)
-class Entity:
+class MergeEntity:
     """One entity in three states; None where it does not exist."""
 
     id: str
@@ -101,12 +101,12 @@ def in_types_of(rows: pa.Table, declared: TableType) -> pa.Table:
     return rows.cast(declared.stored_schema, safe=False)
 
 
-def entities(ids: set[str], ours: Delta, theirs: Delta) -> Iterator[Entity]:
+def entities(ids: set[str], ours: Delta, theirs: Delta) -> Iterator[MergeEntity]:
     """Gather the three states of some entities, by id; those that neither side changed are left out."""
     mine, other = _States(ours, ids), _States(theirs, ids)
     for entity in sorted(mine.known | other.known):
         base = mine.base(entity) if entity in mine.known else other.base(entity)
-        yield Entity(
+        yield MergeEntity(
             entity,
             base,
             mine.now(entity) if entity in mine.known else base,
@@ -151,7 +151,7 @@ class _Judge:
         self.conflicts: list[Conflict] = []
         self.seen: set[str] = set()
 
-    def decide(self, entity: Entity) -> Row | None:
+    def decide(self, entity: MergeEntity) -> Row | None:
         """Return the merged state; on a conflict, ours."""
         self.seen.add(entity.id)
         known = len(self.conflicts)
@@ -180,7 +180,7 @@ class _Judge:
             if narrowed(row[column].combine_chunks(), kind)[1].any()
         ]
 
-    def _merged(self, entity: Entity) -> Row | None:
+    def _merged(self, entity: MergeEntity) -> Row | None:
         take = self._choices.entities.get((self._declared.table_id, entity.id))
         if take is not None:
             return entity.side(take)
@@ -198,7 +198,7 @@ class _Judge:
             return self._undecided(entity, kind, ())
         return self._combined(entity, ours, theirs)
 
-    def _combined(self, entity: Entity, ours: Row, theirs: Row) -> Row | None:
+    def _combined(self, entity: MergeEntity, ours: Row, theirs: Row) -> Row | None:
         base = None if entity.id in self._ambiguous else entity.base
         merged = dict(ours)
         open_units: list[tuple[str, ...]] = []
@@ -228,7 +228,7 @@ class _Judge:
             return merged
         return self._undecided(entity, kind, open_units)
 
-    def _with_values(self, entity: Entity, state: Row | None) -> Row | None:
+    def _with_values(self, entity: MergeEntity, state: Row | None) -> Row | None:
         """Apply choices for single properties to an entity that is not in conflict."""
         if state is None:
             return None
@@ -250,13 +250,15 @@ class _Judge:
             return to_python(value.cast(pa.schema([self._wide.field(unit[0])])))[0]
         return dict(zip(unit, mine if choice == "ours" else other, strict=True))
 
-    def _undecided(self, entity: Entity, kind: ConflictKind, units: Sequence[tuple[str, ...]]) -> Row | None:
+    def _undecided(
+        self, entity: MergeEntity, kind: ConflictKind, units: Sequence[tuple[str, ...]]
+    ) -> Row | None:
         if self._choices.strategy is not None:
             return entity.side(self._choices.strategy)
         self._report(entity, kind, [column for unit in units for column in unit], _said(entity, kind))
         return entity.ours
 
-    def _report(self, entity: Entity, kind: ConflictKind, columns: Sequence[str], said: str) -> None:
+    def _report(self, entity: MergeEntity, kind: ConflictKind, columns: Sequence[str], said: str) -> None:
         properties = tuple(self._property(column, entity) for column in columns)
         declared = self._declared
         what = f"{declared.kind.value} {declared.name} {entity.id!r}"
@@ -266,14 +268,14 @@ class _Judge:
             Conflict(declared.kind.value, declared.name, kind, message, entity.id, properties)
         )
 
-    def _property(self, column: str, entity: Entity) -> PropertyConflict:
+    def _property(self, column: str, entity: MergeEntity) -> PropertyConflict:
         kind = self._wide.field(column).type
         states = (entity.base, entity.ours, entity.theirs)
         values = (None if row is None else json_value(row[column], kind) for row in states)
         return PropertyConflict(column_name(column, self._declared), *values)
 
 
-def _said(entity: Entity, kind: ConflictKind) -> str:
+def _said(entity: MergeEntity, kind: ConflictKind) -> str:
     match kind:
         case ConflictKind.DELETE_VS_UPDATE:
             first, second = ("removed", "changed") if entity.ours is None else ("changed", "removed")

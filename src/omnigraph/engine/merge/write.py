@@ -64,8 +64,8 @@ from omnigraph.engine.validate.relation import Findings
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.history import holds
 from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin
-from omnigraph.storage.tables.differences import Side
-from omnigraph.storage.tables.effects import AddColumn, DeleteIds, DropColumn, Effect, Several, Upsert
+from omnigraph.storage.tables.differences import OneSided
+from omnigraph.storage.tables.effects import AddColumn, DeleteIds, DropColumn, Effect, SeveralEffects, Upsert
 from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.transaction import Adopted, PinnedSnapshot, PublishPlan, WriteTxn
 
@@ -302,7 +302,7 @@ class MergeWrite:
         stored = sides_of(self._reads, None, pin)[1]
         fills = fills_of(declared, self._source)
         named = under_names(stored, self._catalog(state), declared)
-        rows = delta((Side(None), named), declared.stored_schema, fills).inserted
+        rows = delta((OneSided(None), named), declared.stored_schema, fills).inserted
         whole = pa.concat_tables([rows, share.rows])
         kept = last_of_each(whole.filter(pc.invert(pc.is_in(whole[ID], value_set=share.removed))))
         steps = _column_steps(declared, self._catalog(state), fills)
@@ -311,7 +311,7 @@ class MergeWrite:
             merged,
             judged=TypeChange(declared, kept, removed=outcome.removed, replaces=True),
             adopted=adopted,
-            effect=Several((*steps, *(() if effect is None else (effect,)))),
+            effect=SeveralEffects((*steps, *(() if effect is None else (effect,)))),
         )
 
     def _catalog(self, state: ManifestState) -> Catalog:

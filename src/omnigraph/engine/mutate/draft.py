@@ -66,7 +66,7 @@ class Pinned:
     values: pa.Array
 
 
-class Search:
+class RowSearch:
     """A condition on the rows of a type, with its parameters filled in."""
 
     def __init__(self, condition: Condition, declared: TableType, values: Values, now_ms: int) -> None:
@@ -135,7 +135,7 @@ class Pending:
         self.minted = self.minted and minted
         self._rows.append(row)
 
-    def update(self, txn: WriteTxn, search: Search, values: Mapping[str, pa.Scalar]) -> int:
+    def update(self, txn: WriteTxn, search: RowSearch, values: Mapping[str, pa.Scalar]) -> int:
         """Give matching rows new values; return how many there were."""
         mine = self.rows()
         touched = pa.concat_tables([self._committed(txn, search, mine), search.among(mine)])
@@ -148,7 +148,7 @@ class Pending:
             self.minted = False
         return int(touched.num_rows)
 
-    def _committed(self, txn: WriteTxn, search: Search, mine: pa.Table) -> pa.Table:
+    def _committed(self, txn: WriteTxn, search: RowSearch, mine: pa.Table) -> pa.Table:
         schema = self.declared.stored_schema
         found = search.run(txn, schema.names).cast(schema)
         hidden = pc.is_in(found[ID], value_set=mine[ID].combine_chunks())
@@ -232,7 +232,7 @@ class Run:
 
     def _update(self, txn: WriteTxn, statement: Update, pending: Pending) -> int:
         target = statement.target
-        search = Search(statement.where, target, self.values, self.now_ms)
+        search = RowSearch(statement.where, target, self.values, self.now_ms)
         types = target.stored_schema
         values = {
             column: pa.scalar(value, types.field(column).type)
@@ -256,7 +256,7 @@ class Run:
             if not isinstance(statement, Delete):
                 raise AssertionError("a mutation writes or deletes, never both")
             target = statement.target
-            search = Search(statement.where, target, self.values, self.now_ms)
+            search = RowSearch(statement.where, target, self.values, self.now_ms)
             ids = search.run(txn, [ID])[ID]
             decided.add(target.id)
             _add(gone, target.id, ids)

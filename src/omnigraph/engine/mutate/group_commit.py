@@ -28,7 +28,7 @@ from omnigraph.engine.write import ChangeWrite, Draft
 from omnigraph.storage.manifest.records import TableChange
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.transaction import Receipt, WriteTxn
+from omnigraph.storage.transaction import PublishReceipt, WriteTxn
 
 MOST = 64  # writes in one commit
 
@@ -36,7 +36,7 @@ MOST = 64  # writes in one commit
 @dataclass(eq=False)
 class _Waiting:
     write: ChangeWrite
-    receipt: Receipt | None = None
+    receipt: PublishReceipt | None = None
     error: Exception | None = None
 
     @property
@@ -58,7 +58,7 @@ class GroupCommit:
         self._lines: WeakValueDictionary[tuple[str, Intent], _Line] = WeakValueDictionary()  # those in use
         self._lock = threading.Lock()
 
-    def publish(self, branch: str, write: ChangeWrite, intent: Intent) -> Receipt:
+    def publish(self, branch: str, write: ChangeWrite, intent: Intent) -> PublishReceipt:
         """Publish a write that no rows decide, alone or with others."""
         mine = _Waiting(write)
         with self._lock:
@@ -139,7 +139,7 @@ class _Union:
         changes = [_merged(parts) for parts in types.values()]
         return Draft(ChangeSet.of(catalog, changes), frozenset().union(*(d.decided_by for d in drafts)))
 
-    def share(self, write: ChangeWrite, done: Receipt) -> Receipt:
+    def share(self, write: ChangeWrite, done: PublishReceipt) -> PublishReceipt:
         """Return one writer's receipt: the common commit, and its own counts."""
         if write.draft is None:
             raise AssertionError("published before it was drafted")

@@ -1,4 +1,4 @@
-"""Door: `graph.mutate`.
+"""Mutate: `graph.mutate`.
 
 Room    engine.mutate. From text and parameters to a receipt; the statements run in draft.py.
 """
@@ -46,7 +46,7 @@ class Request:
     now_ms: int
 
 
-class MutateDoor:
+class Mutations:
     """Runs mutations on one graph."""
 
     def __init__(
@@ -106,7 +106,7 @@ class MutateDoor:
         return replace(receipt, dry_run=dry_run, cost=meter.cost)
 
     def _receipt(
-        self, branch: str, write: ChangeWrite, runner: _Runner, done: transaction.Receipt | None
+        self, branch: str, write: ChangeWrite, runner: _Runner, done: transaction.PublishReceipt | None
     ) -> Receipt:
         if done is not None and done.replayed and done.commit is not None:
             return replayed(branch, done, self._catalogs.get(done.commit.schema))
@@ -168,7 +168,7 @@ class MutateDoor:
 class _Runner:
     """A request as a drafter: checked against the schema of each base it runs on."""
 
-    def __init__(self, door: MutateDoor, request: Request) -> None:
+    def __init__(self, door: Mutations, request: Request) -> None:
         self._door = door
         self._request = request
         self.checked: CheckedMutation | None = None

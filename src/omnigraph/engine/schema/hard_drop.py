@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from omnigraph.base.errors import GraphError
 from omnigraph.catalog.model import TypeKind
-from omnigraph.catalog.steps import DropProperty, DropType, Effect, Mode, Step
+from omnigraph.catalog.steps import DropMode, DropProperty, DropType, Effect, Step
 from omnigraph.storage.manifest.records import CommitRecord
 from omnigraph.storage.reclaim import Reclaimed, carries, field_ids
 from omnigraph.storage.store import GraphStore
@@ -32,7 +32,7 @@ def is_hard(step: Step) -> bool:
     """Say whether a step takes the history of a table with it; an interface has no table."""
     if not isinstance(step, DropProperty | DropType):
         return False
-    return step.mode is Mode.HARD and step.type_kind is not TypeKind.INTERFACE
+    return step.mode is DropMode.HARD and step.type_kind is not TypeKind.INTERFACE
 
 
 def as_executed(step: Step, rows: Mapping[str, int]) -> Step:

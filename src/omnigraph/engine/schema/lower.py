@@ -40,7 +40,7 @@ from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema
 from omnigraph.language.schema.literals import DefaultValue, Now
 from omnigraph.storage.manifest.records import CommitKind, ManifestState
-from omnigraph.storage.tables.effects import AddColumn, DropColumn, Effect, FillNulls, Several
+from omnigraph.storage.tables.effects import AddColumn, DropColumn, Effect, FillNulls, SeveralEffects
 from omnigraph.storage.transaction import NewTable, PublishPlan, WriteTxn
 
 
@@ -69,7 +69,7 @@ def lower(
                 pass  # names, annotations and constraints live in the schema object alone
     return PublishPlan(
         CommitKind.SCHEMA,
-        effects={table: Several(tuple(found)) for table, found in effects.items() if found},
+        effects={table: SeveralEffects(tuple(found)) for table, found in effects.items() if found},
         create=create,
         rename=rename,
         drop=frozenset(drop),

@@ -1,4 +1,4 @@
-"""Door: `graph.schema`: show, plan, apply, lint, diagram.
+"""Schema: `graph.schema`: show, plan, apply, lint, diagram.
 
 Room    engine.schema. Turns text into proposals and receipts; the work is in change.py and below.
 """
@@ -108,7 +108,7 @@ class SchemaReceipt:
 
 
 @checked_methods
-class SchemaDoor:
+class Schemas:
     """The schema of a graph's branches."""
 
     def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:

@@ -27,9 +27,9 @@ from omnigraph.engine.validate.relation import (
     Pick,
     Read,
     Relation,
+    RelationSide,
     Semi,
     Shared,
-    Side,
     Union,
     Violation,
     reads,
@@ -71,12 +71,12 @@ def _strict(change: TypeChange) -> Iterator[Question]:
     if change.minted or not (change.strict or change.replaces):
         return
     if change.as_given and not _keyed(declared):
-        twice = Shared(_ids(Side.GIVEN, declared), (ID,), ID)
+        twice = Shared(_ids(RelationSide.GIVEN, declared), (ID,), ID)
         yield Question(
             twice, (ID,), lambda row: _key_conflict(declared, row[ID], "stands in the input twice")
         )
     if change.strict:
-        there = Semi(_ids(Side.CHANGED, declared), _ids(Side.COMMITTED, declared), (ID,))
+        there = Semi(_ids(RelationSide.CHANGED, declared), _ids(RelationSide.COMMITTED, declared), (ID,))
         yield Question(there, (ID,), lambda row: _key_conflict(declared, row[ID], "exists already"))
 
 
@@ -92,8 +92,8 @@ def _uniques(change: TypeChange) -> Iterator[Question]:
     declared = change.declared
     if not change.count:
         return
-    given = Side.GIVEN if change.as_given else Side.CHANGED
-    if given is Side.GIVEN and _keyed(declared) and not change.minted:
+    given = RelationSide.GIVEN if change.as_given else RelationSide.CHANGED
+    if given is RelationSide.GIVEN and _keyed(declared) and not change.minted:
         names = ", ".join(declared.name_of(p) for p in declared.key) if isinstance(declared, NodeType) else ""
         yield Question(
             Shared(_ids(given, declared), (ID,), ID), (ID,), lambda row: _same_key(declared, names, row[ID])
@@ -110,7 +110,7 @@ def _same_key(declared: TableType, names: str, row_id: str) -> Violation:
     return Violation("unique", declared.kind.value, declared.name, message, row_id, names, shown(row_id))
 
 
-def _within(declared: TableType, constraint: Unique, side: Side) -> Question:
+def _within(declared: TableType, constraint: Unique, side: RelationSide) -> Question:
     members = _members(declared, constraint)
     every = Read(side, declared.table_id, ((ID, ID), *members), complete=True)
     keys = tuple(name for name, _ in members)
@@ -125,10 +125,10 @@ def _against_committed(declared: TableType, constraint: Unique) -> Question:
     """The holder is ignored if the change rewrites or removes it."""
     members = _members(declared, constraint)
     keys = tuple(name for name, _ in members)
-    mine = Read(Side.CHANGED, declared.table_id, ((ID, ID), *members), complete=True)
-    stored = Read(Side.COMMITTED, declared.table_id, (("holder", ID), *members))
+    mine = Read(RelationSide.CHANGED, declared.table_id, ((ID, ID), *members), complete=True)
+    stored = Read(RelationSide.COMMITTED, declared.table_id, (("holder", ID), *members))
     hits: Relation = Join(mine, stored, keys)
-    for side in (Side.CHANGED, Side.REMOVED):
+    for side in (RelationSide.CHANGED, RelationSide.REMOVED):
         hits = Anti(hits, Read(side, declared.table_id, (("holder", ID),)), ("holder",))
     return Question(
         hits, (ID, *keys, "holder"), lambda row: _held(declared, constraint, row, row[ID], row["holder"])
@@ -187,20 +187,20 @@ def _missing(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, 
     """Written edges whose node is neither written nor stored, or is being removed."""
     named = Union(
         tuple(
-            Read(Side.CHANGED, edge.id, (("edge", ID), ("node", side)), label=(("side", side),))
+            Read(RelationSide.CHANGED, edge.id, (("edge", ID), ("node", side)), label=(("side", side),))
             for side in sides
         )
     )
     node = change.types.get(node_id)
     without: Relation = named
     if node is not None and node.count:
-        without = Anti(named, _nodes(Side.CHANGED, node_id), ("node",))
+        without = Anti(named, _nodes(RelationSide.CHANGED, node_id), ("node",))
     if node is not None and node.replaces:
         return without
-    unknown = Anti(without, _nodes(Side.COMMITTED, node_id), ("node",))
+    unknown = Anti(without, _nodes(RelationSide.COMMITTED, node_id), ("node",))
     if node is None or not len(node.removed):
         return unknown
-    gone = _nodes(Side.REMOVED, node_id)  # and perhaps not stored either, in the image of a merge
+    gone = _nodes(RelationSide.REMOVED, node_id)  # and perhaps not stored either, in the image of a merge
     return Union((Anti(unknown, gone, ("node",)), Semi(without, gone, ("node",))))
 
 
@@ -211,7 +211,9 @@ def _abandoned(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str
         tuple(
             Join(
                 gone,
-                Read(Side.COMMITTED, edge.id, (("edge", ID), ("node", side)), label=(("side", side),)),
+                Read(
+                    RelationSide.COMMITTED, edge.id, (("edge", ID), ("node", side)), label=(("side", side),)
+                ),
                 ("node",),
             )
             for side in sides
@@ -225,18 +227,18 @@ def _staying(change: ChangeSet, edge: EdgeType, edges: Relation) -> Relation:
     mine = change.types.get(edge.id)
     if mine is None:
         return edges
-    for side in (Side.CHANGED, Side.REMOVED):
+    for side in (RelationSide.CHANGED, RelationSide.REMOVED):
         edges = Anti(edges, Read(side, edge.id, (("edge", ID),)), ("edge",))
     return edges
 
 
 def _leaving_nodes(change: ChangeSet, node_id: str, name: str) -> Relation:
-    def nodes(side: Side) -> Read:
+    def nodes(side: RelationSide) -> Read:
         return Read(side, node_id, ((name, ID),))
 
     if not change.types[node_id].replaces:
-        return nodes(Side.REMOVED)
-    return Anti(nodes(Side.BEFORE), nodes(Side.CHANGED), (name,))
+        return nodes(RelationSide.REMOVED)
+    return Anti(nodes(RelationSide.BEFORE), nodes(RelationSide.CHANGED), (name,))
 
 
 # -- cardinality -------------------------------------------------------------------------------------
@@ -250,11 +252,11 @@ def _cardinality(change: ChangeSet, edge: EdgeType) -> Iterator[Question]:
     touched: Relation = Pick(Union(tuple(_touched(mine, edge))), ("source",))
     if change.loses_rows(edge.source):
         touched = Anti(touched, _leaving_nodes(change, edge.source, "source"), ("source",))
-    written = Semi(_edges(Side.CHANGED, edge), touched, ("source",))
+    written = Semi(_edges(RelationSide.CHANGED, edge), touched, ("source",))
     if mine.replaces:
         final: Relation = written
     else:
-        stored = _staying(change, edge, Join(touched, _edges(Side.COMMITTED, edge), ("source",)))
+        stored = _staying(change, edge, Join(touched, _edges(RelationSide.COMMITTED, edge), ("source",)))
         final = Union((written, Pick(stored, ("edge", "source"))))
 
     def means(row: Row) -> Violation:
@@ -269,26 +271,26 @@ def _cardinality(change: ChangeSet, edge: EdgeType) -> Iterator[Question]:
 
 def _touched(mine: TypeChange, edge: EdgeType) -> Iterator[Relation]:
     """The new source of each edge written, and the old one of each edge rewritten or removed."""
-    yield Pick(_edges(Side.CHANGED, edge), ("source",))
-    before = _edges(Side.BEFORE, edge)
+    yield Pick(_edges(RelationSide.CHANGED, edge), ("source",))
+    before = _edges(RelationSide.BEFORE, edge)
     if mine.replaces:
         yield Pick(before, ("source",))
         return
     if mine.count and not mine.minted:
-        yield Pick(Join(Read(Side.CHANGED, edge.id, (("edge", ID),)), before, ("edge",)), ("source",))
+        yield Pick(Join(Read(RelationSide.CHANGED, edge.id, (("edge", ID),)), before, ("edge",)), ("source",))
     if len(mine.removed):
-        yield Pick(Join(Read(Side.REMOVED, edge.id, (("edge", ID),)), before, ("edge",)), ("source",))
+        yield Pick(Join(Read(RelationSide.REMOVED, edge.id, (("edge", ID),)), before, ("edge",)), ("source",))
 
 
-def _edges(side: Side, edge: EdgeType) -> Read:
+def _edges(side: RelationSide, edge: EdgeType) -> Read:
     return Read(side, edge.id, (("edge", ID), ("source", SOURCE)))
 
 
-def _nodes(side: Side, node_id: str) -> Read:
+def _nodes(side: RelationSide, node_id: str) -> Read:
     return Read(side, node_id, (("node", ID),))
 
 
-def _ids(side: Side, declared: TableType) -> Read:
+def _ids(side: RelationSide, declared: TableType) -> Read:
     return Read(side, declared.table_id, ((ID, ID),))
 
 

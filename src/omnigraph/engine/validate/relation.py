@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 from omnigraph.base.errors import ConstraintViolation
 
 
-class Side(Enum):
+class RelationSide(Enum):
     """Where rows come from."""
 
     GIVEN = "given"  # the records as given: an id may stand there twice
@@ -27,14 +27,14 @@ class Side(Enum):
     BEFORE = "before"  # what is stored, replaced or not
 
 
-STORED = frozenset({Side.COMMITTED, Side.BEFORE})
+STORED = frozenset({RelationSide.COMMITTED, RelationSide.BEFORE})
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     """Some columns of one table, each as (name here, stored column)."""
 
-    side: Side
+    side: RelationSide
     table: str
     columns: tuple[tuple[str, str], ...]
     label: tuple[tuple[str, str], ...] = ()  # constant columns

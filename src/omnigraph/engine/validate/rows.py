@@ -31,9 +31,9 @@ from omnigraph.engine.validate.relation import (
     Pick,
     Read,
     Relation,
+    RelationSide,
     Semi,
     Shared,
-    Side,
     Union,
     names,
 )
@@ -78,12 +78,12 @@ class RowExecutor:
     def _count(self, read: Read) -> int:
         change = self._change.types.get(read.table)
         match read.side:
-            case Side.COMMITTED | Side.BEFORE:
-                hidden = read.side is Side.COMMITTED and change is not None and change.replaces
+            case RelationSide.COMMITTED | RelationSide.BEFORE:
+                hidden = read.side is RelationSide.COMMITTED and change is not None and change.replaces
                 return 0 if hidden else self._base.rows(read.table)
-            case Side.REMOVED:
+            case RelationSide.REMOVED:
                 return 0 if change is None else len(change.removed)
-            case Side.GIVEN if change is not None and change.given is not None:
+            case RelationSide.GIVEN if change is not None and change.given is not None:
                 return int(change.given.num_rows)
             case _:
                 return 0 if change is None else int(change.rows.num_rows)
@@ -126,13 +126,13 @@ class RowExecutor:
         change = self._change.types.get(read.table)
         columns = [stored for _, stored in read.columns]
         match read.side:
-            case Side.COMMITTED | Side.BEFORE:
+            case RelationSide.COMMITTED | RelationSide.BEFORE:
                 if self._hidden(read):
                     return self._schema(read, columns).empty_table()
                 return self._base.scan(read.table, columns).read_all()
-            case Side.REMOVED:
+            case RelationSide.REMOVED:
                 return pa.table({ID: pa.array([], pa.string()) if change is None else change.removed})
-            case Side.GIVEN if change is not None and change.given is not None:
+            case RelationSide.GIVEN if change is not None and change.given is not None:
                 return change.given.select(columns)
             case _:
                 empty = self._schema(read, columns).empty_table()
@@ -140,7 +140,7 @@ class RowExecutor:
 
     def _hidden(self, read: Read) -> bool:
         change = self._change.types.get(read.table)
-        return read.side is Side.COMMITTED and change is not None and change.replaces
+        return read.side is RelationSide.COMMITTED and change is not None and change.replaces
 
     def _schema(self, read: Read, columns: Sequence[str]) -> pa.Schema:
         stored = self._change.catalog.table(read.table).stored_schema
@@ -264,7 +264,7 @@ class FrameExecutor:
         self._base = base
         runtime = RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory_bytes)
         self._context = SessionContext(SessionConfig(), runtime)
-        self._sources: dict[tuple[Side, str], Any] = {}
+        self._sources: dict[tuple[RelationSide, str], Any] = {}
 
     def answer(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Return the first rows and the total, in one pass."""
@@ -365,14 +365,14 @@ class FrameExecutor:
         change = self._change.types.get(read.table)
         empty = self._change.catalog.table(read.table).stored_schema.empty_table()
         match read.side:
-            case Side.COMMITTED | Side.BEFORE:
-                if read.side is Side.COMMITTED and change is not None and change.replaces:
+            case RelationSide.COMMITTED | RelationSide.BEFORE:
+                if read.side is RelationSide.COMMITTED and change is not None and change.replaces:
                     return self._held(empty)
                 return self._base.frame(self._context, read.table)
-            case Side.REMOVED:
+            case RelationSide.REMOVED:
                 removed = pa.array([], pa.string()) if change is None else change.removed
                 return self._held(pa.table({ID: removed}))
-            case Side.GIVEN if change is not None and change.given is not None:
+            case RelationSide.GIVEN if change is not None and change.given is not None:
                 return self._held(change.given)
             case _:
                 return self._held(empty if change is None else change.rows)

@@ -31,13 +31,13 @@ _ARROWS = {Direction.FORWARD: "-{}->", Direction.BACKWARD: "<-{}-", Direction.EI
 
 
 @dataclass
-class Line:
+class ExplainLine:
     """One operator of a plan."""
 
     operator: str
     detail: str
     estimate: int | None = None  # rows expected
-    inner: list[Line] = field(default_factory=list)
+    inner: list[ExplainLine] = field(default_factory=list)
     rows: int | None = None  # what it really left
     seconds: float | None = None
     requests: int | None = None
@@ -62,7 +62,7 @@ class Explanation:
     """A plan, line by line; with figures if it was profiled."""
 
     query_name: str
-    lines: tuple[Line, ...]
+    lines: tuple[ExplainLine, ...]
     commit_id: str
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Explanation:
         return "\n".join([f"query {self.query_name}", *_text(self.lines, "  ")])
 
 
-def _text(lines: tuple[Line, ...] | list[Line], indent: str) -> Iterator[str]:
+def _text(lines: tuple[ExplainLine, ...] | list[ExplainLine], indent: str) -> Iterator[str]:
     for line in lines:
         figures = []
         if line.estimate is not None:
@@ -95,13 +95,13 @@ class Recorder:
     def __init__(self, plan: Plan, rows: Mapping[str, int]) -> None:
         self._plan = plan
         self._rows = rows
-        self._lines: dict[int, Line] = {}
-        self._current: list[Line] = []
+        self._lines: dict[int, ExplainLine] = {}
+        self._current: list[ExplainLine] = []
         self.steps = [self._line(step) for step in plan.steps]
         self.tail = [*_tail(plan)]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[ExplainLine, ...]:
         """The whole plan, in the order of running."""
         return (*self.steps, *self.tail)
 
@@ -111,7 +111,7 @@ class Recorder:
             self._current[-1].notes.append(text)
 
     @contextmanager
-    def running(self, step: Step) -> Iterator[Line]:
+    def running(self, step: Step) -> Iterator[ExplainLine]:
         """Measure one step; the caller sets `rows`."""
         line = self._lines[id(step)]
         self._current.append(line)
@@ -123,31 +123,31 @@ class Recorder:
             line.seconds = (line.seconds or 0) + time.perf_counter() - started
             line.requests = (line.requests or 0) + process_totals().requests - before
 
-    def _line(self, step: Step) -> Line:
+    def _line(self, step: Step) -> ExplainLine:
         made = self._described(step)
         self._lines[id(step)] = made
         return made
 
-    def _described(self, step: Step) -> Line:
+    def _described(self, step: Step) -> ExplainLine:
         match step:
             case Scan(variable, conditions, pushed):
                 where = f", {len(conditions)} conditions" if conditions else ""
                 where += f", {len(pushed)} of them in the scan" if pushed else ""
                 estimate = self._rows.get(variable.type.id)
-                return Line("scan", f"${variable.name}: {variable.type.name}{where}", estimate)
+                return ExplainLine("scan", f"${variable.name}: {variable.type.name}{where}", estimate)
             case Lookup(variable, key):
                 single = isinstance(key, Comparison)
                 what = f"${variable.name}: {variable.type.name} by {'key' if single else 'keys'}"
-                return Line("look up", what, 1 if single else None)
+                return ExplainLine("look up", what, 1 if single else None)
             case Follow(clause):
                 arrow = _arrow(clause.hops)
                 edge = "" if clause.edge is None else f" as ${clause.edge.name}"
-                return Line("follow", f"${clause.left.name} {arrow} ${clause.right.name}{edge}")
+                return ExplainLine("follow", f"${clause.left.name} {arrow} ${clause.right.name}{edge}")
             case Keep(condition):
                 number = len(condition.operands) if isinstance(condition, And) else 1
-                return Line("filter", "one condition" if number == 1 else f"{number} conditions")
+                return ExplainLine("filter", "one condition" if number == 1 else f"{number} conditions")
             case Inner(clause, steps):
-                return Line(_block(clause), "block", inner=[self._line(one) for one in steps])
+                return ExplainLine(_block(clause), "block", inner=[self._line(one) for one in steps])
             case _:
                 assert_never(step)
 
@@ -167,23 +167,23 @@ def _block(clause: Exists | Counted | Optional) -> str:
             return "optional"
 
 
-def _tail(plan: Plan) -> Iterator[Line]:
+def _tail(plan: Plan) -> Iterator[ExplainLine]:
     read = plan.read
     match plan.shortcut:
         case CountRows():
-            yield Line("count", "from the snapshot, no row is read", 1)
+            yield ExplainLine("count", "from the snapshot, no row is read", 1)
             return
         case CountEdges():
-            yield Line("count", "from the degrees of the nodes", 1)
+            yield ExplainLine("count", "from the degrees of the nodes", 1)
             return
         case None:
             pass
     if read.ranking is not None:
-        yield Line("rank", type(read.ranking).__name__.lower())
+        yield ExplainLine("rank", type(read.ranking).__name__.lower())
     if read.keys is not None:
-        yield Line("group", f"by {len(read.keys)} keys" if read.keys else "all rows")
+        yield ExplainLine("group", f"by {len(read.keys)} keys" if read.keys else "all rows")
     if read.distinct:
-        yield Line("distinct", "rows")
+        yield ExplainLine("distinct", "rows")
     cut = " and keep the first" if plan.top else ""
-    yield Line("order", f"by {len(read.order)} keys, then by ids{cut}")
-    yield Line("return", ", ".join(output.name for output in read.outputs))
+    yield ExplainLine("order", f"by {len(read.order)} keys, then by ids{cut}")
+    yield ExplainLine("return", ", ".join(output.name for output in read.outputs))

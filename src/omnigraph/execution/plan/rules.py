@@ -18,7 +18,7 @@ from omnigraph.catalog.query.expressions import (
     Comparison,
     Condition,
     Constant,
-    Entity,
+    EntityValue,
     IsNull,
     Now,
     ParamRef,
@@ -260,7 +260,7 @@ def only_counts(plan: Plan) -> bool:
     return (
         isinstance(value, Aggregate)
         and value.function is AggregateFunction.COUNT
-        and isinstance(value.argument, Entity)
+        and isinstance(value.argument, EntityValue)
     )
 
 

@@ -145,7 +145,7 @@ def variables_of(conditions: tuple[Condition, ...]) -> frozenset[Variable]:
 
 def _of(value: e.Value) -> Iterator[Variable]:
     match value:
-        case e.PropertyValue(variable) | e.EntityField(variable) | e.Entity(variable):
+        case e.PropertyValue(variable) | e.EntityField(variable) | e.EntityValue(variable):
             yield variable
         case e.TextMatch(_, variable) | e.Nearest(variable) | e.Bm25(variable):
             yield variable

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from omnigraph.execution.entities import EntityTable, TableKey
 from omnigraph.storage.tables.layout import ADDRESS, Layout
-from omnigraph.storage.tables.layout import Part as Fragment
+from omnigraph.storage.tables.layout import FragmentLayout as Fragment
 
 CACHE_BYTES = 2 << 30
 COUNTED = 1_024
@@ -46,7 +46,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, eq=False)
-class Part(Generic[D]):
+class SearchFragment(Generic[D]):
     """One fragment's share of a version; `alive` is None when no row is deleted."""
 
     derived: D
@@ -91,7 +91,9 @@ class PartsCache(Generic[D, V]):
     def __init__(
         self,
         derive: Callable[[pa.ChunkedArray], D],
-        assemble: Callable[[int, Sequence[Part[D]]], V],  # from the span of the ordinals and the parts
+        assemble: Callable[
+            [int, Sequence[SearchFragment[D]]], V
+        ],  # from the span of the ordinals and the parts
         limit: int = CACHE_BYTES,
     ) -> None:
         self._derive = derive
@@ -100,7 +102,9 @@ class PartsCache(Generic[D, V]):
         self._size = 0
         self._lock = threading.Lock()
         self._building: dict[tuple[TableKey, str], threading.Lock] = {}
-        self._known: OrderedDict[tuple[TableKey, str], tuple[V, tuple[Part[D], ...]]] = OrderedDict()
+        self._known: OrderedDict[tuple[TableKey, str], tuple[V, tuple[SearchFragment[D], ...]]] = (
+            OrderedDict()
+        )
         self._counts: dict[tuple[TableKey, str], int] = {}
         self._derived: WeakValueDictionary[tuple[str, bytes, str, str], D] = WeakValueDictionary()
 
@@ -138,7 +142,7 @@ class PartsCache(Generic[D, V]):
                 self._keep(key, found)
         return found[0]
 
-    def _part(self, table: EntityTable, column: str, number: int, fragment: Fragment) -> Part[D]:
+    def _part(self, table: EntityTable, column: str, number: int, fragment: Fragment) -> SearchFragment[D]:
         columns, files, _ = fragment.key
         key = (table.key[0], columns, files, column)
         with self._lock:
@@ -148,9 +152,9 @@ class PartsCache(Generic[D, V]):
             with self._lock:
                 self._derived[key] = derived
         start = int(table.ordinals(np.array([number << 32]))[0])
-        return Part(derived, start, _alive(table, number, fragment))
+        return SearchFragment(derived, start, _alive(table, number, fragment))
 
-    def _keep(self, key: tuple[TableKey, str], made: tuple[V, tuple[Part[D], ...]]) -> None:
+    def _keep(self, key: tuple[TableKey, str], made: tuple[V, tuple[SearchFragment[D], ...]]) -> None:
         with self._lock:
             self._building.pop(key, None)
             self._known[key] = made

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from omnigraph.execution.entities import FEW, EntityTable, Ordinals
 from omnigraph.execution.search import stored
-from omnigraph.execution.search.parts import CACHE_BYTES, Part, PartsCache
+from omnigraph.execution.search.parts import CACHE_BYTES, PartsCache, SearchFragment
 from omnigraph.execution.search.stored import VectorIndexes
 from omnigraph.execution.search.text_index import Numbers, Postings, analyse, invert, matches_by_index
 from omnigraph.execution.search.vectors import Distances, Matrix, VectorColumn, as_query, matrix, nearest_of
@@ -39,7 +39,7 @@ Scores = NDArray[np.float64]
 class Corpus:
     """The texts of one column of one table version."""
 
-    def __init__(self, span: int, parts: Sequence[Part[Postings]]) -> None:
+    def __init__(self, span: int, parts: Sequence[SearchFragment[Postings]]) -> None:
         self._parts = tuple(parts)
         self._span = span
         self.texts = sum(int(_living(part).sum()) for part in parts)  # that are not null
@@ -92,15 +92,15 @@ class Corpus:
         self._last = (query, total)
         return total
 
-    def _exact(self, part: Part[Postings], query: str) -> Iterable[slice]:
+    def _exact(self, part: SearchFragment[Postings], query: str) -> Iterable[slice]:
         found = (part.derived.find(token) for token in set(analyse(query)))
         return (one for one in found if one is not None)
 
-    def _similar(self, part: Part[Postings], query: str, edits: int) -> Iterable[slice]:
+    def _similar(self, part: SearchFragment[Postings], query: str, edits: int) -> Iterable[slice]:
         numbers = {n for token in set(analyse(query)) for n in part.derived.similar(token, edits)}
         return (part.derived.span(number) for number in numbers)
 
-    def _with(self, part: Part[Postings], spans: Iterable[slice]) -> Ordinals:
+    def _with(self, part: SearchFragment[Postings], spans: Iterable[slice]) -> Ordinals:
         seen = np.zeros(len(part.derived.lengths), dtype=bool)
         for span in spans:
             seen[part.derived.rows[span]] = True
@@ -109,12 +109,12 @@ class Corpus:
         return np.flatnonzero(seen) + part.start
 
 
-def _living(part: Part[Postings]) -> NDArray[np.bool_]:
+def _living(part: SearchFragment[Postings]) -> NDArray[np.bool_]:
     present = part.derived.present
     return present if part.alive is None else present & part.alive
 
 
-def _posted(part: Part[Postings], token: str) -> tuple[Numbers, Numbers]:
+def _posted(part: SearchFragment[Postings], token: str) -> tuple[Numbers, Numbers]:
     """Return the living rows that have a token, and how often."""
     at = part.derived.find(token) or slice(0, 0)
     rows, counts = part.derived.rows[at], part.derived.counts[at]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.catalog.model import IndexKind as Intended
 from omnigraph.execution.entities import FEW, EntityTable, Ordinals
-from omnigraph.execution.search.vectors import Distances, Found, Query, measured, nearest_of, numbers
-from omnigraph.storage.tables.effects import IndexKind, IndexSpec
+from omnigraph.execution.search.vectors import Distances, NearestRows, Query, measured, nearest_of, numbers
+from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import partitions_for
 from omnigraph.storage.tables.layout import ADDRESS
 
@@ -44,7 +44,7 @@ def streamed(
     table: EntityTable, column: str, query: Query, count: int, chosen: NDArray[np.bool_] | None = None
 ) -> tuple[Ordinals, Distances]:
     """Return the nearest of all entities, or of those that a mask by ordinal chooses, reading every row."""
-    found = Found(count)
+    found = NearestRows(count)
     for batch in table.handle.scanner(columns=[column], with_row_address=True).to_batches():
         ordinals = table.ordinals(batch[ADDRESS].to_numpy())
         values, present = numbers(batch[column])
@@ -98,7 +98,7 @@ def indexed(
 
 
 def _segments(table: EntityTable, column: str) -> tuple[str, ...]:
-    name = IndexSpec(column, IndexKind.VECTOR).name
+    name = IndexSpec(column, StoredIndexKind.VECTOR).name
     found = (
         s.uuid for index in table.handle.describe_indices() if index.name == name for s in index.segments
     )
@@ -130,7 +130,7 @@ def _answers(table: EntityTable, column: str, questions: NDArray[np.float32]) ->
     """
     middle = questions.mean(axis=0, dtype=np.float64).astype(np.float32)
     asked, most = (questions - middle).T, MOST_WANTED + BEYOND
-    found = [Found(MOST_WANTED) for _ in questions]
+    found = [NearestRows(MOST_WANTED) for _ in questions]
     for batch in table.handle.scanner(columns=[column], with_row_address=True).to_batches():
         values, present = numbers(batch[column])
         values, ordinals = values[present], table.ordinals(batch[ADDRESS].to_numpy())[present]
@@ -162,17 +162,17 @@ def wanted(declared: TableType) -> tuple[IndexSpec, ...]:
     """Return the indexes that a type's table should have: ids and ends of edges first, then as declared."""
     keys = (ID, *ENDPOINTS) if isinstance(declared, EdgeType) else (ID,)
     intents = {intent.column: _kind(intent.kind) for intent in declared.index_intents}
-    looked_up = tuple(IndexSpec(column, IndexKind.BTREE) for column in keys)
+    looked_up = tuple(IndexSpec(column, StoredIndexKind.BTREE) for column in keys)
     return looked_up + tuple(IndexSpec(column, kind) for column, kind in sorted(intents.items()))
 
 
-def _kind(intended: Intended) -> IndexKind:
+def _kind(intended: Intended) -> StoredIndexKind:
     match intended:
         case Intended.ORDERED:
-            return IndexKind.BTREE
+            return StoredIndexKind.BTREE
         case Intended.FULL_TEXT:
-            return IndexKind.INVERTED
+            return StoredIndexKind.INVERTED
         case Intended.VECTOR:
-            return IndexKind.VECTOR
+            return StoredIndexKind.VECTOR
         case _:
             assert_never(intended)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from Stemmer import Stemmer
 
 from omnigraph.execution.entities import EntityTable, Ordinals
-from omnigraph.storage.tables.effects import IndexKind, IndexSpec
+from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import TEXT
 from omnigraph.storage.tables.layout import ADDRESS
 
@@ -331,7 +331,7 @@ def matches_by_index(table: EntityTable, column: str, query: str) -> Ordinals | 
 
 def _complete(table: EntityTable, column: str) -> bool:
     """Say whether a full-text index with the right analysis covers all rows."""
-    name = IndexSpec(column, IndexKind.INVERTED).name
+    name = IndexSpec(column, StoredIndexKind.INVERTED).name
     for index in table.handle.describe_indices():
         if index.name == name:
             covered = {fragment for segment in index.segments for fragment in segment.fragment_ids}

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.execution.entities import Ordinals
-from omnigraph.execution.search.parts import Mask, Part
+from omnigraph.execution.search.parts import Mask, SearchFragment
 
 # -- sketch --------------------------------------------------------------------------------------
 #
@@ -217,7 +217,7 @@ def nearest_of(ordinals: Ordinals, distances: Distances, count: int) -> tuple[Or
 class VectorColumn:
     """The vectors of one column of one table version."""
 
-    def __init__(self, span: int, parts: Sequence[Part[Matrix]]) -> None:
+    def __init__(self, span: int, parts: Sequence[SearchFragment[Matrix]]) -> None:
         self._parts = tuple(parts)
         self._living = [_living(part) for part in parts]
         self._starts = np.array([part.start for part in parts], dtype=np.int64)
@@ -244,7 +244,7 @@ class VectorColumn:
         """
         if among is not None and len(among) <= max(count, self._span * FEW):
             return nearest_of(among, self.distances(query, among), count)
-        found = Found(count)
+        found = NearestRows(count)
         bounds = [*self._starts.tolist(), self._span]
         chosen = None if among is None else np.sort(among[among >= 0])
         for part, living, (start, end) in zip(self._parts, self._living, pairwise(bounds), strict=True):
@@ -257,7 +257,7 @@ class VectorColumn:
         return found.nearest()
 
 
-class Found:
+class NearestRows:
     """The entities measured so far that may be among the nearest."""
 
     def __init__(self, count: int) -> None:
@@ -299,7 +299,7 @@ class _PartSearch:
     Rows are judged by half of |q|² less a bound of their squared distance from below: the larger, the nearer.
     """
 
-    def __init__(self, part: Part[Matrix], query: Query, found: Found) -> None:
+    def __init__(self, part: SearchFragment[Matrix], query: Query, found: NearestRows) -> None:
         self._start = part.start
         self._vectors = part.derived
         self._query = query
@@ -371,7 +371,7 @@ def _largest(bounds: NDArray[Any], wanted: Mask, count: int) -> NDArray[np.int64
     return found
 
 
-def _living(part: Part[Matrix]) -> Mask:
+def _living(part: SearchFragment[Matrix]) -> Mask:
     return part.derived.present if part.alive is None else part.derived.present & part.alive
 
 

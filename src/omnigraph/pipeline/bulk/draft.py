@@ -23,8 +23,8 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType, TableType
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
-from omnigraph.engine.load.conform import Source
-from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.conform import LoadSource
+from omnigraph.engine.load.draft import WriteMode
 from omnigraph.engine.receipt import Loaded, TypeCount, in_order
 from omnigraph.engine.validate.evaluate import questions
 from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
@@ -40,11 +40,11 @@ from omnigraph.pipeline.bulk.ids import (
     thinned,
     without_repeated,
 )
-from omnigraph.pipeline.bulk.load_task import Outcome
+from omnigraph.pipeline.bulk.load_task import TaskOutcome
 from omnigraph.pipeline.bulk.row_locations import (
     Culprit,
-    Given,
-    Places,
+    RowLocations,
+    StagedRows,
     Stretch,
     check_any_went,
     culprits,
@@ -63,17 +63,17 @@ DRIVER_BYTES = 256 << 20  # of files; in memory rows take a few times as much
 class Modes:
     """The mode of each type, and the types that are emptied whether they are given or not."""
 
-    every: Mode | None
-    by_type: Mapping[str, Mode] = FrozenMap()
+    every: WriteMode | None
+    by_type: Mapping[str, WriteMode] = FrozenMap()
     replaced: tuple[str, ...] = ()
 
-    def of(self, type_id: str) -> Mode:
+    def of(self, type_id: str) -> WriteMode:
         """Return the mode of a type; one that was not named is added to."""
-        return self.by_type.get(type_id) or self.every or Mode.APPEND
+        return self.by_type.get(type_id) or self.every or WriteMode.APPEND
 
 
 @dataclass(frozen=True)
-class Options:
+class BulkOptions:
     """How a load is carried out."""
 
     driver_rows: int  # up to so many rows the driver finishes a load by itself
@@ -97,21 +97,21 @@ class TypeRead:
 
 
 @dataclass(frozen=True)
-class LoadRead:
+class BulkRead:
     """What executors made of an input, under one schema."""
 
     catalog: Catalog
     snapshot: PinnedSnapshot
     types: Mapping[str, TypeRead]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[TaskOutcome, ...]
 
     @classmethod
     def of(
         cls,
         catalog: Catalog,
         snapshot: PinnedSnapshot,
-        found: Sequence[tuple[Source | None, Outcome]],
-    ) -> LoadRead:
+        found: Sequence[tuple[LoadSource | None, TaskOutcome]],
+    ) -> BulkRead:
         """Put outcomes together, in the order of the input."""
         names = dict.fromkeys(type_id for _, outcome in found for type_id in outcome.types)
         types = {}
@@ -155,7 +155,12 @@ class BulkDraft:
     """
 
     def __init__(
-        self, spark: SparkSession | None, store: GraphStore, read: LoadRead, modes: Modes, options: Options
+        self,
+        spark: SparkSession | None,
+        store: GraphStore,
+        read: BulkRead,
+        modes: Modes,
+        options: BulkOptions,
     ) -> None:
         self._spark = spark
         self._store = store
@@ -165,7 +170,7 @@ class BulkDraft:
         size = sum(one.written.nbytes for one in read.types.values())
         self._in_driver = read.rows <= options.driver_rows and size <= DRIVER_BYTES
         self._types = dict(read.types)
-        self._given: dict[str, Given] = {}
+        self._given: dict[str, StagedRows] = {}
         self.rejected: list[Violation] = list(read.problems_kept()) if options.sets_aside else []
         self._left_out = read.left_out()
         self.change = self._changes()
@@ -205,8 +210,8 @@ class BulkDraft:
         """Say of each violation where in the input it is."""
         return replace(found, violations=tuple(self._places().located(found.violations)))
 
-    def _places(self) -> Places:
-        return Places(self._store, self._read.catalog, self._given)
+    def _places(self) -> RowLocations:
+        return RowLocations(self._store, self._read.catalog, self._given)
 
     @property
     def rows_left_out(self) -> int:
@@ -291,19 +296,19 @@ class BulkDraft:
                 every.append(TypeChange(declared, declared.stored_schema.empty_table(), replaces=True))
         return ChangeSet.of(self._read.catalog, every)
 
-    def _one(self, read: TypeRead, mode: Mode) -> TypeChange:
+    def _one(self, read: TypeRead, mode: WriteMode) -> TypeChange:
         declared = read.declared
         given = self._alone(read)
-        self._given.setdefault(declared.id, Given(given.version, read.stretches))  # as it was at first
-        settles = mode is Mode.MERGE and not read.minted and not _keyed(declared)
+        self._given.setdefault(declared.id, StagedRows(given.version, read.stretches))  # as it was at first
+        settles = mode is WriteMode.MERGE and not read.minted and not _keyed(declared)
         if self._in_driver:
             rows = given.to_table(columns=declared.stored_schema.names).cast(declared.stored_schema)
             return TypeChange(
                 declared,
                 last_of_each(rows) if settles else rows,
                 given=rows,
-                replaces=mode is Mode.OVERWRITE,
-                strict=mode is Mode.APPEND,
+                replaces=mode is WriteMode.OVERWRITE,
+                strict=mode is WriteMode.APPEND,
                 minted=read.minted,
             )
         table, last = declared.table_id, read
@@ -316,8 +321,8 @@ class BulkDraft:
         return BulkChange(
             declared,
             declared.stored_schema.empty_table(),
-            replaces=mode is Mode.OVERWRITE,
-            strict=mode is Mode.APPEND,
+            replaces=mode is WriteMode.OVERWRITE,
+            strict=mode is WriteMode.APPEND,
             minted=read.minted,
             written=last.written,
             version=version,

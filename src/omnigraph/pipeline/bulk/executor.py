@@ -33,16 +33,23 @@ from omnigraph.engine.validate.relation import (
     Pick,
     Read,
     Relation,
+    RelationSide,
     Semi,
     Shared,
-    Side,
     Union,
     names,
 )
 from omnigraph.engine.write import ExecutorFor
-from omnigraph.pipeline.bulk.hash_precheck import SECOND, Seeds, Suspicion, decidable, hash_texts
+from omnigraph.pipeline.bulk.hash_precheck import SECOND, HashPrecheck, Seeds, decidable, hash_texts
 from omnigraph.pipeline.bulk.ids import BulkChange
-from omnigraph.pipeline.reading.scan import Column, Fragments, Scan, spark_schema, to_spark, travelling_schema
+from omnigraph.pipeline.reading.scan import (
+    Fragments,
+    ScanColumn,
+    TableScan,
+    spark_schema,
+    to_spark,
+    travelling_schema,
+)
 from omnigraph.pipeline.session import rows_of, slots
 from omnigraph.storage.location import Location
 from omnigraph.storage.transaction import WriteTxn
@@ -65,7 +72,7 @@ class SparkExecutor:
         self._spark = spark
         self._location = location
         self._seeds = Seeds.fresh()
-        self._suspicion = Suspicion(self._hashed, self._rows_of)
+        self._suspicion = HashPrecheck(self._hashed, self._rows_of)
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Return the first rows by the columns of `order`, and the total; most answers are empty."""
@@ -134,7 +141,7 @@ class SparkExecutor:
         change = self._change.types.get(read.table)
         if self._is_stored(read):
             return self._base.rows(read.table)
-        if read.side is Side.REMOVED:
+        if read.side is RelationSide.REMOVED:
             return 0 if change is None else len(change.removed)
         return 0 if change is None else change.count
 
@@ -148,15 +155,15 @@ class SparkExecutor:
     def _is_stored(self, read: Read) -> bool:
         change = self._change.types.get(read.table)
         replaced = change is not None and change.replaces
-        return read.side is Side.BEFORE or (read.side is Side.COMMITTED and not replaced)
+        return read.side is RelationSide.BEFORE or (read.side is RelationSide.COMMITTED and not replaced)
 
     def _stored(
         self, read: Read, convert: Convert, schema_of: SchemaOf, version: int | None = None
     ) -> DataFrame:
         """Scan in executors, one task for each group of fragments."""
         types = self._change.catalog.table(read.table).stored_schema
-        columns = tuple(Column(name, stored, types.field(stored).type) for name, stored in read.columns)
-        scan = Scan(self._location, self._base.snapshot, read.table, columns, version)
+        columns = tuple(ScanColumn(name, stored, types.field(stored).type) for name, stored in read.columns)
+        scan = TableScan(self._location, self._base.snapshot, read.table, columns, version)
 
         def rows(group: Fragments) -> Iterator[pa.RecordBatch]:
             return map(convert, scan.stored(group))
@@ -176,11 +183,11 @@ class SparkExecutor:
     def _rows(self, read: Read) -> pa.Table:
         change = self._change.types.get(read.table)
         match read.side:
-            case Side.REMOVED:
+            case RelationSide.REMOVED:
                 return pa.table({ID: pa.array([], pa.string()) if change is None else change.removed})
-            case Side.GIVEN if change is not None and change.given is not None:
+            case RelationSide.GIVEN if change is not None and change.given is not None:
                 return change.given
-            case Side.GIVEN | Side.CHANGED if change is not None:
+            case RelationSide.GIVEN | RelationSide.CHANGED if change is not None:
                 return change.rows
             case _:
                 return self._change.catalog.table(read.table).stored_schema.empty_table()

@@ -85,7 +85,7 @@ def decidable(relation: Relation) -> bool:
             assert_never(relation)
 
 
-class Suspicion:
+class HashPrecheck:
     """Evaluates relations over hashes."""
 
     def __init__(self, scan: Scan, rows: Rows) -> None:

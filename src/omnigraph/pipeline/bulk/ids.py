@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet, TypeChange
-from omnigraph.engine.validate.relation import Answer, Read, Relation, Side
+from omnigraph.engine.validate.relation import Answer, Read, Relation, RelationSide
 from omnigraph.engine.validate.rows import FrameExecutor
 from omnigraph.pipeline.bulk.load_task import MESSAGE, collected, for_each, message
 from omnigraph.pipeline.reading.scan import BATCH_ROWS, PARTITION_BYTES, Fragments, grouped
@@ -35,7 +35,7 @@ from omnigraph.storage.tables.effects import (
     Overwrite,
     Removal,
     Replace,
-    Several,
+    SeveralEffects,
     Written,
     drop_rows,
     fragments_of,
@@ -225,11 +225,11 @@ class BulkChange(TypeChange):
         """A load knows its records as they were given."""
         return True
 
-    def version_of(self, side: Side) -> int | None:
+    def version_of(self, side: RelationSide) -> int | None:
         """Return the version that holds the rows of a side; None for what is not this load's, or nothing."""
-        if not self.count or side not in (Side.GIVEN, Side.CHANGED):
+        if not self.count or side not in (RelationSide.GIVEN, RelationSide.CHANGED):
             return None
-        return self.given_version if side is Side.GIVEN else self.version
+        return self.given_version if side is RelationSide.GIVEN else self.version
 
     @property
     def merges(self) -> bool:
@@ -245,7 +245,7 @@ class BulkChange(TypeChange):
         if not self.merges:
             return Append(self.written)
         new = Replace(self.written, self.remover)
-        return Several((DeleteIds(self.removed), new)) if len(self.removed) else new
+        return SeveralEffects((DeleteIds(self.removed), new)) if len(self.removed) else new
 
 
 # -- local ---------------------------------------------------------------------------------------

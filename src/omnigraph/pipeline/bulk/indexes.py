@@ -34,7 +34,7 @@ from omnigraph.pipeline.reading.scan import Fragments, grouped
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import BuildIndexes, IndexKind, IndexSpec, Lack
+from omnigraph.storage.tables.effects import BuildIndexes, IndexSpec, Lack, StoredIndexKind
 from omnigraph.storage.tables.indexes import build_segment, built_for, lacks, merge_segments
 from omnigraph.storage.transaction import PinnedSnapshot
 
@@ -90,7 +90,7 @@ def _missing(
     for spec, lack in lacks(handle, layout, effect.specs).items():
         rows = {number: layout.parts[number].size.rows for number in lack.fragments}
         # Parts of a vector index that were trained apart cannot be merged.
-        whole = spec.kind is IndexKind.VECTOR
+        whole = spec.kind is StoredIndexKind.VECTOR
         parts = [lack.fragments] if whole else grouped(rows, part_rows)
         yield Missing(table_id, handle.version, spec, lack, tuple(parts))
 

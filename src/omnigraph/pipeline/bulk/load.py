@@ -1,4 +1,4 @@
-"""Door: `pipeline.load`, a load of any size as one commit.
+"""Load: `pipeline.load`, a load of any size as one commit.
 
     input -> **files written by executors -> checks on Spark -> one publish by the driver**
 
@@ -25,8 +25,8 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.conform import Problems, Source
-from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.conform import LoadProblems, LoadSource
+from omnigraph.engine.load.draft import WriteMode
 from omnigraph.engine.load.load import (
     REFUSED,
     LoadMode,
@@ -43,11 +43,11 @@ from omnigraph.engine.load.sources.tables import read_header, renamed
 from omnigraph.engine.receipt import Receipt, landed, replayed
 from omnigraph.engine.validate.relation import SHOWN
 from omnigraph.engine.write import ChangeWrite
-from omnigraph.pipeline.bulk.draft import BulkDraft, LoadRead, Modes, Options
+from omnigraph.pipeline.bulk.draft import BulkDraft, BulkOptions, BulkRead, Modes
 from omnigraph.pipeline.bulk.ids import Way
 from omnigraph.pipeline.bulk.load_task import (
-    Job,
-    Outcome,
+    LoadJob,
+    TaskOutcome,
     fingerprint_of,
     for_each,
     for_each_partition,
@@ -77,7 +77,7 @@ Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class FrameInput:
     """A DataFrame of one type."""
 
     type: str
@@ -89,10 +89,10 @@ class Frame:
 class Files:
     """Sources that executors open."""
 
-    pieces: tuple[Source, ...]
+    pieces: tuple[LoadSource, ...]
 
 
-Input = Frame | Files
+Input = FrameInput | Files
 
 
 def open_inputs(
@@ -124,17 +124,17 @@ def open_inputs(
         mapped = wanted.get(name, {})
         if isinstance(one, DataFrame):
             _check_columns(one, catalog.named(name), mapped)
-            found.append(Frame(name, one, dict(mapped)))
+            found.append(FrameInput(name, one, dict(mapped)))
         else:
             found.append(_files(one, catalog, now_ms, name, format, mapped))
     return found
 
 
 def read_inputs(
-    spark: SparkSession | None, job: Job, inputs: Sequence[Input]
-) -> list[tuple[Source | None, Outcome]]:
+    spark: SparkSession | None, job: LoadJob, inputs: Sequence[Input]
+) -> list[tuple[LoadSource | None, TaskOutcome]]:
     """Read everything, and return what came of each piece; with the source, where it can be read again."""
-    found: list[tuple[Source | None, Outcome]] = []
+    found: list[tuple[LoadSource | None, TaskOutcome]] = []
     files = [piece for one in inputs if isinstance(one, Files) for piece in one.pieces]
     outcomes = iter(for_each(spark, files, partial(run_source, job)))
     for one in inputs:
@@ -145,7 +145,7 @@ def read_inputs(
     return found
 
 
-def _partitions(job: Job, given: Frame) -> list[Outcome]:
+def _partitions(job: LoadJob, given: FrameInput) -> list[TaskOutcome]:
     """Read a DataFrame."""
     names = tuple(given.frame.columns)
     work = partial(run_partition, job, given.type, names, given.columns)
@@ -154,7 +154,7 @@ def _partitions(job: Job, given: Frame) -> list[Outcome]:
 
 def _check_columns(frame: DataFrame, declared: TableType, columns: Mapping[str, str]) -> None:
     """Say at once what is wrong with the names of columns; each task would say it again."""
-    origin, report = f"<{declared.name}>", Problems()
+    origin, report = f"<{declared.name}>", LoadProblems()
     read_header(renamed(frame.columns, columns, origin), declared, report, origin, 1)
     report.findings().refuse(REFUSED)
 
@@ -265,7 +265,7 @@ class _Request:
     rejects: str | None
     facts: Mapping[str, Any] = FrozenMap()  # of the receipt: how the load was asked for
 
-    def claim(self, outcomes: Iterable[Outcome], base: PinnedSnapshot, actor: str | None) -> Claim:
+    def claim(self, outcomes: Iterable[TaskOutcome], base: PinnedSnapshot, actor: str | None) -> Claim:
         """Return what the key stands for: the rows and arguments as they were given, whatever the schema."""
         assert self.idempotency_key is not None
         columns = {name: dict(mapped) for name, mapped in (self.columns or {}).items()}
@@ -337,7 +337,7 @@ class _Loading:
         modes = _modes(self._request, catalog)
         read = self._read(snapshot, catalog)
         request = self._request
-        options = Options(request.driver_rows, request.upsert, request.sets_aside)
+        options = BulkOptions(request.driver_rows, request.upsert, request.sets_aside)
         draft = BulkDraft(self._spark, self._store, read, modes, options)
 
         def facts() -> dict[str, Any]:
@@ -386,13 +386,13 @@ class _Loading:
             return replayed(branch, done, self._catalogs.get(done.commit.schema))
         return draft.loaded(facts()).receipt(branch, done, catalog)
 
-    def _read(self, snapshot: PinnedSnapshot, catalog: Catalog, *, landed: bool = False) -> LoadRead:
+    def _read(self, snapshot: PinnedSnapshot, catalog: Catalog, *, landed: bool = False) -> BulkRead:
         request = self._request
         now_ms = self._store.clock.now_us() // 1000
         inputs = open_inputs(
             request.data, catalog, now_ms, type=request.type, format=request.format, columns=request.columns
         )
-        job = Job(
+        job = LoadJob(
             self._store.location,
             catalog,
             {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables},
@@ -403,7 +403,7 @@ class _Loading:
             landed=landed,
         )
         self._report(LoadProgress("reading", 0))
-        read = LoadRead.of(catalog, snapshot, read_inputs(self._spark, job, inputs))
+        read = BulkRead.of(catalog, snapshot, read_inputs(self._spark, job, inputs))
         if not request.sets_aside or any(outcome.of_columns for outcome in read.outcomes):
             read.problems().refuse(REFUSED)
         self._report(LoadProgress("checking", read.rows))
@@ -413,9 +413,9 @@ class _Loading:
 def _modes(request: _Request, catalog: Catalog) -> Modes:
     """Return the mode of each type by its id, and the types to be emptied."""
     named = request.mode if isinstance(request.mode, Mapping) else {}
-    by_type = {catalog.named(name).id: Mode.read(one) for name, one in named.items()}
-    every = None if isinstance(request.mode, Mapping) else Mode.read(request.mode)
-    if request.replace_types and every not in (None, Mode.OVERWRITE):
+    by_type = {catalog.named(name).id: WriteMode.read(one) for name, one in named.items()}
+    every = None if isinstance(request.mode, Mapping) else WriteMode.read(request.mode)
+    if request.replace_types and every not in (None, WriteMode.OVERWRITE):
         raise InvalidRequest(
             "replace_types empties types, which only mode overwrite does", remedy="Use mode='overwrite'"
         )
@@ -423,6 +423,6 @@ def _modes(request: _Request, catalog: Catalog) -> Modes:
     given = request.data if isinstance(request.data, Mapping) else ()
     # A type that is named has exactly the rows given for it, also when there are none.
     ids = (catalog.named(name).id for name in given)
-    emptied = [type_id for type_id in ids if modes.of(type_id) is Mode.OVERWRITE]
+    emptied = [type_id for type_id in ids if modes.of(type_id) is WriteMode.OVERWRITE]
     replaced = [*(catalog.named(name).id for name in request.replace_types), *emptied]
     return replace(modes, replaced=tuple(dict.fromkeys(replaced)))

@@ -26,11 +26,11 @@ from omnigraph.base.errors import GraphError, StorageError
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
-from omnigraph.engine.load.conform import Block, Problems, Source
+from omnigraph.engine.load.conform import LoadProblems, LoadSource, RowBlock
 from omnigraph.engine.load.draft import Spools
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.sources.json import JsonLines, Records
-from omnigraph.engine.load.sources.tables import Part, Parts, Tabular
+from omnigraph.engine.load.sources.tables import Parts, TablePart, Tabular
 from omnigraph.engine.validate.relation import SHOWN, Violation
 from omnigraph.pipeline.session import rows_of
 from omnigraph.storage.location import Location
@@ -41,7 +41,7 @@ Runs = tuple[tuple[int, int], ...]  # positions in the input, as (first, how man
 
 
 @dataclass(frozen=True)
-class Job:
+class LoadJob:
     """What every task of a load knows."""
 
     location: Location
@@ -65,7 +65,7 @@ class TypeRows:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """What came of one piece."""
 
     types: Mapping[str, TypeRows]
@@ -76,7 +76,7 @@ class Outcome:
     of_columns: bool = False  # a whole column is wrong, so that no row could be good
     left_out: Mapping[str, int] = FrozenMap()  # rows with problems, by type id
 
-    def shifted(self, rows: int) -> Outcome:
+    def shifted(self, rows: int) -> TaskOutcome:
         """Return the outcome of a partition that comes after so many rows of its DataFrame."""
         if not rows:
             return self
@@ -87,7 +87,7 @@ class Outcome:
         return replace(self, types=types, problems=tuple(_moved(one, rows) for one in self.problems))
 
 
-def run_source(job: Job, source: Source) -> Outcome:
+def run_source(job: LoadJob, source: LoadSource) -> TaskOutcome:
     """Read one source to its end."""
     problems = _problems(job)
     blocks = source.blocks(job.catalog, problems, lambda _: None)
@@ -97,12 +97,12 @@ def run_source(job: Job, source: Source) -> Outcome:
 
 
 def run_partition(
-    job: Job,
+    job: LoadJob,
     type_name: str,
     names: tuple[str, ...],
     columns: Mapping[str, str],
     batches: Iterable[pa.RecordBatch],
-) -> Outcome:
+) -> TaskOutcome:
     """Read one partition of a DataFrame; its places count from its own first row."""
     counted = _Counted(batches)
     opened = Parts(names, counted.parts())
@@ -114,8 +114,8 @@ def run_partition(
     return _streamed(job, blocks, problems, counted)
 
 
-def _problems(job: Job) -> Problems:
-    return Problems(job.kept_problems, fingerprint=Fingerprint() if job.keyed else None)
+def _problems(job: LoadJob) -> LoadProblems:
+    return LoadProblems(job.kept_problems, fingerprint=Fingerprint() if job.keyed else None)
 
 
 class _Counted:
@@ -125,16 +125,18 @@ class _Counted:
         self._batches = batches
         self.rows = 0
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TablePart]:
         for batch in self._batches:
             self.rows += batch.num_rows
-            yield Part(batch.columns, batch.num_rows, 0)
+            yield TablePart(batch.columns, batch.num_rows, 0)
 
 
 # -- writing -------------------------------------------------------------------------------------------
 
 
-def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _Counted | None) -> Outcome:
+def _streamed(
+    job: LoadJob, blocks: Iterator[RowBlock], problems: LoadProblems, counted: _Counted | None
+) -> TaskOutcome:
     """Write rows of one type while they are read."""
     if job.landed:
         return _passed_over(blocks, problems, counted)
@@ -143,7 +145,7 @@ def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _C
     first = next(blocks, None)
     fragments: list[str] = []
 
-    def good(block: Block, table: TableType) -> Iterator[pa.RecordBatch]:
+    def good(block: RowBlock, table: TableType) -> Iterator[pa.RecordBatch]:
         nonlocal rows, minted
         assert block.declared.id == table.id
         if problems and not job.sets_aside:
@@ -153,7 +155,7 @@ def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _C
         _add_runs(runs, block.positions)
         yield block.rows
 
-    def batches(begin: Block) -> Iterator[pa.RecordBatch]:
+    def batches(begin: RowBlock) -> Iterator[pa.RecordBatch]:
         yield from good(begin, begin.declared)
         for block in blocks:
             yield from good(block, begin.declared)
@@ -168,15 +170,17 @@ def _streamed(job: Job, blocks: Iterator[Block], problems: Problems, counted: _C
     return _outcome(types, problems, counted)
 
 
-def _passed_over(blocks: Iterator[Block], problems: Problems, counted: _Counted | None) -> Outcome:
+def _passed_over(blocks: Iterator[RowBlock], problems: LoadProblems, counted: _Counted | None) -> TaskOutcome:
     """Read rows that are stored already."""
     for _ in blocks:
         pass
     return _outcome({}, problems, counted)
 
 
-def _outcome(types: Mapping[str, TypeRows], problems: Problems, counted: _Counted | None = None) -> Outcome:
-    return Outcome(
+def _outcome(
+    types: Mapping[str, TypeRows], problems: LoadProblems, counted: _Counted | None = None
+) -> TaskOutcome:
+    return TaskOutcome(
         types,
         0 if counted is None else counted.rows,
         problems.violations,
@@ -187,7 +191,7 @@ def _outcome(types: Mapping[str, TypeRows], problems: Problems, counted: _Counte
     )
 
 
-def _gathered(job: Job, blocks: Iterator[Block], problems: Problems) -> Outcome:
+def _gathered(job: LoadJob, blocks: Iterator[RowBlock], problems: LoadProblems) -> TaskOutcome:
     """Gather rows of several types, then write type after type."""
     if job.landed:
         return _passed_over(blocks, problems, None)
@@ -238,7 +242,7 @@ def _moved(violation: Violation, rows: int) -> Violation:
     return replace(violation, place=place, message=message)
 
 
-def in_order(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+def in_order(outcomes: Iterable[TaskOutcome]) -> Iterator[TaskOutcome]:
     """Yield outcomes of the partitions of one DataFrame; their places count over all of it."""
     rows = 0
     for outcome in outcomes:
@@ -246,7 +250,7 @@ def in_order(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         rows += outcome.read
 
 
-def fingerprint_of(outcomes: Iterable[Outcome]) -> Fingerprint:
+def fingerprint_of(outcomes: Iterable[TaskOutcome]) -> Fingerprint:
     """Return what tells an input from another, however it was cut into pieces."""
     whole = Fingerprint()
     for outcome in outcomes:

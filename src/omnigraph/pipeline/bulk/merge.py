@@ -26,7 +26,7 @@ from omnigraph.engine.change import Catalogs, ChangeSet
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.delta import compare, fills_of, pin_of, rows_moved, sides_of
 from omnigraph.engine.merge.conflicts import Choices, Conflict, Granularity, Resolutions, Take
-from omnigraph.engine.merge.merge import MergeDoor, MergeOutcome
+from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.merge.threeway import Conflicts, Counts, MergedType, States, merge_type
 from omnigraph.engine.merge.write import SHOWN, count
 from omnigraph.engine.validate.relation import Executor, Findings
@@ -70,7 +70,7 @@ def merge(
     """
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
     large = LargeMerges(spark, store, catalogs, large_rows)
-    door = MergeDoor(store, catalogs, partial(_executor, spark, store), large)
+    door = Merges(store, catalogs, partial(_executor, spark, store), large)
     with watched(spark, f"merge of {source} into {into}", progress):
         return door.merge(
             source,
@@ -94,7 +94,7 @@ def _executor(spark: SparkSession, store: GraphStore, change: ChangeSet, base: W
 
 
 @dataclass(frozen=True)
-class Job:
+class MergeJob:
     """What every task of one type's merge knows."""
 
     location: Location
@@ -176,7 +176,7 @@ class LargeMerges:
         source: ManifestState,
     ) -> list[Share]:
         frame = by_id(self._spark, read, wide.stored_schema, fills_of(wide, source), rows)
-        job = Job(self._store.location, declared, wide.stored_schema, version, choices)
+        job = MergeJob(self._store.location, declared, wide.stored_schema, version, choices)
         return for_each_partition(frame, partial(_share, job))
 
     def _change(
@@ -204,7 +204,7 @@ class LargeMerges:
         return self._catalogs.get(state.schema)
 
 
-def _share(job: Job, batches: Iterator[pa.RecordBatch]) -> Share:
+def _share(job: MergeJob, batches: Iterator[pa.RecordBatch]) -> Share:
     """Decide the ids of one task and write what becomes of them, in an executor."""
     gone, come, lost, won = gathered(batches, job.compared, 4)
     theirs, ours = compare(gone, come), compare(lost, won)

@@ -21,7 +21,7 @@ from pyarrow import parquet as pq
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest, StorageError
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID
-from omnigraph.engine.load.conform import Problems, Source
+from omnigraph.engine.load.conform import LoadProblems, LoadSource
 from omnigraph.engine.validate.evaluate import Question
 from omnigraph.engine.validate.relation import Executor, Join, Shared, Violation
 from omnigraph.pipeline.bulk.load_task import Runs
@@ -36,23 +36,23 @@ from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK
 class Stretch:
     """The rows of one type that one piece of the input gave."""
 
-    source: Source | None  # None: a DataFrame
+    source: LoadSource | None  # None: a DataFrame
     rows: int
     runs: Runs | None
 
 
 @dataclass(frozen=True)
-class Given:
+class StagedRows:
     """All rows of one type as they were given: a version that holds them, and where they are from."""
 
     version: int
     stretches: tuple[Stretch, ...]
 
 
-class Places:
+class RowLocations:
     """Finds rows of an input by their ids."""
 
-    def __init__(self, store: GraphStore, catalog: Catalog, given: Mapping[str, Given]) -> None:
+    def __init__(self, store: GraphStore, catalog: Catalog, given: Mapping[str, StagedRows]) -> None:
         self._store = store
         self._catalog = catalog
         self._given = given  # by type id
@@ -126,11 +126,11 @@ def row_numbers(handle: Handle, column: str, values: Iterable[str]) -> dict[str,
     return {value: [before[at >> 32] + (at & OFFSET_MASK) for at in some] for value, some in found.items()}
 
 
-def _read_again(source: Source, catalog: Catalog, type_id: str, rows: set[int]) -> dict[int, str]:
+def _read_again(source: LoadSource, catalog: Catalog, type_id: str, rows: set[int]) -> dict[int, str]:
     """Return the places of some rows of one type."""
     found: dict[int, str] = {}
     done = 0
-    for block in source.blocks(catalog, Problems(), lambda _: None):
+    for block in source.blocks(catalog, LoadProblems(), lambda _: None):
         if block.declared.id == type_id:
             here = [row for row in rows if done <= row < done + block.rows.num_rows]
             found |= {row: block.place(row - done) for row in here}

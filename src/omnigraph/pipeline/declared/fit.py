@@ -22,7 +22,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, TableType
 from omnigraph.engine.load.arrow import arrow_column, text_column
 from omnigraph.engine.load.cells import ColumnMisfit
-from omnigraph.engine.load.conform import Problems, fixed_target, target
+from omnigraph.engine.load.conform import LoadProblems, fixed_target, target
 from omnigraph.engine.load.sources.tables import Header, read_header
 from omnigraph.engine.load.texts import arrow_endpoint, endpoint_node
 from omnigraph.engine.validate.relation import Violation
@@ -62,7 +62,7 @@ def check_columns(
     """Report every column that does not fit, and everything that has none."""
     known = _mapped(spec, schema, reporter)
     names = [known.get(name, name) for name in schema.names]
-    problems = Problems(EVERY)
+    problems = LoadProblems(EVERY)
     header = read_header(names, declared, problems, ENTRY, 1)
     place_of = _place_of(spec, known)
     for violation in problems.violations:

@@ -26,7 +26,7 @@ from omnigraph.catalog.model import ID, TableType
 from omnigraph.catalog.past import columns_then
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.history.comparison import Comparison
+from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.delta import Fills, compare, conformed, fills_of
 from omnigraph.engine.history.diff import side
 from omnigraph.pipeline.reading.feed import Images
@@ -34,7 +34,7 @@ from omnigraph.pipeline.reading.scan import from_spark, spark_type, to_spark, tr
 from omnigraph.pipeline.session import rows_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.differences import Piece, Side
+from omnigraph.storage.tables.differences import FragmentRows, OneSided
 
 # -- sides ---------------------------------------------------------------------------------------
 #
@@ -61,19 +61,21 @@ class Reading:
     location: Location
     table_id: str
     version: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FragmentRows, ...]
     names: Mapping[str, str]  # column of the type -> the one that has its values in this version
 
     def rows(self, schema: pa.Schema, fills: Fills) -> Iterator[pa.Table]:
         """Yield the rows under a schema."""
         with GraphStore(self.location) as store:
-            side = Side(store.reads.handle(self.table_id, self.version), self.pieces)
+            side = OneSided(store.reads.handle(self.table_id, self.version), self.pieces)
             for batch in side.batches(list(self.names.values())):
                 found = pa.Table.from_batches([batch]).rename_columns(list(self.names))
                 yield conformed(found, schema, fills)
 
 
-def readings(number: int, store: GraphStore, side: Side, then: Catalog, declared: TableType) -> list[Reading]:
+def readings(
+    number: int, store: GraphStore, side: OneSided, then: Catalog, declared: TableType
+) -> list[Reading]:
     """Return what executors read of one side, in parts; `then` is the schema that its version has."""
     known = then.same_table(declared)
     if side.handle is None or known is None:
@@ -85,8 +87,8 @@ def readings(number: int, store: GraphStore, side: Side, then: Catalog, declared
     return [replace(whole, pieces=tuple(part)) for part in _parts(pieces)]
 
 
-def _parts(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    held: list[Piece] = []
+def _parts(pieces: Sequence[FragmentRows]) -> Iterator[list[FragmentRows]]:
+    held: list[FragmentRows] = []
     for piece in pieces:
         if held and sum(one.rows for one in held) + piece.rows > TASK_ROWS:
             yield held
@@ -160,7 +162,7 @@ def diff(
     """Return the changes that lead from one state to another; with a type, their images are structs."""
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
     before, after = side(store, a).state, side(store, b).state
-    found = Comparison(store, catalogs, before, after)
+    found = StateComparison(store, catalogs, before, after)
     chosen = None if type is None else found.newer.named(type)
     images = Images(None if chosen is None else found.pair(chosen).declared)
     wanted = [one for one in found.types if chosen is None or one.table_id == chosen.table_id]
@@ -171,7 +173,7 @@ def diff(
 
 
 def _changes(
-    spark: SparkSession, store: GraphStore, found: Comparison, declared: TableType, images: Images
+    spark: SparkSession, store: GraphStore, found: StateComparison, declared: TableType, images: Images
 ) -> DataFrame:
     pair = found.pair(declared)
     gone, come = found.sides(declared)

@@ -25,7 +25,7 @@ from omnigraph.engine.export.plan import ExportPlan, Format, check_format, plan_
 from omnigraph.engine.graph import Graph
 from omnigraph.pipeline.bulk.load_task import for_each
 from omnigraph.pipeline.progress import Report, watched
-from omnigraph.pipeline.reading.scan import Fragments, Scan, scan_of
+from omnigraph.pipeline.reading.scan import Fragments, TableScan, scan_of
 from omnigraph.storage.location import Location
 
 
@@ -59,25 +59,25 @@ def export(
 
 
 @dataclass(frozen=True)
-class Piece:
+class ExportTask:
     """What one task writes: some fragments of one type."""
 
     declared: TableType
-    scan: Scan
+    scan: TableScan
     number: int  # among the pieces of the type
     fragments: Fragments
 
 
-def _pieces(plan: ExportPlan, location: Location) -> list[Piece]:
-    found: list[Piece] = []
+def _pieces(plan: ExportPlan, location: Location) -> list[ExportTask]:
+    found: list[ExportTask] = []
     for declared in plan.types:
         scan = scan_of(location, plan.snapshot, declared)
         # A type without rows has a file, too: it says which columns there are.
-        found += [Piece(declared, scan, n, group) for n, group in enumerate(scan.groups() or [()])]
+        found += [ExportTask(declared, scan, n, group) for n, group in enumerate(scan.groups() or [()])]
     return found
 
 
-def _write(catalog: Catalog, staging: Location, format: Format, piece: Piece) -> list[ExportedFile]:
+def _write(catalog: Catalog, staging: Location, format: Format, piece: ExportTask) -> list[ExportedFile]:
     """Write one piece, in an executor."""
     new_name = partial(file_name, catalog, piece.declared, piece.number, format)
     rows = piece.scan.stored(piece.fragments) if piece.fragments else ()

@@ -39,10 +39,10 @@ from omnigraph.catalog.past import columns_then
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import Op, Wanted, kind_of
-from omnigraph.engine.history.comparison import Comparison, changes_in
+from omnigraph.engine.history.comparison import StateComparison, changes_in
 from omnigraph.engine.history.delta import Delta, Pair, column_name
 from omnigraph.engine.history.feed import rejected
-from omnigraph.engine.history.resolve_at import Gap, Line, Place, resolve
+from omnigraph.engine.history.resolve_at import CommitLine, Gap, Place, resolve
 from omnigraph.pipeline.options import (
     Options,
     check_columns,
@@ -107,7 +107,7 @@ class Images:
         images = [StructField("fields", ArrayType(StringType())), StructField("before", image)]
         return StructType([*names, *images, StructField("after", image)])
 
-    def rows(self, found: Comparison) -> Iterator[pa.RecordBatch]:
+    def rows(self, found: StateComparison) -> Iterator[pa.RecordBatch]:
         """Yield the changes between the states before and after a commit."""
         for declared in found.types:
             for delta in found.deltas(declared):
@@ -285,7 +285,7 @@ class Feed:
             chain.latest()  # knows what was reclaimed since
             try:
                 before, after = chain.at(place[1] - 1), chain.at(place[1])
-                found = Comparison(store, Catalogs(store.schemas), before, after, self.wanted)
+                found = StateComparison(store, Catalogs(store.schemas), before, after, self.wanted)
                 yield from self.images.rows(found)
             except HistoryReclaimed as error:
                 raise gap(self.branch, error) from error
@@ -393,7 +393,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _after(self, start: Offset, head: ManifestState) -> Iterator[ManifestState]:
         """Yield the states that commits after an offset made, up to one of them."""
-        line, place = Line(self._store, head), _place(start)
+        line, place = CommitLine(self._store, head), _place(start)
         if start["commit"] and not line.holds(place, start["commit"]):
             raise rejected(f"it is not on branch {self._feed.branch!r}, or of an earlier branch of this name")
         try:
@@ -419,7 +419,7 @@ def _start(store: GraphStore, branch: str, starting: str) -> Offset:
     if starting == "earliest":
         return EARLIEST
     state = resolve(store, branch, starting).state
-    if not Line(store, head).holds(state.place, state.head):
+    if not CommitLine(store, head).holds(state.place, state.head):
         raise InvalidRequest(
             f"commit {state.head} did not lead to the head of branch {branch!r}",
             remedy="Name a state of the branch's own history, 'now' or 'earliest'",

@@ -24,7 +24,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.catalog.query import CheckedMutation, CheckedRead, bind_params, compile_query
-from omnigraph.catalog.query.expressions import Entity, OutputRef, type_of
+from omnigraph.catalog.query.expressions import EntityValue, OutputRef, type_of
 from omnigraph.catalog.query.statements import Output
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import Catalogs
@@ -43,7 +43,7 @@ from omnigraph.storage.transaction import PinnedSnapshot
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryTask:
     """A read that is ready to run, in any process."""
 
     location: Location
@@ -80,7 +80,7 @@ class Query:
         yield from pa.table(arrays, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
 
 
-def query_of(options: Options) -> Query:
+def query_of(options: Options) -> QueryTask:
     """Check a query against the state that it will read."""
     location, branch, at = location_of(options), options.get("branch", "main"), options.get("at")
     params = _params(options.get("params"))
@@ -92,7 +92,7 @@ def query_of(options: Options) -> Query:
             check_existed(snapshot, declared)
         bind_params(read.parameters, params)  # what is wrong with them is said now
         now_ms = store.clock.now_us() // 1000
-    return Query(
+    return QueryTask(
         location,
         snapshot,
         catalog,
@@ -108,7 +108,7 @@ def query_of(options: Options) -> Query:
 class QueryReader(DataSourceReader):
     """Reads the result of a query."""
 
-    def __init__(self, query: Query, schema: StructType) -> None:
+    def __init__(self, query: QueryTask, schema: StructType) -> None:
         check_columns(schema, query.schema)
         self._query = query
         self._names = schema.names
@@ -149,7 +149,7 @@ def _meant(one: Output, outputs: Sequence[Output]) -> tuple[TableType | None, pa
     value = one.value
     while isinstance(value, OutputRef):
         value = outputs[value.position].value
-    if isinstance(value, Entity):
+    if isinstance(value, EntityValue):
         return value.variable.type, None
     found = type_of(value)
     return None, None if found is None else found.arrow

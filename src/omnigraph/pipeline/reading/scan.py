@@ -150,7 +150,7 @@ Fragments = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ScanColumn:
     """A column under the name that readers know, and where it is stored: nowhere, if it came later."""
 
     name: str
@@ -164,13 +164,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Scan:
+class TableScan:
     """Some columns of one table at one version."""
 
     location: Location
     snapshot: PinnedSnapshot
     table_id: str
-    columns: tuple[Column, ...]
+    columns: tuple[ScanColumn, ...]
     version: int | None = None  # of the table, where it is not the one that the snapshot pins
 
     @property
@@ -178,7 +178,7 @@ class Scan:
         """The columns as they are declared."""
         return pa.schema([column.field for column in self.columns])
 
-    def narrowed(self, names: Sequence[str]) -> Scan:
+    def narrowed(self, names: Sequence[str]) -> TableScan:
         """Return the scan of some columns, in the order given."""
         known = {column.name: column for column in self.columns}
         unknown = [name for name in names if name not in known]
@@ -242,17 +242,17 @@ class Scan:
         return GraphStore(self.location)  # reads nothing: the version is known
 
 
-def scan_of(location: Location, snapshot: PinnedSnapshot, declared: TableType) -> Scan:
+def scan_of(location: Location, snapshot: PinnedSnapshot, declared: TableType) -> TableScan:
     """Return the scan of a type that is declared as the snapshot has it: id, ends, then properties."""
     check_existed(snapshot, declared)
     fixed = (ID, *ENDPOINTS) if isinstance(declared, EdgeType) else (ID,)
-    return Scan(
+    return TableScan(
         location,
         snapshot,
         declared.table_id,
         (
-            *(Column(name, name, pa.string()) for name in fixed),
-            *(Column(p.name, stored_column(p), p.type.arrow) for p in declared.properties),
+            *(ScanColumn(name, name, pa.string()) for name in fixed),
+            *(ScanColumn(p.name, stored_column(p), p.type.arrow) for p in declared.properties),
         ),
     )
 

@@ -58,8 +58,8 @@ from omnigraph.pipeline.options import (
     type_name,
 )
 from omnigraph.pipeline.reading.feed import Feed, FeedReader, feed_of
-from omnigraph.pipeline.reading.query import Query, QueryReader, query_of
-from omnigraph.pipeline.reading.scan import PARTITION_BYTES, Fragments, Scan, scan_of, spark_schema
+from omnigraph.pipeline.reading.query import QueryReader, QueryTask, query_of
+from omnigraph.pipeline.reading.scan import PARTITION_BYTES, Fragments, TableScan, scan_of, spark_schema
 from omnigraph.pipeline.session import active, frame_of
 from omnigraph.pipeline.streaming.sink import batch_sink, stream_sink
 from omnigraph.storage.store import GraphStore
@@ -123,13 +123,13 @@ class OmnigraphSource(DataSource):
         """Return the columns that are read: for a type id, ends, then properties by name."""
         with coded():
             self._check_reading()
-        return spark_schema(self._meant.schema) if isinstance(self._meant, Scan) else self._meant.schema
+        return spark_schema(self._meant.schema) if isinstance(self._meant, TableScan) else self._meant.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns that the schema names."""
         with coded():
             self._check_reading()
-            if isinstance(self._meant, Query):
+            if isinstance(self._meant, QueryTask):
                 return QueryReader(self._meant, schema)
             if isinstance(self._meant, Feed):
                 raise InvalidRequest("changes are a stream", remedy="Use spark.readStream")
@@ -157,11 +157,11 @@ class OmnigraphSource(DataSource):
 
     def _check_reading(self) -> None:
         match self._meant:
-            case Query():
+            case QueryTask():
                 check_use(self.options, QUERY, "reading a query")
             case Feed():
                 check_use(self.options, CHANGES, "reading changes")
-            case Scan():
+            case TableScan():
                 check_use(self.options, READ, "reading a type")
                 number(self.options, *BYTES)
 
@@ -169,7 +169,7 @@ class OmnigraphSource(DataSource):
 class Reader(DataSourceReader):
     """Reads groups of fragments."""
 
-    def __init__(self, scan: Scan, partition_bytes: int) -> None:
+    def __init__(self, scan: TableScan, partition_bytes: int) -> None:
         self._scan = scan
         self._bytes = partition_bytes
 
@@ -188,7 +188,7 @@ class Reader(DataSourceReader):
 # -- what options mean -------------------------------------------------------------------------------
 
 
-def _meant(options: Options) -> Scan | Query | Feed:
+def _meant(options: Options) -> TableScan | QueryTask | Feed:
     """Say what is read: the only place that asks where a branch stands."""
     if flag(options, "changes"):
         return feed_of(options)
@@ -199,7 +199,7 @@ def _meant(options: Options) -> Scan | Query | Feed:
     return query_of(options)
 
 
-def _pinned(options: Options) -> Scan:
+def _pinned(options: Options) -> TableScan:
     location, named = location_of(options), type_name(options)
     with open_store(location) as store:
         scan = _scan(store, named, options.get("branch", "main"), options.get("at"))
@@ -207,12 +207,12 @@ def _pinned(options: Options) -> Scan:
     return scan if columns is None else scan.narrowed([name.strip() for name in columns.split(",")])
 
 
-def _scan(store: GraphStore, named: str, branch: str, at: At | None) -> Scan:
+def _scan(store: GraphStore, named: str, branch: str, at: At | None) -> TableScan:
     snapshot, catalog = read_state(store, Catalogs(store.schemas), branch, at)
     return scan_of(store.location, snapshot, catalog.named(named))
 
 
-def _chosen(scan: Scan, schema: StructType) -> Scan:
+def _chosen(scan: TableScan, schema: StructType) -> TableScan:
     """Return the scan of the columns that Spark's schema names."""
     chosen = scan.narrowed(schema.names)
     check_columns(schema, spark_schema(chosen.schema))

@@ -20,15 +20,15 @@ from pyspark.sql.types import StructType
 
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.load.conform import Problems
-from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.conform import LoadProblems
+from omnigraph.engine.load.draft import WriteMode
 from omnigraph.engine.load.load import REFUSED, claimed
 from omnigraph.engine.load.sources.tables import Parts, Tabular, parts_of
 from omnigraph.engine.receipt import Receipt, landed, replayed
 from omnigraph.engine.write import ChangeWrite
-from omnigraph.pipeline.bulk.draft import BulkDraft, LoadRead, Modes
-from omnigraph.pipeline.bulk.draft import Options as DraftOptions
-from omnigraph.pipeline.bulk.load_task import Job, Outcome, in_order, run_partition
+from omnigraph.pipeline.bulk.draft import BulkDraft, BulkRead, Modes
+from omnigraph.pipeline.bulk.draft import BulkOptions as DraftOptions
+from omnigraph.pipeline.bulk.load_task import LoadJob, TaskOutcome, in_order, run_partition
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import CommitKind
@@ -40,27 +40,27 @@ BATCH_REQUEST = b"a batch of a stream"  # all that is asked of a batch: its key 
 
 
 @dataclass(frozen=True)
-class Target:
+class BatchTarget:
     """Where rows go, and what becomes of ids that exist."""
 
     location: Location
     type: str  # its name, with `node:` or `edge:` before it where that is needed
     branch: str
-    mode: Mode
+    mode: WriteMode
     driver_rows: int
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """One write as its tasks know it: the state that it was planned on, and the columns that come."""
 
-    target: Target
+    target: BatchTarget
     snapshot: PinnedSnapshot
-    job: Job
+    job: LoadJob
     columns: pa.Schema
     renamed: Mapping[str, str] = FrozenMap()  # column -> property
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Outcome:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskOutcome:
         """Write the rows of one partition as files that nothing names yet."""
         names = tuple(self.columns.names)
         return run_partition(self.job, self.target.type, names, self.renamed, batches)
@@ -78,7 +78,7 @@ class Plan:
             self.target.type,
             columns=self.renamed,
         )
-        problems = Problems()
+        problems = LoadProblems()
         for _ in source.blocks(self.job.catalog, problems, lambda _: None):
             pass
         if problems.of_columns:
@@ -105,13 +105,13 @@ class Batch:
 
 def plan_write(
     store: GraphStore,
-    target: Target,
+    target: BatchTarget,
     columns: StructType,
     *,
     renamed: Mapping[str, str] | None = None,
     keyed: bool = False,
     first: str | None = None,
-) -> Plan:
+) -> BatchPlan:
     """Plan a write on the state of now, and check the columns that come.
 
     A write that landed as commit `first` is planned on the state that it made: nothing else is wanted of its
@@ -120,7 +120,7 @@ def plan_write(
     snapshot = store.snapshot(target.branch, at=first)
     catalog = Catalogs(store.schemas).get(snapshot.schema)
     catalog.named(target.type)
-    job = Job(
+    job = LoadJob(
         target.location,
         catalog,
         {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables},
@@ -128,16 +128,16 @@ def plan_write(
         keyed=keyed,
         landed=first is not None,
     )
-    plan = Plan(target, snapshot, job, to_arrow_schema(columns, timezone="UTC"), dict(renamed or {}))
+    plan = BatchPlan(target, snapshot, job, to_arrow_schema(columns, timezone="UTC"), dict(renamed or {}))
     plan.check()
     return plan
 
 
 def publish(
     store: GraphStore,
-    target: Target,
+    target: BatchTarget,
     snapshot: PinnedSnapshot,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[TaskOutcome],
     intent: Intent,
     spark: SparkSession | None = None,
 ) -> Receipt:
@@ -145,9 +145,9 @@ def publish(
     catalogs = Catalogs(store.schemas)
     catalog = catalogs.get(snapshot.schema)
     found = [(None, outcome) for outcome in in_order(outcomes)]
-    read = LoadRead.of(catalog, snapshot, found)
+    read = BulkRead.of(catalog, snapshot, found)
     read.problems().refuse(REFUSED)
-    replaced = (catalog.named(target.type).id,) if target.mode is Mode.OVERWRITE else ()
+    replaced = (catalog.named(target.type).id,) if target.mode is WriteMode.OVERWRITE else ()
     modes = Modes(target.mode, replaced=replaced)  # no rows at all replace those there are, too
     draft = BulkDraft(spark, store, read, modes, DraftOptions(target.driver_rows))
     write = ChangeWrite(
@@ -169,9 +169,9 @@ def publish(
 
 def publish_batch(
     store: GraphStore,
-    target: Target,
+    target: BatchTarget,
     snapshot: PinnedSnapshot,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[TaskOutcome],
     batch: Batch,
     intent: Intent,
     spark: SparkSession | None = None,
@@ -181,7 +181,7 @@ def publish_batch(
     Neither its rows nor its actor are part of what the key stands for: a replay may bring rows in another
     order, and a restarted query may have another actor, and it is still the same batch.
     """
-    if not any(outcome.read for outcome in outcomes) and target.mode is not Mode.OVERWRITE:
+    if not any(outcome.read for outcome in outcomes) and target.mode is not WriteMode.OVERWRITE:
         return None
     claim = Claim(batch.key, snapshot, None, BATCH_REQUEST)
     intent = claimed(Claims(store.location, store.syncer), claim, intent)

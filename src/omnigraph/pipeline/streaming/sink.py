@@ -25,11 +25,11 @@ from pyspark.taskcontext import TaskContext
 from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.draft import WriteMode
 from omnigraph.engine.load.load import claimed, load_request
 from omnigraph.engine.receipt import Receipt, landed
 from omnigraph.pipeline.bulk.load import DRIVER_ROWS
-from omnigraph.pipeline.bulk.load_task import Outcome, fingerprint_of
+from omnigraph.pipeline.bulk.load_task import TaskOutcome, fingerprint_of
 from omnigraph.pipeline.options import (
     BATCH,
     STREAM,
@@ -41,13 +41,20 @@ from omnigraph.pipeline.options import (
     open_store,
     type_name,
 )
-from omnigraph.pipeline.streaming.publishing import Batch, Plan, Target, plan_write, publish, publish_batch
+from omnigraph.pipeline.streaming.publishing import (
+    Batch,
+    BatchPlan,
+    BatchTarget,
+    plan_write,
+    publish,
+    publish_batch,
+)
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
 
-LOAD_MODES = {"insert": Mode.APPEND, "merge": Mode.MERGE, "overwrite": Mode.OVERWRITE}
+LOAD_MODES = {"insert": WriteMode.APPEND, "merge": WriteMode.MERGE, "overwrite": WriteMode.OVERWRITE}
 QUERY_ID = "sql.streaming.queryId"  # how Spark's tasks know the query that they work for
 
 
@@ -93,12 +100,12 @@ class Told(WriterCommitMessage):
     """What a task tells whoever commits."""
 
     partition: int
-    outcome: Outcome
+    outcome: TaskOutcome
     base: tuple[str, int]  # the chain and version that the write was planned on
     query_id: str | None
 
 
-def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Told:
+def _write(plan: BatchPlan, batches: Iterator[pa.RecordBatch]) -> Told:
     context = TaskContext.get()
     assert context is not None
     outcome, state = plan.run(batches), plan.snapshot.state
@@ -106,7 +113,7 @@ def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Told:
     return Told(context.partitionId(), outcome, (state.line.incarnation, state.version), query_id)
 
 
-def _outcomes(messages: Sequence[Told]) -> list[Outcome]:
+def _outcomes(messages: Sequence[Told]) -> list[TaskOutcome]:
     """Return what tasks made, in the order of their partitions."""
     return [one.outcome for one in sorted(messages, key=lambda told: told.partition)]
 
@@ -117,7 +124,7 @@ def _outcomes(messages: Sequence[Told]) -> list[Outcome]:
 class BatchSink(DataSourceArrowWriter):
     """Writes one DataFrame as one commit."""
 
-    def __init__(self, plan: Plan, intent: Intent, key: str | None) -> None:
+    def __init__(self, plan: BatchPlan, intent: Intent, key: str | None) -> None:
         self._plan = plan
         self._intent = intent
         self._key = key
@@ -151,7 +158,7 @@ class BatchSink(DataSourceArrowWriter):
 class StreamSink(DataSourceStreamArrowWriter):
     """Writes each batch of a stream as one commit."""
 
-    def __init__(self, plan: Plan, intent: Intent, sink_id: str | None) -> None:
+    def __init__(self, plan: BatchPlan, intent: Intent, sink_id: str | None) -> None:
         self._plan = plan
         self._intent = intent
         self._sink_id = sink_id
@@ -182,7 +189,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 # -- parts -------------------------------------------------------------------------------------------
 
 
-def _target(options: Options, overwrite: bool) -> Target:
+def _target(options: Options, overwrite: bool) -> BatchTarget:
     """Read where rows go; that rows are to be replaced must be said twice, to Spark and to us."""
     text = options.get("load_mode", "insert")
     if text not in LOAD_MODES:
@@ -190,14 +197,14 @@ def _target(options: Options, overwrite: bool) -> Target:
             f"option 'load_mode' is {text!r}", remedy=f"The modes are {', '.join(LOAD_MODES)}"
         )
     mode = LOAD_MODES[text]
-    if overwrite != (mode is Mode.OVERWRITE):
+    if overwrite != (mode is WriteMode.OVERWRITE):
         asked = "replaces rows" if overwrite else "adds rows"
         raise InvalidRequest(
             f"Spark's mode {asked}, and load_mode is {text!r}",
             remedy="Use mode('append') with insert or merge; "
             "to replace all rows of the type, mode('overwrite') with load_mode='overwrite'",
         )
-    return Target(
+    return BatchTarget(
         location_of(options),
         type_name(options),
         options.get("branch", "main"),

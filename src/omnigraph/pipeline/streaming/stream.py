@@ -25,13 +25,19 @@ from omnigraph.base.arguments import checked, checked_methods
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.draft import Mode
+from omnigraph.engine.load.draft import WriteMode
 from omnigraph.engine.load.load import LoadMode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.bulk.load import DRIVER_ROWS
 from omnigraph.pipeline.bulk.load_task import for_each_partition
 from omnigraph.pipeline.options import ADDRESS, coded, literal_path, open_store
-from omnigraph.pipeline.streaming.publishing import Batch, Target, plan_write, publish_batch, published_before
+from omnigraph.pipeline.streaming.publishing import (
+    Batch,
+    BatchTarget,
+    plan_write,
+    publish_batch,
+    published_before,
+)
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 
@@ -69,7 +75,7 @@ def stream(
     if not df.isStreaming:
         raise InvalidRequest("the DataFrame is not a stream", remedy="Use load, or spark.readStream")
     location = graph.store.location
-    target = Target(location, type, branch, Mode.read(mode), driver_rows)
+    target = BatchTarget(location, type, branch, WriteMode.read(mode), driver_rows)
     plan_write(graph.store, target, df.schema, renamed=columns)  # what is wrong is said before it starts
     folder = _folder(checkpoint)
     intent = Intent(actor, message, labels=FrozenMap(dict(labels or {})))
@@ -119,7 +125,7 @@ class Stream:
 class _Work:
     """What there is to do for each batch, as a value: behind Spark Connect it travels to the server."""
 
-    target: Target
+    target: BatchTarget
     columns: Mapping[str, str]
     intent: Intent
     on_batch: OnBatch | None

@@ -35,8 +35,8 @@ from omnigraph.base.ids import new_id
 from omnigraph.base.times import Clock
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.manifest.chain import Chain, check_whole
-from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved, Patience
-from omnigraph.storage.manifest.records import MAIN, Line, ManifestState, control
+from omnigraph.storage.manifest.metadata import CommitInDoubt, ControlRetry, HeadMoved
+from omnigraph.storage.manifest.records import MAIN, ChainIdentity, ManifestState, control
 from omnigraph.storage.manifest.refs import (
     PREFIX,
     BranchRef,
@@ -95,7 +95,7 @@ class Branches:
         Moving the registry makes every rename under way begin again, and it begins on the chain, where
         the write would lose its swap.
         """
-        patience = Patience("taking back an interrupted rename", name, self._clock)
+        patience = ControlRetry("taking back an interrupted rename", name, self._clock)
         while True:
             chain, state = self.head(name)
             if state.name is None:
@@ -160,7 +160,7 @@ class Branches:
             return self.create(name, source)  # another thread has seen a newer one meanwhile
         now = self._clock.now_us()
         ref = BranchRef(clean, new_id(), source_chain.incarnation, origin.version, now)
-        line = Line(ref.incarnation, ref.parent, ref.fork_version, now)
+        line = ChainIdentity(ref.incarnation, ref.parent, ref.fork_version, now)
         chain = self.chain(ref.incarnation)
         first = replace(
             origin,
@@ -213,7 +213,7 @@ class Branches:
     def rename(self, old: str, new: str) -> BranchRef:
         """Give a branch another name, at one instant for everybody."""
         was, clean = check_free_name(old), check_free_name(new)
-        patience = Patience(f"renaming branch {was!r}", was, self._clock)
+        patience = ControlRetry(f"renaming branch {was!r}", was, self._clock)
         while True:
             refs = self._refs.latest()  # before the chain: whoever moves the registry later undoes the note
             found = refs.get(was)
@@ -254,7 +254,7 @@ class Branches:
     def _change(self, name: str, decide: Callable[[RefsState], BranchRef | None], step: Step) -> RefsState:
         """Decide on the registry and publish the decision; None means that there is nothing to do."""
         refs, fresh = self._refs.known(), False
-        patience = Patience(f"changing branch {name!r}", name, self._clock)
+        patience = ControlRetry(f"changing branch {name!r}", name, self._clock)
         while True:
             try:
                 wanted = decide(refs)
@@ -278,7 +278,7 @@ class Branches:
     def _tombstone(self, name: str, chain: Chain, mine: str) -> bool:
         """Mark a chain as deleted; say whether it was this call that did it."""
         state = chain.known or chain.latest()
-        patience = Patience("deleting a branch", name, self._clock)
+        patience = ControlRetry("deleting a branch", name, self._clock)
         while True:
             if state.tombstone is not None:
                 return state.tombstone == mine  # ours, when the reply was lost but the mark landed
@@ -292,7 +292,7 @@ class Branches:
 
     def _unregister(self, name: str, incarnation: str) -> None:
         refs = self._refs.known()
-        patience = Patience(f"removing the name {name!r}", name, self._clock)
+        patience = ControlRetry(f"removing the name {name!r}", name, self._clock)
         while True:
             found = refs.get(name)
             if found is None or found.incarnation != incarnation:

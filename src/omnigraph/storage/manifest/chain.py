@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.manifest.metadata import MetadataDataset
-from omnigraph.storage.manifest.records import RECENT, Line, ManifestState, Pin, decode, encode
+from omnigraph.storage.manifest.records import RECENT, ChainIdentity, ManifestState, Pin, decode, encode
 from omnigraph.storage.opener import OpenFailed
 
 MANIFEST = "__manifest"
@@ -126,9 +126,9 @@ class Chain:
         return decode(version, content, self._dataset.path)
 
 
-def main_line(created_us: int) -> Line:
+def main_line(created_us: int) -> ChainIdentity:
     """Return the identity of main's chain."""
-    return Line(incarnation="main", created_us=created_us)
+    return ChainIdentity(incarnation="main", created_us=created_us)
 
 
 # -- reclaimed -----------------------------------------------------------------------------------

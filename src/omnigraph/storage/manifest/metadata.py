@@ -221,7 +221,7 @@ ATTEMPTS = 64  # each lost attempt means that somebody else's change landed
 FAILURES = 3  # attempts that the store itself refused
 
 
-class Patience:
+class ControlRetry:
     """How long a control write goes on trying: others may come first often, the store may refuse rarely."""
 
     def __init__(self, doing: str, branch: str, clock: Clock) -> None:

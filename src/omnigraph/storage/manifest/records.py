@@ -89,7 +89,7 @@ class CommitRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChainIdentity:
     """The identity of one chain of versions: main, or one lifetime of a branch name."""
 
     incarnation: str
@@ -103,7 +103,7 @@ class ManifestState:
     """Everything one manifest version says."""
 
     version: int
-    line: Line
+    line: ChainIdentity
     commit: CommitRecord
     pins: FrozenMap[str, Pin]
     heads: tuple[str, ...]
@@ -238,7 +238,7 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
             raise ValueError("the head and the commit record contradict each other")
         return ManifestState(
             version=version,
-            line=Line(**json.loads(content["line"])),
+            line=ChainIdentity(**json.loads(content["line"])),
             commit=commit,
             pins=FrozenMap(
                 {

@@ -23,7 +23,7 @@ from omnigraph.base.errors import (
 from omnigraph.base.times import FORMS, Clock, TagAt, read_moment
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved, Patience
+from omnigraph.storage.manifest.metadata import CommitInDoubt, ControlRetry, HeadMoved
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import TAG_PREFIX, Refs, RefsState, TagRef, check_name
 
@@ -101,7 +101,7 @@ class Tags:
 
     def _change(self, name: str, decide: Callable[[RefsState], TagRef | None], step: Step) -> None:
         """Decide on the newest registry and publish the decision; None removes the tag."""
-        patience = Patience(f"changing tag {name!r}", MAIN, self._clock)
+        patience = ControlRetry(f"changing tag {name!r}", MAIN, self._clock)
         refs = self._refs.latest()
         while True:
             wanted = decide(refs)

@@ -21,7 +21,15 @@ import pyarrow as pa
 
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
-from omnigraph.storage.tables.layout import ADDRESS, NOTHING, OFFSET_MASK, FragmentKey, Layouts, Offsets, Part
+from omnigraph.storage.tables.layout import (
+    ADDRESS,
+    NOTHING,
+    OFFSET_MASK,
+    FragmentKey,
+    FragmentLayout,
+    Layouts,
+    Offsets,
+)
 
 # -- tail ----------------------------------------------------------------------------------------
 #
@@ -121,7 +129,7 @@ BATCH = 8_192
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class FragmentRows:
     """Rows of one fragment: all that are alive, or those at some offsets; `held` where they are in memory."""
 
     fragment: int
@@ -131,11 +139,11 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class OneSided:
     """What one version has and the other has not."""
 
     handle: Handle | None  # None: there is no such version
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[FragmentRows, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -162,7 +170,7 @@ class Side:
             if piece.offsets is not None:
                 yield from self._picked(piece, columns)
 
-    def _picked(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _picked(self, piece: FragmentRows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         assert self.handle is not None
         assert piece.offsets is not None
         for start in range(0, len(piece.offsets), BATCH):
@@ -176,40 +184,40 @@ class _Version:
     """One version and its fragments by what they hold: fragment numbers mean nothing elsewhere."""
 
     handle: Handle
-    parts: Mapping[tuple[bytes, str], tuple[int, Part]]
+    parts: Mapping[tuple[bytes, str], tuple[int, FragmentLayout]]
     small: frozenset[int]
     layouts: Layouts
     tail: TailCache
 
-    def whole(self, files: tuple[bytes, str]) -> Piece:
+    def whole(self, files: tuple[bytes, str]) -> FragmentRows:
         """Return all rows of a fragment."""
         number, part = self.parts[files]
         held = self._held(number, part)
-        return Piece(number, part.size.rows, held=None if held is None else held.rows)
+        return FragmentRows(number, part.size.rows, held=None if held is None else held.rows)
 
-    def some(self, files: tuple[bytes, str], offsets: Offsets) -> Piece:
+    def some(self, files: tuple[bytes, str], offsets: Offsets) -> FragmentRows:
         """Return the rows of a fragment at some places."""
         number, part = self.parts[files]
         held = self._held(number, part)
         rows = None if held is None else held.rows.filter(pa.array(np.isin(held.offsets, offsets)))
-        return Piece(number, len(offsets), offsets, rows)
+        return FragmentRows(number, len(offsets), offsets, rows)
 
     def deleted(self, files: tuple[bytes, str]) -> Offsets:
         """Return the places of the deleted rows of a fragment."""
         number, part = self.parts[files]
         return self.layouts.deleted(self.handle, number, part)
 
-    def _held(self, number: int, part: Part) -> TailFragment | None:
+    def _held(self, number: int, part: FragmentLayout) -> TailFragment | None:
         return self.tail.get(self.handle, number, part.key) if number in self.small else None
 
 
 def differences(
     before: Handle | None, after: Handle | None, layouts: Layouts, tail: TailCache
-) -> tuple[Side, Side]:
+) -> tuple[OneSided, OneSided]:
     """Return what only the first version has, and what only the second has."""
     old, new = _version(before, layouts, tail), _version(after, layouts, tail)
-    gone: list[Piece] = []
-    come: list[Piece] = []
+    gone: list[FragmentRows] = []
+    come: list[FragmentRows] = []
     for files in sorted({*(old.parts if old else ()), *(new.parts if new else ())}):
         here = old.parts.get(files) if old else None
         there = new.parts.get(files) if new else None
@@ -223,7 +231,7 @@ def differences(
             lost, found = np.setdiff1d(now, was), np.setdiff1d(was, now)
             gone += [old.some(files, lost)] if len(lost) else []
             come += [new.some(files, found)] if len(found) else []
-    return Side(before, tuple(gone)), Side(after, tuple(come))
+    return OneSided(before, tuple(gone)), OneSided(after, tuple(come))
 
 
 def _version(handle: Handle | None, layouts: Layouts, tail: TailCache) -> _Version | None:

@@ -31,7 +31,7 @@ from omnigraph.storage.tables.predicate import Predicate
 NO_VECTORS = "no vectors yet"
 
 
-class IndexKind(Enum):
+class StoredIndexKind(Enum):
     """What Lance calls the index."""
 
     BTREE = "BTREE"
@@ -44,7 +44,7 @@ class IndexSpec:
     """An index that a column should have."""
 
     column: str
-    kind: IndexKind
+    kind: StoredIndexKind
 
     @property
     def name(self) -> str:
@@ -320,7 +320,7 @@ class BuildIndexes:
 
 
 @dataclass(frozen=True)
-class Several:
+class SeveralEffects:
     """Effects on one table, one after the other, published together."""
 
     effects: tuple[Effect, ...]
@@ -338,14 +338,14 @@ Effect = (
     | RenameColumn
     | FillNulls
     | BuildIndexes
-    | Several
+    | SeveralEffects
 )
 
 
 def depends_on_rows(effect: Effect) -> bool:
     """Say whether the rows found decide what is written, so that a move of the table is a conflict."""
     match effect:
-        case Several(effects):
+        case SeveralEffects(effects):
             return any(map(depends_on_rows, effects))
         case AddColumn(_, fill, copy_from):
             return fill is not None or copy_from is not None
@@ -356,7 +356,7 @@ def depends_on_rows(effect: Effect) -> bool:
 def written_in(effect: Effect) -> tuple[Written, ...]:
     """Return the rows that an effect found written."""
     match effect:
-        case Several(effects):
+        case SeveralEffects(effects):
             return tuple(one for part in effects for one in written_in(part))
         case Append(rows) | Overwrite(rows) | Replace(rows) if isinstance(rows, Written):
             return (rows,)

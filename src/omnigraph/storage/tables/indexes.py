@@ -21,7 +21,7 @@ from lance import Index, LanceOperation
 
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.effects import NO_VECTORS, Built, IndexKind, IndexSpec, IndexWork, Lack
+from omnigraph.storage.tables.effects import NO_VECTORS, Built, IndexSpec, IndexWork, Lack, StoredIndexKind
 from omnigraph.storage.tables.keys import MAX_SEGMENTS, stub
 from omnigraph.storage.tables.layout import Layout, data_files
 
@@ -123,11 +123,11 @@ def build_segment(handle: Handle, layout: Layout, spec: IndexSpec, fragments: Se
     """Index some fragments; None when there is nothing to train the index with."""
     options: dict[str, Any] = {}
     match spec.kind:
-        case IndexKind.BTREE:
+        case StoredIndexKind.BTREE:
             pass
-        case IndexKind.INVERTED:
+        case StoredIndexKind.INVERTED:
             options = dict(TEXT)
-        case IndexKind.VECTOR:
+        case StoredIndexKind.VECTOR:
             if not _any(handle, spec.column, fragments):
                 return None
             options = {"metric": "l2", "num_partitions": partitions_for(_rows(layout, fragments))}
@@ -136,7 +136,7 @@ def build_segment(handle: Handle, layout: Layout, spec: IndexSpec, fragments: Se
         segment = handle.create_index_uncommitted(
             spec.column, spec.kind.value, name=name, fragment_ids=list(fragments), **options
         )
-        if spec.kind is IndexKind.INVERTED:  # cannot be read otherwise
+        if spec.kind is StoredIndexKind.INVERTED:  # cannot be read otherwise
             segment = handle.merge_existing_index_segments([segment])
     return _named(spec, segment)
 

@@ -240,7 +240,7 @@ FragmentKey = tuple[bytes, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FragmentLayout:
     """One fragment."""
 
     metadata: FragmentMetadata
@@ -249,7 +249,7 @@ class Part:
     settled: bool
 
     @classmethod
-    def of(cls, metadata: FragmentMetadata, columns: bytes) -> Part:
+    def of(cls, metadata: FragmentMetadata, columns: bytes) -> FragmentLayout:
         """Describe a fragment as it is read with these columns."""
         size = size_of(metadata)
         return cls(metadata, size, identity(columns, metadata), settled(size))
@@ -261,7 +261,7 @@ class Layout:
 
     schema: pa.Schema
     columns: bytes
-    parts: Mapping[int, Part]
+    parts: Mapping[int, FragmentLayout]
     has_blobs: bool  # Lance cannot read blob rows back for writing (lance-facts 11): they are never folded
     complete: bool = False  # the key indexes are known to lack nothing that a write would add
 
@@ -276,12 +276,12 @@ class Layout:
         return frozenset(n for n, part in self.parts.items() if part.settled)
 
     @cached_property
-    def small(self) -> Mapping[int, Part]:
+    def small(self) -> Mapping[int, FragmentLayout]:
         """The small fragments at the end, which the tail cache holds."""
         return {} if self.has_blobs else {n: part for n, part in self.parts.items() if not part.settled}
 
     @cached_property
-    def big(self) -> Mapping[int, Part]:
+    def big(self) -> Mapping[int, FragmentLayout]:
         """The others, which the key index covers."""
         return self.parts if self.has_blobs else {n: part for n, part in self.parts.items() if part.settled}
 
@@ -289,7 +289,7 @@ class Layout:
     def of(cls, handle: Handle) -> Layout:
         """Read the layout of a version."""
         columns, schema = fingerprint(handle), handle.schema
-        parts = {f.fragment_id: Part.of(f.metadata, columns) for f in handle.get_fragments()}
+        parts = {f.fragment_id: FragmentLayout.of(f.metadata, columns) for f in handle.get_fragments()}
         return cls(schema, columns, parts, any(_is_blob(field) for field in schema))
 
     def after(self, done: Handle, changed: frozenset[int]) -> Layout:
@@ -300,7 +300,7 @@ class Layout:
         for fragment in done.get_fragments():
             number = fragment.fragment_id
             kept = None if number in changed else self.parts.get(number)
-            parts[number] = kept or Part.of(fragment.metadata, self.columns)
+            parts[number] = kept or FragmentLayout.of(fragment.metadata, self.columns)
         complete = self.complete and all(n in self.settled for n, part in parts.items() if part.settled)
         return Layout(self.schema, self.columns, parts, self.has_blobs, complete)
 
@@ -333,7 +333,7 @@ class Layouts:
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
 
-    def deleted(self, handle: Handle, number: int, part: Part) -> Offsets:
+    def deleted(self, handle: Handle, number: int, part: FragmentLayout) -> Offsets:
         """Return the places of the deleted rows of a fragment, ascending; reads one small file, once."""
         if part.metadata.deletion_file is None:
             return NOTHING
@@ -350,7 +350,7 @@ class Layouts:
         self._note(part.key, found)
         return found
 
-    def lose(self, part: Part, offsets: Offsets, now: FragmentKey) -> None:
+    def lose(self, part: FragmentLayout, offsets: Offsets, now: FragmentKey) -> None:
         """Note that a fragment lost rows, if it is known which it had lost before."""
         with self._lock:
             before = NOTHING if part.metadata.deletion_file is None else self._deleted.get(part.key)

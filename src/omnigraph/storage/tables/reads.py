@@ -21,10 +21,10 @@ from datafusion import SessionContext
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle, Opener
-from omnigraph.storage.tables.differences import Side, TailCache, differences
+from omnigraph.storage.tables.differences import OneSided, TailCache, differences
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.keys import PROBE_LIMIT, addresses, scan_where_in
-from omnigraph.storage.tables.layout import ADDRESS, Layout, Layouts, Offsets, Part
+from omnigraph.storage.tables.layout import ADDRESS, FragmentLayout, Layout, Layouts, Offsets
 from omnigraph.storage.tables.predicate import Holds, Predicate, both_zeros, find
 
 
@@ -88,7 +88,7 @@ class TableReads:
         """Return what a version is made of."""
         return self._layouts.get(handle)
 
-    def deleted(self, handle: Handle, number: int, part: Part) -> Offsets:
+    def deleted(self, handle: Handle, number: int, part: FragmentLayout) -> Offsets:
         """Return the places of the deleted rows of a fragment, ascending."""
         return self._layouts.deleted(handle, number, part)
 
@@ -124,7 +124,7 @@ class TableReads:
                 return (fragment << 32) | int(offsets[0])
         return None
 
-    def differences(self, table_id: str, before: int | None, after: int | None) -> tuple[Side, Side]:
+    def differences(self, table_id: str, before: int | None, after: int | None) -> tuple[OneSided, OneSided]:
         """Return the rows that only one of two versions has; None is a version without rows."""
         handles = [None if version is None else self.handle(table_id, version) for version in (before, after)]
         return differences(handles[0], handles[1], self._layouts, self._tail)

@@ -39,7 +39,7 @@ from omnigraph.storage.tables.effects import (
     RenameColumn,
     Replace,
     Rows,
-    Several,
+    SeveralEffects,
     Upsert,
     Written,
 )
@@ -53,7 +53,7 @@ Result = tuple[Staged, Handle]
 
 def stage(base: Handle, effect: Effect, tools: Tools) -> Result:
     """Stage one effect; the base handle itself comes back when there is nothing to do."""
-    if isinstance(effect, Several):
+    if isinstance(effect, SeveralEffects):
         return _stage_several(base, effect, tools)
     try:
         return _run(Workbench(base, tools), effect)
@@ -61,7 +61,7 @@ def stage(base: Handle, effect: Effect, tools: Tools) -> Result:
         raise storage_failure("staging rows", error) from error
 
 
-def _stage_several(base: Handle, effect: Several, tools: Tools) -> Result:
+def _stage_several(base: Handle, effect: SeveralEffects, tools: Tools) -> Result:
     """Stage effects on top of each other; the versions in between are named by nothing."""
     handle, parts = base, []
     for one in effect.effects:
@@ -107,7 +107,7 @@ def _run(bench: Workbench, effect: Effect) -> Result:
             return _project(bench, layout.with_name(bench.base, name, to))
         case BuildIndexes(specs, work):
             return _build_indexes(bench, specs, work)
-        case Several():
+        case SeveralEffects():
             raise AssertionError("staged one by one")
         case _:
             assert_never(effect)

@@ -28,10 +28,10 @@ from omnigraph.storage.tables.keys import Addresses, addresses, index_change
 from omnigraph.storage.tables.layout import (
     PER_TIER,
     REWRITE_BELOW,
+    FragmentLayout,
     FragmentSize,
     Layout,
     Layouts,
-    Part,
     data_files,
     identity,
     plan_fold,
@@ -211,7 +211,7 @@ class Workbench:
                 self.files += [f"data/{path}", f"data/{path.removesuffix('.lance')}/"]
                 self._sync_early(f"data/{path}")
         if isinstance(rows, pa.Table) and len(new) == 1:
-            part = Part.of(new[0], self.layout.columns)
+            part = FragmentLayout.of(new[0], self.layout.columns)
             if not part.settled:
                 self._tail.put(part.key, written(rows.combine_chunks()))
         return new

@@ -42,7 +42,7 @@ from omnigraph.surfaces.cli.support.call import (
     configure,
     split,
 )
-from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, Output, error_document, print_document
+from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, CommandOutput, error_document, print_document
 from omnigraph.surfaces.cli.support.waiting import (
     DeadlineProgress,
     Expired,
@@ -161,7 +161,7 @@ def root(
         config=config,
     )
     progress: DeadlineProgress | None = ctx.obj
-    ctx.obj = Call(settings, Output(settings, color=False if no_color else None, progress=progress))
+    ctx.obj = Call(settings, CommandOutput(settings, color=False if no_color else None, progress=progress))
 
 
 @app.command("version", rich_help_panel="More")
@@ -247,4 +247,4 @@ def _answered(given: list[str], progress: DeadlineProgress) -> int:
 def _failed(given: list[str], error: GraphError, progress: DeadlineProgress) -> int:
     settings = Settings(json="--json" in given)
     color = False if "--no-color" in given else None
-    return Output(settings, color=color, progress=progress).failure(error)
+    return CommandOutput(settings, color=color, progress=progress).failure(error)

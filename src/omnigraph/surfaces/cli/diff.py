@@ -14,7 +14,7 @@ from omnigraph.base.times import FORMS
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.history.changes import LIMIT, Cause, Change, Op
 from omnigraph.engine.history.diff import Diff, stats_json, steps_json
-from omnigraph.engine.history.feed import Block, FeedPage
+from omnigraph.engine.history.feed import FeedCommit, FeedPage
 from omnigraph.surfaces.cli.commit import shown_time
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
 from omnigraph.surfaces.cli.support.output import graph_and_words
@@ -191,7 +191,7 @@ def _page_lines(page: FeedPage) -> Iterator[str]:
     yield f"cursor {page.cursor}"
 
 
-def _block_lines(block: Block) -> Iterator[str]:
+def _block_lines(block: FeedCommit) -> Iterator[str]:
     yield cause_line(block.cause)
     yield from (f"  {line}" for line in step_lines(block.schema))
     yield from (f"  {change_line(change)}" for change in block.changes)

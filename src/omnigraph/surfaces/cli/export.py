@@ -24,14 +24,14 @@ SPARK_ROWS = 5_000_000  # from here on the time that Spark needs to start is mad
 ONE_FILE = ".jsonl"
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """How the data is written."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
 
 
-class Engine(StrEnum):
+class ExportEngine(StrEnum):
     """Who writes."""
 
     AUTO = "auto"
@@ -53,13 +53,13 @@ Out = Annotated[
     ),
 ]
 FormatFlag = Annotated[
-    Format | None, typer.Option("--format", help="How to write a folder; parquet if not given.")
+    ExportFormat | None, typer.Option("--format", help="How to write a folder; parquet if not given.")
 ]
 Types = Annotated[
     list[str] | None, typer.Option("--type", metavar="T", help="Only this type. Repeat for more.")
 ]
 EngineFlag = Annotated[
-    Engine,
+    ExportEngine,
     typer.Option(
         "--engine", help=f"Who writes a folder. auto: Spark from {SPARK_ROWS:,} rows on, if it is there."
     ),
@@ -82,7 +82,7 @@ def export(
     form: FormatFlag = None,
     types: Types = None,
     snapshot: Snapshot = None,
-    engine: EngineFlag = Engine.AUTO,
+    engine: EngineFlag = ExportEngine.AUTO,
     framed: Framed = False,
     old_jsonl: OldJsonl = False,
 ) -> None:
@@ -107,7 +107,7 @@ def export(
                 "--framed is for one stream", remedy=f"Give --out FILE{ONE_FILE}, or nothing"
             )
         else:
-            _to_folder(call, graph, destination, form or Format.PARQUET, engine, chosen)
+            _to_folder(call, graph, destination, form or ExportFormat.PARQUET, engine, chosen)
 
 
 def _words(words: list[str], out: str | None) -> tuple[str | None, str | None]:
@@ -121,10 +121,12 @@ def _words(words: list[str], out: str | None) -> tuple[str | None, str | None]:
 # -- one stream --------------------------------------------------------------------------------------
 
 
-def _check_stream(form: Format | None, engine: Engine, destination: str | None, call: Call) -> None:
-    if form is Format.PARQUET:
+def _check_stream(
+    form: ExportFormat | None, engine: ExportEngine, destination: str | None, call: Call
+) -> None:
+    if form is ExportFormat.PARQUET:
         raise InvalidRequest("Parquet is written into a folder", remedy="Give --out FOLDER")
-    if engine is Engine.SPARK:
+    if engine is ExportEngine.SPARK:
         raise InvalidRequest("Spark writes into a folder", remedy="Give --out FOLDER")
     if destination is None and call.settings.json:
         raise InvalidRequest("standard output has the data", remedy="Leave out --json, or give --out")
@@ -156,7 +158,7 @@ def _to_stream(call: Call, graph: Graph, destination: str | None, framed: bool, 
 
 
 def _to_folder(
-    call: Call, graph: Graph, destination: str, form: Format, engine: Engine, chosen: Arguments
+    call: Call, graph: Graph, destination: str, form: ExportFormat, engine: ExportEngine, chosen: Arguments
 ) -> None:
     with task_bar(call.output.watched, "exporting") as progress:
         write = _by(call, graph, engine, chosen)
@@ -165,17 +167,17 @@ def _to_folder(
     call.output.result(document, *_lines(report))
 
 
-def _by(call: Call, graph: Graph, engine: Engine, chosen: Arguments) -> Callable[..., ExportReport]:
+def _by(call: Call, graph: Graph, engine: ExportEngine, chosen: Arguments) -> Callable[..., ExportReport]:
     """Return who writes: Spark where it was asked for, or where it pays and can be had."""
     local = partial(export_files, graph.store)
-    if engine is Engine.LOCAL:
+    if engine is ExportEngine.LOCAL:
         return local
-    if engine is Engine.AUTO and plan_export(graph.store, **chosen).rows < SPARK_ROWS:
+    if engine is ExportEngine.AUTO and plan_export(graph.store, **chosen).rows < SPARK_ROWS:
         return local
     try:
         return _on_spark(graph)
     except InvalidRequest as error:
-        if engine is Engine.SPARK:
+        if engine is ExportEngine.SPARK:
             raise
         call.output.note(f"without Spark: {error.message}")
         return local

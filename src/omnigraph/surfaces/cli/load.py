@@ -26,7 +26,7 @@ from omnigraph.surfaces.cli.support.waiting import load_bar
 STDIN = "-"
 
 
-class Mode(StrEnum):
+class LoadModeFlag(StrEnum):
     """What happens to entities that exist."""
 
     APPEND = "append"
@@ -34,7 +34,7 @@ class Mode(StrEnum):
     OVERWRITE = "overwrite"
 
 
-class Format(StrEnum):
+class LoadFormat(StrEnum):
     """How the data is written."""
 
     JSONL = "jsonl"
@@ -44,7 +44,7 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-class Engine(StrEnum):
+class LoadEngineFlag(StrEnum):
     """Who carries the load out."""
 
     AUTO = "auto"
@@ -61,7 +61,7 @@ class OnViolation(StrEnum):
 
 Data = Annotated[str, typer.Option("--data", metavar="FILE|-", help="A file or folder; - is standard input.")]
 ModeFlag = Annotated[
-    Mode,
+    LoadModeFlag,
     typer.Option(
         "--mode",
         help="append: every id is new. merge: an entity that exists is replaced. "
@@ -77,12 +77,13 @@ MapFlag = Annotated[
 ]
 FromCol = Annotated[str | None, typer.Option("--from-col", metavar="COLUMN", help="Where edges start.")]
 ToCol = Annotated[str | None, typer.Option("--to-col", metavar="COLUMN", help="Where edges end.")]
-FormatFlag = Annotated[Format | None, typer.Option("--format", help="How the data is written.")]
+FormatFlag = Annotated[LoadFormat | None, typer.Option("--format", help="How the data is written.")]
 TypeFlag = Annotated[
     str | None, typer.Option("--type", metavar="T", help="The type of all rows; tables need it.")
 ]
 EngineFlag = Annotated[
-    Engine, typer.Option("--engine", help="auto: Spark for many gigabytes of files, else this process.")
+    LoadEngineFlag,
+    typer.Option("--engine", help="auto: Spark for many gigabytes of files, else this process."),
 ]
 OnViolationFlag = Annotated[
     OnViolation,
@@ -113,7 +114,7 @@ def load(
     if_commit: IfCommit = None,
     message: Message = None,
     idempotency_key: IdempotencyKey = None,
-    engine: EngineFlag = Engine.AUTO,
+    engine: EngineFlag = LoadEngineFlag.AUTO,
     on_violation: OnViolationFlag = OnViolation.FAIL,
     rejects: Rejects = None,
 ) -> None:
@@ -121,7 +122,7 @@ def load(
     call = call_of(ctx)
     settings = call.settings
     where = settings.address(address, graph_uri)
-    if mode is Mode.OVERWRITE:
+    if mode is LoadModeFlag.OVERWRITE:
         rows = f"all rows of each type in {data}"
         call.require_yes("load --mode overwrite", where, destroys=rows, can_ask=data != STDIN)
     if not settings.dry_run:
@@ -156,7 +157,7 @@ def load(
 def ingest(
     ctx: typer.Context,
     data: Data,
-    mode: ModeFlag = Mode.MERGE,
+    mode: ModeFlag = LoadModeFlag.MERGE,
     address: Address = None,
     graph_uri: GraphUri = None,
     from_branch: FromBranch = "main",
@@ -192,9 +193,9 @@ def _columns(mapped: list[str] | None, from_col: str | None, to_col: str | None)
     return found | {column: end for column, end in ends.items() if column is not None}
 
 
-def _format(form: Format | None, data: str) -> str | None:
+def _format(form: LoadFormat | None, data: str) -> str | None:
     if form is None:
-        return Format.JSONL.value if data == STDIN else None
+        return LoadFormat.JSONL.value if data == STDIN else None
     return form.value
 
 
@@ -209,7 +210,7 @@ def _lines(receipt: Receipt, data: str) -> Iterator[str]:
         yield f"{verb} {name} into {receipt.branch} ({facts['mode']}): {counts}"
     if facts["branch_created"]:
         yield f"  created branch {receipt.branch} from {facts['base_branch']}"
-    if facts["mode"] == Mode.OVERWRITE.value:
+    if facts["mode"] == LoadModeFlag.OVERWRITE.value:
         nodes, edges = (sum(one.deleted for one in kind) for kind in (receipt.nodes, receipt.edges))
         yield f"  {'would replace' if receipt.dry_run else 'replaced'} {nodes} nodes, {edges} edges"
     if facts.get("rejected"):

@@ -21,7 +21,7 @@ from omnigraph.surfaces.cli.support.call import (
     call_of,
     note_old_spelling,
 )
-from omnigraph.surfaces.cli.support.formats import Form, Format, choose
+from omnigraph.surfaces.cli.support.formats import Form, ResultFormat, choose
 from omnigraph.surfaces.cli.support.params import (
     Asked,
     Inline,
@@ -94,7 +94,7 @@ def show_plan(call: Call, wanted: Asked, at: str | None, *, measured: bool = Fal
 
 
 FormatFlag = Annotated[
-    Format | None, typer.Option("--format", help="How to write the rows; a table if not given.")
+    ResultFormat | None, typer.Option("--format", help="How to write the rows; a table if not given.")
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Say how it would run, and run nothing.")]
 WithMetadata = Annotated[
@@ -110,7 +110,7 @@ class ReadFlags:
     """The flags that only reads have."""
 
     snapshot: str | None = None
-    format: Format | None = None
+    format: ResultFormat | None = None
     explain: bool = False
     with_metadata: bool = False
     out: Path | None = None
@@ -185,7 +185,7 @@ def read(call: Call, wanted: Asked, flags: ReadFlags, *, alias_format: Any = Non
 
 
 def _refuse_terminal(form: Form, out: Path | None) -> None:
-    if form.format is Format.ARROW and out is None and sys.stdout.isatty():
+    if form.format is ResultFormat.ARROW and out is None and sys.stdout.isatty():
         raise InvalidRequest(
             "arrow is not for a terminal", remedy="Give --out FILE, or send the output to a program"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.load.conform import MAX_ROWS, Block, Problems
+from omnigraph.engine.load.conform import MAX_ROWS, LoadProblems, RowBlock
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.validate.relation import SHOWN
 from tests.catalog.support import catalog
@@ -63,8 +63,8 @@ CATALOG = catalog(SCHEMA)
 class Reading:
     """What an input gave."""
 
-    report: Problems
-    blocks: list[Block]
+    report: LoadProblems
+    blocks: list[RowBlock]
     progress: list[int] = field(default_factory=list)
 
     @property
@@ -87,7 +87,7 @@ def read(
     data: Any, *, using: Catalog = CATALOG, now_ms: int = NOW_MS, shown: int = SHOWN, **options: Any
 ) -> Reading:
     """Read an input to its end; every block must fit its table."""
-    found = Reading(Problems(shown=shown), [])
+    found = Reading(LoadProblems(shown=shown), [])
     source = open_source(data, catalog=using, now_ms=now_ms, **options)
     for block in source.blocks(using, found.report, found.progress.append):
         assert block.rows.schema.equals(block.declared.stored_schema)

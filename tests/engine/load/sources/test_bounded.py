@@ -15,7 +15,7 @@ import pytest
 from pyarrow import ipc
 from pyarrow import parquet as pq
 
-from omnigraph.engine.load.conform import MAX_BYTES, Problems
+from omnigraph.engine.load.conform import MAX_BYTES, LoadProblems
 from omnigraph.engine.load.sources.opening import open_source
 from tests.catalog.support import catalog
 from tests.engine.load.sources.support import NOW_MS, lines, node
@@ -30,7 +30,7 @@ def drain(data: Any, **options: Any) -> tuple[int, int]:
     """Read an input; return its rows and the most Arrow memory that was in use at any block."""
     gc.collect()
     before, peak, rows = pa.total_allocated_bytes(), 0, 0
-    report = Problems()
+    report = LoadProblems()
     source = open_source(data, catalog=WIDE, now_ms=NOW_MS, **options)
     for block in source.blocks(WIDE, report, lambda _: None):
         rows += block.rows.num_rows
@@ -80,7 +80,7 @@ def test_jsonl_of_large_records() -> None:
 @pytest.mark.full
 def test_jsonl_where_no_record_is_good() -> None:
     piece = lines(*[node("Note", text=n, **{f"age{n}": n}) for n in range(500)])
-    report = Problems()
+    report = LoadProblems()
     gc.collect()
     tracemalloc.start()
     try:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.load.conform import InputNotFound, Problems, UnreadableInput
+from omnigraph.engine.load.conform import InputNotFound, LoadProblems, UnreadableInput
 from omnigraph.engine.load.sources.opening import open_source
 from tests.engine.load.sources.support import CATALOG, NOW_MS, lines, node, read
 from tests.engine.load.sources.test_opening import zstd
@@ -160,7 +160,7 @@ def test_a_file_that_vanishes_between_opening_and_reading_is_an_error(tmp_path: 
         path.unlink()
 
         with pytest.raises(InputNotFound, match="there is no file"):
-            list(source.blocks(CATALOG, Problems(), lambda _: None))
+            list(source.blocks(CATALOG, LoadProblems(), lambda _: None))
 
 
 def test_what_a_caller_raises_while_reading_is_the_callers(tmp_path: Path) -> None:

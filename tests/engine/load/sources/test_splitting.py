@@ -18,7 +18,7 @@ import pytest
 import omnigraph as og
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.load.conform import Problems, Source
+from omnigraph.engine.load.conform import LoadProblems, LoadSource
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.sources.splitting import PIECE_RECORDS, split
 
@@ -31,17 +31,17 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
         return graph.schema.catalog()
 
 
-def opened(data: Any, catalog: Catalog, **options: Any) -> Source:
+def opened(data: Any, catalog: Catalog, **options: Any) -> LoadSource:
     """Recognise an input."""
     return open_source(data, catalog=catalog, now_ms=0, **options)
 
 
-def rows(sources: list[Source], catalog: Catalog) -> list[tuple[str, str, str]]:
+def rows(sources: list[LoadSource], catalog: Catalog) -> list[tuple[str, str, str]]:
     """Return type, id and place of every row, read after a journey to another process and back."""
     found = []
     for source in sources:
-        problems = Problems()
-        travelled: Source = pickle.loads(pickle.dumps(source))
+        problems = LoadProblems()
+        travelled: LoadSource = pickle.loads(pickle.dumps(source))
         for block in travelled.blocks(catalog, problems, lambda _: None):
             ids = block.rows.column("id").to_pylist()
             found += [(block.declared.name, row_id, block.place(n)) for n, row_id in enumerate(ids)]
@@ -129,4 +129,4 @@ def test_a_broken_file_is_reported_by_whoever_reads_it(tmp_path: Path, catalog: 
     (piece,) = split(opened(path, catalog))
 
     with pytest.raises(InvalidRequest, match=r"Person\.parquet: broken"):
-        list(piece.blocks(catalog, Problems(), lambda _: None))
+        list(piece.blocks(catalog, LoadProblems(), lambda _: None))

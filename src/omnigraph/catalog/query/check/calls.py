@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from omnigraph.catalog.model import Property
-from omnigraph.catalog.query.check.scope import Findings, Scope
+from omnigraph.catalog.query.check.scope import QueryFindings, Scope
 from omnigraph.catalog.query.expressions import (
     Bm25,
     Constant,
@@ -54,7 +54,7 @@ class Resolver(Protocol):
 class CallChecker:
     """Resolves calls."""
 
-    def __init__(self, findings: Findings, resolver: Resolver) -> None:
+    def __init__(self, findings: QueryFindings, resolver: Resolver) -> None:
         self._findings = findings
         self._resolver = resolver
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from omnigraph.catalog.query.check.scope import Findings, Scope, comparable, is_plain, same_family
+from omnigraph.catalog.query.check.scope import QueryFindings, Scope, comparable, is_plain, same_family
 from omnigraph.catalog.query.check.values import ValueChecker, shown_type
 from omnigraph.catalog.query.expressions import (
     Among,
@@ -19,7 +19,7 @@ from omnigraph.catalog.query.expressions import (
     Condition,
     Constant,
     Contains,
-    Entity,
+    EntityValue,
     IsNull,
     Not,
     ParamRef,
@@ -42,7 +42,7 @@ from omnigraph.language.query.functions import RANKINGS
 class ConditionChecker:
     """Resolves conditions."""
 
-    def __init__(self, findings: Findings, values: ValueChecker) -> None:
+    def __init__(self, findings: QueryFindings, values: ValueChecker) -> None:
         self._findings = findings
         self._values = values
 
@@ -129,7 +129,7 @@ class ConditionChecker:
         return None
 
     def _mismatch(self, message: str, left: Value, right: Value, span: Span) -> None:
-        node = next((side.variable for side in (left, right) if isinstance(side, Entity)), None)
+        node = next((side.variable for side in (left, right) if isinstance(side, EntityValue)), None)
         hint = None if node is None else f"compare a property of it, or '${node.name}.@id'"
         found = f"{message}: {shown_type(left)} and {shown_type(right)}"
         self._findings.report(rules.INCOMPATIBLE, found, span, hint)

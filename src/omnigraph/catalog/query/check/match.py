@@ -13,9 +13,18 @@ from dataclasses import replace
 
 from omnigraph.catalog.model import NodeType, Property, TableType
 from omnigraph.catalog.query.check.conditions import ConditionChecker
-from omnigraph.catalog.query.check.scope import Findings, Scope, Traverser
+from omnigraph.catalog.query.check.scope import QueryFindings, Scope, Traverser
 from omnigraph.catalog.query.expressions import Comparison, Condition, Contains, PropertyValue, Variable
-from omnigraph.catalog.query.statements import Bind, Block, Clause, Counted, Exists, Expand, Filter, Optional
+from omnigraph.catalog.query.statements import (
+    Bind,
+    Clause,
+    ClauseBlock,
+    Counted,
+    Exists,
+    Expand,
+    Filter,
+    Optional,
+)
 from omnigraph.catalog.types import Scalar
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
@@ -24,7 +33,7 @@ from omnigraph.language.query import tree as ast
 class MatchChecker:
     """Resolves clauses; `reads` are the types that they touch."""
 
-    def __init__(self, findings: Findings, conditions: ConditionChecker) -> None:
+    def __init__(self, findings: QueryFindings, conditions: ConditionChecker) -> None:
         self._findings = findings
         self._catalog = findings.catalog
         self._conditions = conditions
@@ -54,13 +63,13 @@ class MatchChecker:
 
     def _block(
         self, written: ast.Block | ast.CountBlock, clauses: Sequence[ast.Clause], word: str, scope: Scope
-    ) -> Block:
+    ) -> ClauseBlock:
         inner = scope.inside(optional=word == "optional")
         checked = self.clauses(clauses, inner)
         if not inner.mentioned and word != "optional":
             message = f"the '{word}' block mentions no variable that is bound above it"
             self._findings.report(rules.GROUPING, message, written.span)
-        block = Block(checked, tuple(inner.introduced), inner.uses)
+        block = ClauseBlock(checked, tuple(inner.introduced), inner.uses)
         scope.leave(inner)
         return block
 

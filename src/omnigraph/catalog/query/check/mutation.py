@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
-from omnigraph.catalog.query.check.scope import Findings, is_plain, same_family
+from omnigraph.catalog.query.check.scope import QueryFindings, is_plain, same_family
 from omnigraph.catalog.query.expressions import (
     Among,
     Comparison,
@@ -56,7 +56,7 @@ def check_mutation(
     query: ast.Query, body: ast.Write, catalog: Catalog
 ) -> tuple[CheckedMutation | None, list[Diagnostic]]:
     """Return the checked mutation, or None and everything that is wrong with it."""
-    findings = Findings(query, catalog)
+    findings = QueryFindings(query, catalog)
     checker = _Checker(findings)
     statements = tuple(checker.statement(statement) for statement in body.statements)
     _refuse_mixture(query, body, findings)
@@ -74,7 +74,7 @@ def check_mutation(
     return checked, []
 
 
-def _refuse_mixture(query: ast.Query, body: ast.Write, findings: Findings) -> None:
+def _refuse_mixture(query: ast.Query, body: ast.Write, findings: QueryFindings) -> None:
     deletes = [isinstance(statement, ast.Delete) for statement in body.statements]
     if any(deletes) and not all(deletes):
         message = (
@@ -101,7 +101,7 @@ def _operation(statements: Sequence[Statement], catalog: Catalog) -> Operation:
 
 
 class _Checker:
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: QueryFindings) -> None:
         self._findings = findings
         self._catalog = findings.catalog
 

@@ -15,18 +15,18 @@ from omnigraph.catalog.query import statements
 from omnigraph.catalog.query.check.calls import ranked
 from omnigraph.catalog.query.check.conditions import ConditionChecker
 from omnigraph.catalog.query.check.match import MatchChecker
-from omnigraph.catalog.query.check.scope import Findings, Scope, is_plain
+from omnigraph.catalog.query.check.scope import QueryFindings, Scope, is_plain
 from omnigraph.catalog.query.check.values import ValueChecker, shown_type
 from omnigraph.catalog.query.expressions import (
     OBJECT,
     Aggregate,
     Arithmetic,
-    Column,
     Constant,
-    Entity,
     EntityField,
+    EntityValue,
     Nearest,
     Now,
+    OutputColumn,
     OutputRef,
     ParamRef,
     PropertyValue,
@@ -61,7 +61,7 @@ class OrderChecker:
 
     def __init__(
         self,
-        findings: Findings,
+        findings: QueryFindings,
         values: ValueChecker,
         outputs: Sequence[Output | None],
         grouped: bool,
@@ -225,7 +225,7 @@ def check_read(
     query: ast.Query, body: ast.Read, catalog: Catalog
 ) -> tuple[CheckedRead | None, list[Diagnostic]]:
     """Return the checked read, or None and everything that is wrong with it."""
-    findings = Findings(query, catalog)
+    findings = QueryFindings(query, catalog)
     values = ValueChecker(findings)
     match = MatchChecker(findings, ConditionChecker(findings, values))
     scope = Scope()
@@ -260,7 +260,7 @@ def check_read(
 class _Outputs:
     """Resolves outputs; one with a fault is None, so that positions stay."""
 
-    def __init__(self, findings: Findings, values: ValueChecker, scope: Scope) -> None:
+    def __init__(self, findings: QueryFindings, values: ValueChecker, scope: Scope) -> None:
         self._findings = findings
         self._values = values
         self._scope = scope
@@ -294,12 +294,12 @@ class _Outputs:
             return None
         return value
 
-    def _column(self, name: str, value: Value) -> Column:
+    def _column(self, name: str, value: Value) -> OutputColumn:
         found = type_of(value)
         if found is not None:
-            return Column.of(name, found)
+            return OutputColumn.of(name, found)
         node = self._values.meant(value)
-        return Column(name, OBJECT, isinstance(node, Entity) and node.variable.optional)
+        return OutputColumn(name, OBJECT, isinstance(node, EntityValue) and node.variable.optional)
 
     # -- grouping ------------------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class _Outputs:
 
     def _is_key(self, value: Value) -> bool:
         meant = self._values.meant(value)
-        return meant is None or isinstance(meant, PropertyValue | EntityField | Entity)
+        return meant is None or isinstance(meant, PropertyValue | EntityField | EntityValue)
 
 
 def _has_aggregate(expression: ast.Expr) -> bool:

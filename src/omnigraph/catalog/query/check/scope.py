@@ -107,7 +107,7 @@ class Scope:
 DATETIME = PropertyType(Scalar.DATETIME)
 
 
-class Findings:
+class QueryFindings:
     """The faults of one query, and the parameters that it declares."""
 
     def __init__(self, query: ast.Query, catalog: Catalog) -> None:
@@ -227,7 +227,7 @@ def assignable(source: PropertyType, target: PropertyType) -> bool:
 class Traverser:
     """Resolves the edge of a traversal."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: QueryFindings) -> None:
         self._findings = findings
         self._catalog = findings.catalog
 

@@ -13,15 +13,15 @@ from dataclasses import replace
 
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.catalog.query.check.calls import CallChecker
-from omnigraph.catalog.query.check.scope import Findings, Scope, Traverser, is_plain
+from omnigraph.catalog.query.check.scope import QueryFindings, Scope, Traverser, is_plain
 from omnigraph.catalog.query.expressions import (
     Aggregate,
     AggregateFunction,
     Arithmetic,
     Constant,
-    Entity,
     EntityField,
     EntityPart,
+    EntityValue,
     Now,
     OutputRef,
     ParamRef,
@@ -46,7 +46,7 @@ _ORDERED = NUMBERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME, Scalar.BOOL}
 class ValueChecker:
     """Resolves expressions; `outputs` are those so far, and `aliases` refer to them by name."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: QueryFindings) -> None:
         self.findings = findings
         self.outputs: list[Value | None] = []
         self.aliases: dict[str, OutputRef | None] = {}
@@ -88,7 +88,7 @@ class ValueChecker:
                 message = f"'${name}' is an edge and cannot be used by itself"
                 self.findings.report(rules.EDGE_BINDING, message, variable.span, f"use '${name}.@id'")
                 return None
-            return Entity(found)
+            return EntityValue(found)
         if name in self.findings.parameters:
             parameter = self.findings.parameters[name]
             return None if parameter is None else ParamRef(parameter)
@@ -237,7 +237,7 @@ class ValueChecker:
 
     def _end(self, variable: ast.Var, scope: Scope) -> Variable | None:
         found = self._bare(variable, scope)
-        if isinstance(found, Entity):
+        if isinstance(found, EntityValue):
             return found.variable
         if found is not None:
             message = f"'${variable.name}' is a parameter, not a node of the match"

@@ -17,13 +17,13 @@ import pyarrow as pa
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
-from omnigraph.engine.load.cells import Column
+from omnigraph.engine.load.cells import InputColumn
 from omnigraph.engine.load.conform import (
     MAX_ROWS,
-    Block,
-    Given,
-    Problems,
+    InputRows,
+    LoadProblems,
     Progress,
+    RowBlock,
     UnreadableInput,
     conform,
     fixed_target,
@@ -128,7 +128,7 @@ class Csv:
     delimiter: str = ","
     columns: Mapping[str, str] = FrozenMap()  # column of the file -> property
 
-    def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
+    def blocks(self, catalog: Catalog, report: LoadProblems, progress: Progress) -> Iterator[RowBlock]:
         """Read the records."""
         declared = catalog.named(self.type)
         with self.opened() as stream:
@@ -145,8 +145,12 @@ class Csv:
                 ) from None
 
     def _blocks(
-        self, rows: Iterator[tuple[int, list[str]]], catalog: Catalog, declared: TableType, report: Problems
-    ) -> Iterator[Block]:
+        self,
+        rows: Iterator[tuple[int, list[str]]],
+        catalog: Catalog,
+        declared: TableType,
+        report: LoadProblems,
+    ) -> Iterator[RowBlock]:
         line, names = next(rows, (1, None))
         if names is None:
             raise UnreadableInput(
@@ -183,7 +187,7 @@ class Csv:
                 self._given(waiting, positions, header, catalog, declared), report, self.now_ms
             )
 
-    def _uneven(self, report: Problems, declared: TableType, line: int, found: int, wanted: int) -> None:
+    def _uneven(self, report: LoadProblems, declared: TableType, line: int, found: int, wanted: int) -> None:
         place = f"{self.name}:{line}"
         message = (
             f"{place}: {found} field{'s' if found != 1 else ''}, but the first line names {wanted} columns"
@@ -199,17 +203,17 @@ class Csv:
         header: Header,
         catalog: Catalog,
         declared: TableType,
-    ) -> Given:
+    ) -> InputRows:
         by_place = list(zip(*rows, strict=True))
-        columns: dict[str, Column] = {}
+        columns: dict[str, InputColumn] = {}
         for name, place in header.places.items():
             texts = pa.array([field or None for field in by_place[place]], pa.string())
             member = declared.find(name)
             if member is not None:
                 columns[name] = texts_column(texts, target(declared, member))
             elif name == ID or not isinstance(declared, EdgeType):
-                columns[name] = Column(texts)
+                columns[name] = InputColumn(texts)
             else:
                 end = fixed_target(declared, "from" if name == ENDPOINTS[0] else "to")
                 columns[name] = texts_endpoint(texts, end, endpoint_node(catalog, declared, name))
-        return Given(declared, columns, pa.array(positions, pa.int64()), self.name)
+        return InputRows(declared, columns, pa.array(positions, pa.int64()), self.name)

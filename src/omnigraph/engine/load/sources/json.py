@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
-from omnigraph.engine.load.cells import Column, cells_column
+from omnigraph.engine.load.cells import InputColumn, cells_column
 from omnigraph.engine.load.conform import (
     MAX_ROWS,
-    Block,
-    Given,
-    Problems,
+    InputRows,
+    LoadProblems,
     Progress,
+    RowBlock,
     UnreadableInput,
     conform,
     fixed_target,
@@ -96,7 +96,12 @@ class Gatherer:
     """Takes records one by one, gives blocks; at most `GATHERED_BYTES` or `MAX_ROWS` wait."""
 
     def __init__(
-        self, catalog: Catalog, report: Problems, origin: str, now_ms: int, declared: TableType | None = None
+        self,
+        catalog: Catalog,
+        report: LoadProblems,
+        origin: str,
+        now_ms: int,
+        declared: TableType | None = None,
     ) -> None:
         self._catalog, self._report, self._origin, self._now_ms = catalog, report, origin, now_ms
         self._declared = declared
@@ -134,7 +139,7 @@ class Gatherer:
         """Say whether the blocks should be taken before more records come."""
         return self._rows >= MAX_ROWS or self._bytes >= GATHERED_BYTES
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Yield what was gathered, type by type, and start afresh."""
         waiting, self._waiting, self._by_name = self._waiting, {}, {}
         self._rows = self._bytes = 0
@@ -212,9 +217,9 @@ class Gatherer:
 
     # -- many records --------------------------------------------------------------------------------
 
-    def _given(self, rows: _Rows) -> Given:
+    def _given(self, rows: _Rows) -> InputRows:
         declared, data = rows.declared, rows.data
-        columns: dict[str, Column] = {}
+        columns: dict[str, InputColumn] = {}
         for member in declared.properties:
             name = member.name
             columns[name] = cells_column([row.get(name) for row in data], target(declared, member))
@@ -223,7 +228,7 @@ class Gatherer:
             for stored, values in zip(ENDPOINTS, rows.ends, strict=True):
                 node = endpoint_node(self._catalog, declared, stored)
                 columns[stored] = cells_endpoint(values, fixed_target(declared, INPUT_NAMES[stored]), node)
-        return Given(declared, columns, pa.array(rows.positions, pa.int64()), self._origin)
+        return InputRows(declared, columns, pa.array(rows.positions, pa.int64()), self._origin)
 
 
 _EMPTY: dict[str, Any] = {}
@@ -293,7 +298,7 @@ HEADER, END = "og_export", "og_export_end"
 FORMAT = 1
 
 
-class Frame:
+class RecordFraming:
     """Follows the lines of one file; does nothing until it has seen a header."""
 
     def __init__(self, catalog: Catalog, origin: str) -> None:
@@ -383,11 +388,11 @@ class JsonLines:
     type: str | None = None
     skipped: int = 0  # lines of the file that come before those read here
 
-    def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
+    def blocks(self, catalog: Catalog, report: LoadProblems, progress: Progress) -> Iterator[RowBlock]:
         """Read the lines."""
         declared = None if self.type is None else catalog.named(self.type)
         gatherer = Gatherer(catalog, report, self.name, self.now_ms, declared)
-        frame = Frame(catalog, self.name)
+        frame = RecordFraming(catalog, self.name)
         number, first = self.skipped, True
         with self.opened() as stream:
             for several in lines(stream, progress):
@@ -405,7 +410,7 @@ class JsonLines:
         frame.finish()
 
 
-def _take(text: str, number: int, first: bool, gatherer: Gatherer, frame: Frame) -> None:
+def _take(text: str, number: int, first: bool, gatherer: Gatherer, frame: RecordFraming) -> None:
     try:
         record = parse(text)
     except InvalidJson as error:
@@ -447,7 +452,7 @@ class Records:
     size_bytes: int | None = None
     skipped: int = 0  # records that come before these
 
-    def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
+    def blocks(self, catalog: Catalog, report: LoadProblems, progress: Progress) -> Iterator[RowBlock]:
         """Read the records; the position of a record is its number."""
         declared = None if self.type is None else catalog.named(self.type)
         gatherer = Gatherer(catalog, report, self.name, self.now_ms, declared)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.load.conform import Block, InputNotFound, Problems, Progress, Source
+from omnigraph.engine.load.conform import InputNotFound, LoadProblems, LoadSource, Progress, RowBlock
 from omnigraph.engine.load.sources import parquet, streams, tables
 from omnigraph.engine.load.sources.csv import Csv
 from omnigraph.engine.load.sources.json import JsonLines, Records
@@ -37,11 +37,11 @@ from omnigraph.engine.load.sources.tables import Parts, Tabular
 
 
 @dataclass(frozen=True)
-class Several:
+class SeveralSources:
     """Inputs that are loaded together."""
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[LoadSource, ...]
 
     @property
     def size_bytes(self) -> int | None:
@@ -49,7 +49,7 @@ class Several:
         sizes = [source.size_bytes for source in self.sources]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
-    def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
+    def blocks(self, catalog: Catalog, report: LoadProblems, progress: Progress) -> Iterator[RowBlock]:
         """Read all inputs in order."""
         read = 0
         for source in self.sources:
@@ -103,7 +103,7 @@ def open_source(
     type: str | None = None,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
-) -> Source:
+) -> LoadSource:
     """Return the source that reads `data`; refuses what cannot be one.
 
     `now_ms` is the time that `@default(now)` gives; `columns` says which property a column of a table is.
@@ -117,7 +117,7 @@ def open_source(
     return _recognise(data, _Opener(catalog, now_ms, type, format, columns or {}))
 
 
-def _recognise(data: Any, opener: _Opener) -> Source:
+def _recognise(data: Any, opener: _Opener) -> LoadSource:
     match data:
         case str() | os.PathLike():
             return _path(_local(data), opener)
@@ -136,7 +136,7 @@ def _recognise(data: Any, opener: _Opener) -> Source:
             return _other(data, opener)
 
 
-def _other(data: Any, opener: _Opener) -> Source:
+def _other(data: Any, opener: _Opener) -> LoadSource:
     library = tables.library_of(data)
     if tables.is_pandas(data):
         return _table("<frame>", None, partial(tables.open_pandas, data), opener, whole_floats=True)
@@ -180,7 +180,7 @@ def _local(data: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
-def _path(path: Path, opener: _Opener, name: str | None = None) -> Source:
+def _path(path: Path, opener: _Opener, name: str | None = None) -> LoadSource:
     if path.is_dir():
         return _directory(path, opener)
     if not path.exists():
@@ -206,9 +206,9 @@ def _format_of_name(name: str) -> str | None:
     return _SUFFIXES.get(path.suffix.lower())
 
 
-def _directory(directory: Path, opener: _Opener) -> Source:
+def _directory(directory: Path, opener: _Opener) -> LoadSource:
     """Read every file below a directory; folders may stand for types, as Spark writes them."""
-    found: list[Source] = []
+    found: list[LoadSource] = []
     for entry in sorted(directory.iterdir(), key=lambda entry: entry.name):
         if entry.name.startswith((".", "_")):
             continue  # markers and checksums that writers leave
@@ -224,13 +224,13 @@ def _directory(directory: Path, opener: _Opener) -> Source:
             )
         else:
             found.append(_path(entry, opener, name))
-    return Several(directory.name, tuple(found))
+    return SeveralSources(directory.name, tuple(found))
 
 
 # -- content -----------------------------------------------------------------------------------------
 
 
-def _content(content: bytes, opener: _Opener) -> Source:
+def _content(content: bytes, opener: _Opener) -> LoadSource:
     name, size = "<bytes>", len(content)
     format = opener.format or _format_of_content(streams.from_chunks([content], name), opener, name)
     if format == "parquet":
@@ -240,7 +240,7 @@ def _content(content: bytes, opener: _Opener) -> Source:
     return _text(format, name, size, lambda: nullcontext(streams.from_chunks([content], name)), opener)
 
 
-def _file(file: Any, opener: _Opener) -> Source:
+def _file(file: Any, opener: _Opener) -> LoadSource:
     name = streams.file_name(file)
     begin = file.tell() if parquet.can_seek(file) else None
     stream = streams.from_file(file, name)
@@ -273,7 +273,7 @@ def _format_of_content(stream: ByteStream, opener: _Opener, name: str) -> str:
 # -- several -----------------------------------------------------------------------------------------
 
 
-def _mapping(data: Mapping[Any, Any], opener: _Opener) -> Source:
+def _mapping(data: Mapping[Any, Any], opener: _Opener) -> LoadSource:
     if opener.type is not None:
         raise InvalidRequest(
             "a mapping names its types itself",
@@ -286,17 +286,17 @@ def _mapping(data: Mapping[Any, Any], opener: _Opener) -> Source:
         opener.catalog.named(name)
         source = _recognise(table, replace(opener, type=name))
         found.append(_renamed(source, name))
-    return Several("<mapping>", tuple(found))
+    return SeveralSources("<mapping>", tuple(found))
 
 
-def _renamed(source: Source, type_name: str) -> Source:
+def _renamed(source: LoadSource, type_name: str) -> LoadSource:
     """Tell tables in memory apart in messages."""
     if isinstance(source, Tabular | Records) and source.name.startswith("<"):
         return replace(source, name=f"<{type_name}>")
     return source
 
 
-def _iterable(data: Iterable[Any], opener: _Opener) -> Source:
+def _iterable(data: Iterable[Any], opener: _Opener) -> LoadSource:
     iterator = iter(data)
     first = next(iterator, _NOTHING)
     rest: Iterator[Any] = chain([first], iterator)
@@ -321,7 +321,7 @@ def _iterable(data: Iterable[Any], opener: _Opener) -> Source:
             paths = [_local(item) for item in data]
             names = [path.name for path in paths]
             unique = len(set(names)) == len(names)
-            return Several(
+            return SeveralSources(
                 "<files>", tuple(_path(path, opener, path.name if unique else str(path)) for path in paths)
             )
         case _:
@@ -347,7 +347,7 @@ def _text(
     opened: Callable[[], AbstractContextManager[ByteStream]],
     opener: _Opener,
     of: str | None = None,
-) -> Source:
+) -> LoadSource:
     if format == "jsonl":
         if opener.columns:
             raise InvalidRequest(
@@ -366,7 +366,7 @@ def _table(
     opener: _Opener,
     of: str | None = None,
     whole_floats: bool = False,
-) -> Source:
+) -> LoadSource:
     type_name = _type_for(name, of, opener)
     return Tabular(name, size, opened, opener.now_ms, type_name, whole_floats, opener.columns)
 

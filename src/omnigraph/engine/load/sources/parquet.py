@@ -20,7 +20,7 @@ from pyarrow import parquet as pq
 from pyarrow import types as kinds
 
 from omnigraph.engine.load.conform import MAX_BYTES, MAX_ROWS, InputNotFound, UnreadableInput
-from omnigraph.engine.load.sources.tables import Part, Parts
+from omnigraph.engine.load.sources.tables import Parts, TablePart
 
 PARQUET_MAGIC, ARROW_MAGIC = b"PAR1", b"ARROW1"
 _PROBED_ROWS = 1024
@@ -58,12 +58,12 @@ class ParquetFileAt:
 
 def _parquet_parts(
     table: pq.ParquetFile, size: int, name: str, groups: Sequence[int] | None
-) -> Iterator[Part]:
+) -> Iterator[TablePart]:
     done, rows = 0, table.metadata.num_rows
     with _explained(name):
         for batch in table.iter_batches(batch_size=_batch_rows(table, rows), row_groups=groups):
             done += batch.num_rows
-            yield Part(batch.columns, batch.num_rows, size * done // max(rows, 1))
+            yield TablePart(batch.columns, batch.num_rows, size * done // max(rows, 1))
 
 
 def _batch_rows(table: pq.ParquetFile, rows: int) -> int:
@@ -95,12 +95,12 @@ def _arrow_batches(file: pa.NativeFile) -> tuple[list[str], Iterator[pa.RecordBa
     return reader.schema.names, map(reader.get_batch, range(reader.num_record_batches))
 
 
-def _arrow_parts(batches: Iterator[pa.RecordBatch], file: pa.NativeFile, name: str) -> Iterator[Part]:
+def _arrow_parts(batches: Iterator[pa.RecordBatch], file: pa.NativeFile, name: str) -> Iterator[TablePart]:
     with _explained(name):
         for batch in batches:
             for column in batch.columns:
                 column.validate(full=_has_offsets(column.type))
-            yield Part(batch.columns, batch.num_rows, file.tell())
+            yield TablePart(batch.columns, batch.num_rows, file.tell())
 
 
 def _has_offsets(found: pa.DataType) -> bool:

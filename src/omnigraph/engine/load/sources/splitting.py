@@ -20,11 +20,11 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.load.conform import Source
+from omnigraph.engine.load.conform import LoadSource
 from omnigraph.engine.load.sources import parquet, tables
 from omnigraph.engine.load.sources.csv import Csv
 from omnigraph.engine.load.sources.json import HEADER, JsonLines, Records
-from omnigraph.engine.load.sources.opening import Several
+from omnigraph.engine.load.sources.opening import SeveralSources
 from omnigraph.engine.load.sources.parquet import ParquetFileAt
 from omnigraph.engine.load.sources.streams import FileAt
 from omnigraph.engine.load.sources.tables import Tabular
@@ -35,10 +35,10 @@ _BLOCK = 1 << 20
 _COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
-def split(source: Source, piece_bytes: int = PIECE_BYTES) -> Iterator[Source]:
+def split(source: LoadSource, piece_bytes: int = PIECE_BYTES) -> Iterator[LoadSource]:
     """Yield the pieces of an input, in its order."""
     match source:
-        case Several(_, sources):
+        case SeveralSources(_, sources):
             for one in sources:
                 yield from split(one, piece_bytes)
         case Tabular(opened=ParquetFileAt() as file):
@@ -65,7 +65,7 @@ def split(source: Source, piece_bytes: int = PIECE_BYTES) -> Iterator[Source]:
             )
 
 
-def _table_rows(source: Tabular, table: pa.Table) -> Iterator[Source]:
+def _table_rows(source: Tabular, table: pa.Table) -> Iterator[LoadSource]:
     """Cut a table into streams: a slice of a table travels with all that it was cut from."""
     for first in range(0, len(table) or 1, PIECE_RECORDS):
         sink = pa.BufferOutputStream()
@@ -76,7 +76,7 @@ def _table_rows(source: Tabular, table: pa.Table) -> Iterator[Source]:
         yield replace(source, opened=opened, size_bytes=len(content), skipped=first)
 
 
-def _row_groups(source: Tabular, file: ParquetFileAt, piece_bytes: int) -> Iterator[Source]:
+def _row_groups(source: Tabular, file: ParquetFileAt, piece_bytes: int) -> Iterator[LoadSource]:
     try:
         footer = pq.read_metadata(file.path)
     except (OSError, ValueError):
@@ -94,11 +94,11 @@ def _row_groups(source: Tabular, file: ParquetFileAt, piece_bytes: int) -> Itera
     yield _piece(source, file, range(begin, footer.num_row_groups), first)
 
 
-def _piece(source: Tabular, file: ParquetFileAt, groups: range, first: int) -> Source:
+def _piece(source: Tabular, file: ParquetFileAt, groups: range, first: int) -> LoadSource:
     return replace(source, opened=replace(file, groups=tuple(groups)), skipped=first)
 
 
-def _lines(source: JsonLines, file: FileAt, piece_bytes: int) -> Iterator[Source]:
+def _lines(source: JsonLines, file: FileAt, piece_bytes: int) -> Iterator[LoadSource]:
     size = source.size_bytes or 0
     if size <= piece_bytes or not _can_cut(file.path):
         yield source

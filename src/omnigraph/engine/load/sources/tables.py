@@ -25,14 +25,14 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.engine.load.arrow import arrow_column, text_column
-from omnigraph.engine.load.cells import Column, ColumnMisfit, cells_column
+from omnigraph.engine.load.cells import ColumnMisfit, InputColumn, cells_column
 from omnigraph.engine.load.conform import (
     MAX_BYTES,
     MAX_ROWS,
-    Block,
-    Given,
-    Problems,
+    InputRows,
+    LoadProblems,
     Progress,
+    RowBlock,
     conform,
     fixed_target,
     rows_from,
@@ -77,7 +77,7 @@ def renamed(names: Sequence[str], columns: Mapping[str, str], origin: str) -> li
 
 
 def read_header(
-    names: Sequence[str], declared: TableType, report: Problems, origin: str, line: int
+    names: Sequence[str], declared: TableType, report: LoadProblems, origin: str, line: int
 ) -> Header:
     """Match column names with a type, and report those that do not."""
     places: dict[str, int] = {}
@@ -103,7 +103,7 @@ def read_header(
 
 
 def _report_missing(
-    places: dict[str, int], declared: TableType, report: Problems, origin: str, line: int
+    places: dict[str, int], declared: TableType, report: LoadProblems, origin: str, line: int
 ) -> None:
     needed = [INPUT_NAMES[end] for end in ENDPOINTS if isinstance(declared, EdgeType) and end not in places]
     needed += [
@@ -117,7 +117,7 @@ def _report_missing(
 
 
 def column_problem(
-    report: Problems, declared: TableType, code: str, message: str, name: str, origin: str, line: int
+    report: LoadProblems, declared: TableType, code: str, message: str, name: str, origin: str, line: int
 ) -> None:
     """Report what is wrong with a whole column."""
     place = f"{origin}:{line}"
@@ -135,16 +135,16 @@ Values: TypeAlias = pa.Array | list[Any]  # a list where Arrow cannot hold the v
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TablePart:
     """Some rows of a table."""
 
     columns: Sequence[Values]
     rows: int
     read: int  # bytes of the input read so far
 
-    def piece(self, begin: int, end: int) -> Part:
+    def piece(self, begin: int, end: int) -> TablePart:
         """Return some of the rows; nothing is copied."""
-        return Part([column[begin:end] for column in self.columns], end - begin, self.read)
+        return TablePart([column[begin:end] for column in self.columns], end - begin, self.read)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class Parts:
     """An open table: the names of its columns, and its rows from the first on."""
 
     names: Sequence[str]
-    parts: Iterator[Part]
+    parts: Iterator[TablePart]
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Tabular:
     columns: Mapping[str, str] = FrozenMap()  # column of the input -> property
     skipped: int = 0  # rows of the table that come before those read here
 
-    def blocks(self, catalog: Catalog, report: Problems, progress: Progress) -> Iterator[Block]:
+    def blocks(self, catalog: Catalog, report: LoadProblems, progress: Progress) -> Iterator[RowBlock]:
         """Read the rows; the position of a row is its number."""
         declared = catalog.named(self.type)
         done = self.skipped
@@ -186,21 +186,21 @@ class Tabular:
                     columns = self._columns(piece, header, catalog, declared, report, done + 1)
                     if columns is None:
                         return
-                    given = Given(declared, columns, rows_from(done + 1, piece.rows), self.name)
+                    given = InputRows(declared, columns, rows_from(done + 1, piece.rows), self.name)
                     yield from conform(given, report, self.now_ms)
                     done += piece.rows
                 progress(part.read)
 
     def _columns(
         self,
-        piece: Part,
+        piece: TablePart,
         header: Header,
         catalog: Catalog,
         declared: TableType,
-        report: Problems,
+        report: LoadProblems,
         first: int,
-    ) -> dict[str, Column] | None:
-        found: dict[str, Column] = {}
+    ) -> dict[str, InputColumn] | None:
+        found: dict[str, InputColumn] = {}
         for name, place in header.places.items():
             try:
                 found[name] = self._column(name, piece.columns[place], catalog, declared)
@@ -208,7 +208,7 @@ class Tabular:
                 column_problem(report, declared, "type", str(misfit), name, self.name, first)
         return found if len(found) == len(header.places) else None
 
-    def _column(self, name: str, values: Values, catalog: Catalog, declared: TableType) -> Column:
+    def _column(self, name: str, values: Values, catalog: Catalog, declared: TableType) -> InputColumn:
         member = declared.find(name)
         if member is not None:
             goal = target(declared, member)
@@ -224,7 +224,7 @@ class Tabular:
         return arrow_endpoint(values, goal, node)
 
 
-def _bounds(part: Part) -> Iterator[tuple[int, int]]:
+def _bounds(part: TablePart) -> Iterator[tuple[int, int]]:
     """Cut a part into pieces of the size of a block."""
     size = sum(_plain_bytes(column) for column in part.columns if isinstance(column, pa.Array))
     step = max(1, min(MAX_ROWS, MAX_BYTES * part.rows // max(size, 1)))
@@ -247,12 +247,12 @@ def _plain_bytes(column: pa.Array) -> int:
     return int(column.nbytes)
 
 
-def parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Part]:
+def parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[TablePart]:
     """Yield batches in memory as parts, counting their bytes."""
     read = 0
     for batch in batches:
         read += batch.nbytes
-        yield Part(batch.columns, batch.num_rows, read)
+        yield TablePart(batch.columns, batch.num_rows, read)
 
 
 # -- frames --------------------------------------------------------------------------------------
@@ -281,13 +281,13 @@ def open_pandas(frame: Any) -> Iterator[Parts]:
     yield Parts([str(name) for name in frame.columns], _pandas_parts(frame))
 
 
-def _pandas_parts(frame: Any) -> Iterator[Part]:
+def _pandas_parts(frame: Any) -> Iterator[TablePart]:
     read = 0
     for begin in range(0, len(frame), MAX_ROWS):
         rows = frame.iloc[begin : begin + MAX_ROWS]
         columns = [_pandas_column(rows.iloc[:, place]) for place in range(rows.shape[1])]
         read += sum(column.nbytes for column in columns if isinstance(column, pa.Array))
-        yield Part(columns, len(rows), read)
+        yield TablePart(columns, len(rows), read)
 
 
 def _pandas_column(series: Any) -> Values:

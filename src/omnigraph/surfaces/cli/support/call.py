@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.engine.graph import Graph, connect
 from omnigraph.surfaces.cli.settings import Settings, is_remote
-from omnigraph.surfaces.cli.support.output import Output
+from omnigraph.surfaces.cli.support.output import CommandOutput
 
 # -- spellings -----------------------------------------------------------------------------------
 #
@@ -135,7 +135,7 @@ class Call:
     """One run of one command."""
 
     settings: Settings
-    output: Output
+    output: CommandOutput
 
     def connect(self, *given: str | None) -> Graph:
         """Open the graph that the call names."""

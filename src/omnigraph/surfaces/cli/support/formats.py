@@ -34,7 +34,7 @@ NEEDS_QUOTES = re.compile('[",\r\n]')
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
-class Format(StrEnum):
+class ResultFormat(StrEnum):
     """How rows are written."""
 
     TABLE = "table"
@@ -56,7 +56,7 @@ class Cells(StrEnum):
 class Form:
     """Everything that says how the rows of one call are written."""
 
-    format: Format = Format.TABLE
+    format: ResultFormat = ResultFormat.TABLE
     width: int = WIDTH  # of one column of a table, at most
     cells: Cells = Cells.TRUNCATE
     with_metadata: bool = False
@@ -69,23 +69,24 @@ class Form:
 
 def choose(
     settings: Settings,
-    given: Format | None,
+    given: ResultFormat | None,
     *,
     alias: Any = None,
     with_metadata: bool = False,
     past: bool = False,
 ) -> Form:
     """Return the form of a call: `--json`, then `--format`, then the alias, then the configuration."""
-    chosen = Format.JSON if settings.json else given
+    chosen = ResultFormat.JSON if settings.json else given
     if chosen is None:
         wanted = (
             (alias, "the format of the alias"),
             (settings.preference("output", "output_format"), "cli.output_format"),
         )
         chosen = next(
-            (_one_of(Format, value, key) for value, key in wanted if value is not None), Format.TABLE
+            (_one_of(ResultFormat, value, key) for value, key in wanted if value is not None),
+            ResultFormat.TABLE,
         )
-    if with_metadata and chosen is not Format.JSONL:
+    if with_metadata and chosen is not ResultFormat.JSONL:
         raise InvalidRequest(
             f"--with-metadata does not go with the format {chosen.value}",
             remedy="Give --format jsonl; json has the metadata already, and arrow has it in its schema",
@@ -232,11 +233,11 @@ def _rows(result: Result) -> Iterator[dict[str, Any]]:
         yield from replace(result, table=result.table.slice(start, PAGE)).json_rows()
 
 
-WRITERS: dict[Format, Callable[[Result, BinaryIO, Form], None]] = {
-    Format.TABLE: _write_table,
-    Format.KV: _write_kv,
-    Format.JSON: _write_json,
-    Format.JSONL: _write_jsonl,
-    Format.CSV: _write_csv,
-    Format.ARROW: _write_arrow,
+WRITERS: dict[ResultFormat, Callable[[Result, BinaryIO, Form], None]] = {
+    ResultFormat.TABLE: _write_table,
+    ResultFormat.KV: _write_kv,
+    ResultFormat.JSON: _write_json,
+    ResultFormat.JSONL: _write_jsonl,
+    ResultFormat.CSV: _write_csv,
+    ResultFormat.ARROW: _write_arrow,
 }

@@ -96,7 +96,7 @@ DETAILS_BY_CODE = {
 EXIT_BY_CODE = {"precondition_failed": 4, "schema_unsupported": 1, "constraint_violation": 1}
 
 
-class Output:
+class CommandOutput:
     """Where a command's words go."""
 
     def __init__(
