@@ -41,7 +41,7 @@ READ = "query r($k: String?) { match { $p: P  $p.k = $k } return { $p.k as k, $p
 WRITE = "query w($k: String, $n: I64?) { insert P { k: $k, n: $n } }"
 # What only our own code calls: the rooms below the façade, and the parts of the schema as they are resolved.
 INTERNAL = (
-    *("GraphStore", "PinnedSnapshot", "ManifestState", "Comparison", "Proposal"),
+    *("GraphStore", "PinnedSnapshot", "ManifestState", "StateComparison", "Proposal"),
     *("Catalog", "NodeType", "EdgeType", "FrozenMap"),
 )
 

@@ -55,7 +55,7 @@ class OutputColumn:
     def of(cls, name: str, declared: PropertyType) -> OutputColumn:
         """Describe a value of a type.
 
-        >>> Column.of("p.age", PropertyType(Scalar.I32, nullable=True)).to_json()
+        >>> OutputColumn.of("p.age", PropertyType(Scalar.I32, nullable=True)).to_json()
         {'name': 'p.age', 'kind': 'int', 'nullable': True}
         """
         kind = KINDS[declared.scalar]
