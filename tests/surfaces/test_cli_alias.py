@@ -132,12 +132,12 @@ def test_calls_that_cannot_be_meant(project: Desk, line: list[str], code: int, s
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ("x", "not a mapping"),
+        ("x", "takes a mapping, not a text"),
         ("{ command: drop, query: q.gq }", "'drop'"),
-        ("{ command: read }", "no `query`"),
-        ("{ query: q.gq, args: name }", "`args`"),
-        ("{ query: q.gq, args: [1] }", "`args`"),
-        ("{ query: q.gq, params: [1] }", "`params`"),
+        ("{ command: read }", "needs 'query'"),
+        ("{ query: q.gq, args: {name: 1} }", "'args' of 'odd'"),
+        ("{ query: q.gq, args: [[1]] }", "an item of 'args'"),
+        ("{ query: q.gq, params: [1] }", "'params' of 'odd'"),
         ("{ query: q.gq, name: ages, format: xml }", "the format of the alias"),
         ("{ query: none.gq }", "none.gq"),
         ("{ command: read, query: q.gq, name: age }", "with mutate"),

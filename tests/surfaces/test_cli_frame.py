@@ -110,7 +110,9 @@ def test_the_branch_comes_from_the_project_file_unless_given(desk: Desk) -> None
     assert desk.run("schema", "show", desk.graph, "--branch", "main").out == SCHEMA
 
 
-@pytest.mark.parametrize("text", ["- a list\n", "graphs: [unclosed\n"])
+@pytest.mark.parametrize(
+    "text", ["- a list\n", "graphs: [unclosed\n", pytest.param("graphs: " + "[" * 200_000, id="deep")]
+)
 def test_a_configuration_file_that_cannot_be_read_is_bad_usage(desk: Desk, text: str) -> None:
     desk.file("omnigraph.yaml", text)
     ran = desk.run("schema", "show", desk.graph)
@@ -119,28 +121,45 @@ def test_a_configuration_file_that_cannot_be_read_is_bad_usage(desk: Desk, text:
 
 
 MISSPELT = [
-    ("cli: { grpah: kb.og }", "has no key 'cli.grpah'", "did you mean 'graph'?"),
-    ("clii: { graph: kb.og }", "has no key 'clii'", "did you mean 'cli'?"),
-    ("graphs: { library: { urii: kb.og } }", "has no key 'graphs.library.urii'", "did you mean 'uri'?"),
-    ("graphs: { library: kb.og }", "graphs.library is not a mapping", ""),
-    ("cli: kb.og", "cli is not a mapping", ""),
-    ("query: { root: [queries] }", "has no key 'query.root'", "did you mean 'roots'?"),
-    ("aliases: { a: { qery: a.gq } }", "has no key 'aliases.a.qery'", "did you mean 'query'?"),
-    ("1: 2", "has no key '1'", "the keys there are project"),
+    (
+        "cli: { grpah: kb.og }",
+        (1, 8),
+        "'cli' of the project file has no key 'grpah'",
+        "did you mean 'graph'?",
+    ),
+    ("clii: { graph: kb.og }", (1, 1), "the project file has no key 'clii'", "did you mean 'cli'?"),
+    ("graphs:\n  library: { urii: kb.og }", (2, 14), "has no key 'urii'", "did you mean 'uri'?"),
+    ("graphs: { library: kb.og }", (1, 20), "'library' of 'graphs' of the project file takes a mapping", ""),
+    ("cli: kb.og", (1, 6), "'cli' of the project file takes a mapping, not a text", ""),
+    ("cli: { actor: no }", (1, 15), "takes a text, not a boolean", "write 'no' in quotes"),
+    ("query: { root: [queries] }", (1, 10), "has no key 'root'", "did you mean 'roots'?"),
+    ("query: { roots: { a: b } }", (1, 17), "takes a list, not a mapping", ""),
+    ("aliases: { a: { qery: a.gq } }", (1, 17), "has no key 'qery'", "did you mean 'query'?"),
+    ("aliases: { a: { query: a.gq, params: { on: 2026-02-31 } } }", (1, 44), "'on' of 'params'", ""),
+    ("cli: { branch: a }\ncli: { branch: b }", (2, 1), "'cli' stands twice", ""),
+    ("1: 2", (1, 1), "has no key '1'; the keys are project", ""),
 ]
 
 
-@pytest.mark.parametrize(("text", "problem", "hint"), MISSPELT)
-def test_a_key_of_the_project_file_that_nobody_reads_is_refused(
-    desk: Desk, text: str, problem: str, hint: str
+@pytest.mark.parametrize(("text", "place", "problem", "hint"), MISSPELT)
+def test_what_the_project_file_cannot_mean_is_refused_at_its_place(
+    desk: Desk, text: str, place: tuple[int, int], problem: str, hint: str
 ) -> None:
     desk.file("omnigraph.yaml", f"{text}\n")
 
     ran = desk.run("branch", "list", desk.graph)
 
     assert ran.code == 2
+    assert f"omnigraph.yaml:{place[0]}:{place[1]}: error[CF" in ran.err
     assert problem in ran.err
     assert hint in ran.err
+
+
+def test_all_that_is_wrong_with_a_file_is_told_at_once(desk: Desk) -> None:
+    desk.file("omnigraph.yaml", "cli: { grpah: a }\naliases: { b: }\n")
+    document = desk.run("branch", "list", desk.graph, "--json").document
+    assert document["code"] == "config_invalid"
+    assert [one["code"] for one in document["diagnostics"]] == ["CF002", "CF004"]
 
 
 def test_so_is_one_of_the_operators_config(desk: Desk, operator_home: Path) -> None:
@@ -148,7 +167,15 @@ def test_so_is_one_of_the_operators_config(desk: Desk, operator_home: Path) -> N
 
     ran = desk.run("branch", "list")
 
-    assert (ran.code, "has no key 'defaults.stroe'" in ran.err) == (2, True)
+    assert ran.code == 2
+    assert "'defaults' of the operator config has no key 'stroe'" in ran.err
+    assert "did you mean 'store'?" in ran.err
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "cli:\naliases:\n", "cli: { branch: }\n"])
+def test_a_project_file_may_leave_everything_out(desk: Desk, text: str) -> None:
+    desk.file("omnigraph.yaml", text)
+    assert desk.run("schema", "show", desk.started()).out == SCHEMA
 
 
 # -- global flags ----------------------------------------------------------------------------------

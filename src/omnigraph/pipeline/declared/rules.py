@@ -8,15 +8,7 @@ Rule    a published code keeps its meaning for good; a rule that goes leaves its
 from __future__ import annotations
 
 from omnigraph.language.diagnostics import Rule, Severity, SourceError
-
-REGISTRY: dict[str, Rule] = {}
-
-
-def _rule(code: str, name: str, title: str, severity: Severity = Severity.ERROR) -> Rule:
-    if code in REGISTRY:
-        raise ValueError(f"two pipeline rules have the code {code}")
-    REGISTRY[code] = Rule(code, name, title, int(code[2]), severity)
-    return REGISTRY[code]
+from omnigraph.language.yaml_document import YamlRules
 
 
 class PipelineError(SourceError):
@@ -27,11 +19,19 @@ class PipelineError(SourceError):
 
 # -- the file alone ----------------------------------------------------------------------------------
 
-SYNTAX = _rule("PL001", "syntax", "the file is not YAML, or not one mapping")
-UNKNOWN_KEY = _rule("PL002", "unknown_key", "a mapping has a key that means nothing there")
-WRONG_VALUE = _rule("PL003", "wrong_value", "a value is not of the kind that its key takes")
-MISSING = _rule("PL004", "missing", "something that is needed is not there")
-TWICE = _rule("PL005", "twice", "a key, a name or a target type is given twice")
+PIPELINE_FILE = YamlRules.coded("PL", PipelineError)  # PL001 to PL005
+SYNTAX, UNKNOWN_KEY, WRONG_VALUE = PIPELINE_FILE.syntax, PIPELINE_FILE.unknown_key, PIPELINE_FILE.wrong_value
+MISSING, TWICE = PIPELINE_FILE.missing, PIPELINE_FILE.twice
+REGISTRY = {rule.code: rule for rule in (SYNTAX, UNKNOWN_KEY, WRONG_VALUE, MISSING, TWICE)}
+
+
+def _rule(code: str, name: str, title: str, severity: Severity = Severity.ERROR) -> Rule:
+    if code in REGISTRY:
+        raise ValueError(f"two pipeline rules have the code {code}")
+    REGISTRY[code] = Rule(code, name, title, int(code[2]), severity)
+    return REGISTRY[code]
+
+
 BAD_NAME = _rule("PL006", "bad_name", "a name cannot be used in SQL as it stands")
 UNKNOWN_NAME = _rule("PL007", "unknown_name", "a name is that of no source and no transform")
 CYCLE = _rule("PL008", "cycle", "transforms need each other, so none can be first")

@@ -21,17 +21,16 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.load.load import LoadMode
 from omnigraph.language.diagnostics import Reporter, Source, Span
 from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.yaml_document import Places, YamlDocument, YamlMapping, read_text
 from omnigraph.pipeline.bulk.row_locations import reject_file
 from omnigraph.pipeline.declared.rules import (
     BAD_NAME,
+    PIPELINE_FILE,
     SAME_BRANCH,
-    SYNTAX,
     TWICE,
     UNKNOWN_NAME,
     WRONG_VALUE,
-    PipelineError,
 )
-from omnigraph.pipeline.declared.strict import Members, Places, compose
 from omnigraph.pipeline.options import ADDRESS
 from omnigraph.storage.manifest.records import MAIN
 
@@ -145,19 +144,12 @@ def read_pipeline(path: str | os.PathLike[str]) -> Pipeline:
     """Read a pipeline file."""
     file = Path(path)
     try:
-        content = file.read_bytes()
+        source = read_text(file, PIPELINE_FILE)
     except OSError as error:
         raise InvalidRequest(
             f"cannot read pipeline {str(file)!r}: {error.strerror}", remedy="Check the path"
         ) from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        source = Source(content.decode("utf-8", "replace"), str(file))
-        found = Reporter(source)
-        found.report(SYNTAX, f"not YAML: broken UTF-8 at byte {error.start}", None)
-        raise PipelineError(source, found.found) from None
-    return parse_pipeline(text, file=str(file), folder=file.absolute().parent)
+    return parse_pipeline(source.text, file=source.file, folder=file.absolute().parent)
 
 
 def parse_pipeline(text: str, *, file: str = "pipeline.yaml", folder: Path | None = None) -> Pipeline:
@@ -169,18 +161,17 @@ def parse_pipeline(text: str, *, file: str = "pipeline.yaml", folder: Path | Non
     omnigraph.pipeline.declared.rules.PipelineError: 'from' is 'raw', which is no source and no transform at \
 pipeline.yaml:1:30 [PL007]
     """
-    root, reporter = compose(Source(text, file))
-    reader = _Reader(Members(root, "the pipeline", reporter), reporter)
-    found = reader.pipeline(Path(file).stem, folder or Path.cwd())
-    if reporter.found:
-        raise PipelineError(reporter.source, reporter.found)
-    return found
+    document = YamlDocument(Source(text, file), PIPELINE_FILE)
+    reader = _Reader(document.root("the pipeline"), document.reporter)
+    pipeline = reader.pipeline(Path(file).stem, folder or Path.cwd())
+    document.refuse()
+    return pipeline
 
 
 class _Reader:
     """Reads the members of one file, in the order in which people meet them."""
 
-    def __init__(self, top: Members, reporter: Reporter) -> None:
+    def __init__(self, top: YamlMapping, reporter: Reporter) -> None:
         self._top = top
         self._reporter = reporter
         self._named: dict[str, Span] = {}
@@ -218,7 +209,7 @@ class _Reader:
 
     # -- where rows come from ----------------------------------------------------------------------
 
-    def _sources(self, entries: Members) -> tuple[SourceSpec, ...]:
+    def _sources(self, entries: YamlMapping) -> tuple[SourceSpec, ...]:
         found = []
         for name in entries.names():
             self._name(name, entries.key_span(name), "source")
@@ -228,7 +219,7 @@ class _Reader:
                     name,
                     one.text("format", needed=True) or "",
                     one.texts("path"),
-                    one.settings("options"),
+                    one.options("options"),
                     one.text("schema"),
                     one.text("watermark"),
                     Places({**one.places(), "": entries.key_span(name)}),
@@ -237,7 +228,7 @@ class _Reader:
             one.end()
         return tuple(found)
 
-    def _transforms(self, entries: Members) -> tuple[TransformSpec, ...]:
+    def _transforms(self, entries: YamlMapping) -> tuple[TransformSpec, ...]:
         found: list[TransformSpec] = []
         for name in entries.names():
             self._name(name, entries.key_span(name), "transform")

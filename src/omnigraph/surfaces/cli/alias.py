@@ -18,7 +18,7 @@ from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.load.texts import InvalidJson, parse
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.surfaces.cli.query import Explain, FormatFlag, Out, ReadFlags, WithMetadata, read, write
-from omnigraph.surfaces.cli.settings import PROJECT_FILE, Settings
+from omnigraph.surfaces.cli.settings import PROJECT_FILE, WRITES, Settings
 from omnigraph.surfaces.cli.support.call import GraphUri, call_of, note_old_spelling
 from omnigraph.surfaces.cli.support.params import (
     Asked,
@@ -30,9 +30,6 @@ from omnigraph.surfaces.cli.support.params import (
     read_params,
     read_source,
 )
-
-READS = frozenset({"query", "read"})
-WRITES = frozenset({"mutate", "change"})
 
 
 @dataclass(frozen=True)
@@ -96,39 +93,22 @@ def alias(
 
 
 def find_alias(settings: Settings, name: str) -> Alias:
-    """Return an alias of the project file, or say what is wrong with it."""
-    known = settings.config.find("project", "aliases")
-    known = known if isinstance(known, dict) else {}
-    if name not in known:
-        hint = did_you_mean(name, [str(one) for one in known])
+    """Return an alias of the project file."""
+    aliases = settings.config.find("project", "aliases") or {}
+    if name not in aliases:
+        hint = did_you_mean(name, aliases)
         listed = f"; {hint}" if hint else ""
         raise NotFound(f"{PROJECT_FILE} has no alias {name!r}{listed}", remedy="`aliases` there lists them")
-    entry = known[name]
-    if not isinstance(entry, dict):
-        raise _malformed(name, "is not a mapping", "Give it a `query`, the file with its text")
-    command, file, args, params = (entry.get(key) for key in ("command", "query", "args", "params"))
-    if command is not None and command not in READS | WRITES:
-        raise _malformed(name, f"has the command {command!r}", "Write query or mutate")
-    if not isinstance(file, str):
-        raise _malformed(name, "has no `query`", "Name the file with its text")
-    if args is not None and not (isinstance(args, list) and all(isinstance(one, str) for one in args)):
-        raise _malformed(name, "has `args` that are no list of names", "Write [first, second]")
-    if params is not None and not isinstance(params, dict):
-        raise _malformed(name, "has `params` that are no mapping", "Write {name: value}")
-    query_name = entry.get("name")
+    entry = aliases[name]
     return Alias(
         name,
-        Path(file),
-        command in WRITES,
-        None if query_name is None else str(query_name),
-        tuple(args or ()),
-        params,
-        entry.get("format"),
+        settings.alias_file(entry["query"]),
+        entry["command"] in WRITES,
+        entry["name"],
+        entry["args"],
+        entry["params"],
+        entry["format"],
     )
-
-
-def _malformed(name: str, problem: str, remedy: str) -> InvalidRequest:
-    return InvalidRequest(f"{PROJECT_FILE}: alias {name!r} {problem}", remedy=remedy)
 
 
 def _value(word: str) -> Any:

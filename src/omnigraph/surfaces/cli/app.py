@@ -30,7 +30,7 @@ from omnigraph.surfaces.cli import (
     query,
     schema,
 )
-from omnigraph.surfaces.cli.settings import Settings, read_config
+from omnigraph.surfaces.cli.settings import Settings, read_config, variable
 from omnigraph.surfaces.cli.support.call import (
     JSON_WANTED,
     QUERY_ALIAS,
@@ -157,7 +157,7 @@ def root(
         branch=branch or config.find("project", "cli", "branch") or "main",
         branch_given=branch is not None,
         trace=trace,
-        profile=profile or os.environ.get("OG_PROFILE") or os.environ.get("OMNIGRAPH_PROFILE"),
+        profile=profile or variable("PROFILE"),
         config=config,
     )
     progress: DeadlineProgress | None = ctx.obj

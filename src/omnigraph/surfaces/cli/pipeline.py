@@ -148,7 +148,7 @@ def _address(call: Call, pipeline: Pipeline, given: str | None) -> str:
     settings, named = call.settings, pipeline.graph
     if given is not None or named is None:
         return settings.address(given)
-    configured = settings.config.find("project", "graphs", named, "uri") is not None
+    configured = settings.config.graph_uri(named) is not None
     return settings.address(named if configured else pipeline.address(named))
 
 

@@ -1,7 +1,9 @@
-"""Settings: the global flags, and the files that give them defaults.
+"""Settings: the global flags, and the files and variables that give them defaults.
 
-Room    surfaces.cli. Read once per call, passed to every command as one value.
-Order   flag, then operator config, then project file (`omnigraph.yaml` in the working directory).
+Read once per call, passed to every command as one value.
+
+Order   flag, then environment, then operator config, then project file (`omnigraph.yaml`, in the working
+        directory or the nearest folder above it). Paths in the project file count from its own folder.
 Rule    a key that no version knows is refused, wherever it stands: a misspelt one would say nothing, and the
         call would run with a default, on another graph perhaps.
 """
@@ -12,56 +14,109 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import SourceError
+
+if TYPE_CHECKING:  # most calls have no file to read, and start without YAML
+    from omnigraph.language.yaml_document import YamlMapping
 
 PROJECT_FILE = "omnigraph.yaml"
-SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one: hundreds of aliases are usual
+OPERATOR_FILE = "config.yaml"
 SIGNS_OF_ADDRESS = frozenset({"/", ".", ":", os.sep})
 WAYS = "a path, file://..., s3://bucket/prefix, or a name from omnigraph.yaml or the operator config"
+READS, WRITES = ("query", "read"), ("mutate", "change")  # the commands of an alias, newest spelling first
 
-# The keys that the files may have; `*` stands for names of the reader's own. Some are for a server.
-Keys = Mapping[str, Any]
-FILE: Keys = {"file": None}
-SHOWING: Keys = {"table_max_column_width": None, "table_cell_layout": None}
-PROJECT_KEYS: Keys = {
-    "project": {"name": None},
-    "graphs": {"*": {"uri": None, "bearer_token_env": None, "policy": FILE, "queries": None}},
-    "server": {"graph": None, "bind": None, "policy": FILE},
+
+# -- what the files may say --------------------------------------------------------------------------
+
+
+def _text(mapping: YamlMapping, key: str) -> Any:
+    return mapping.text(key)
+
+
+def _needed_text(mapping: YamlMapping, key: str) -> Any:
+    return mapping.text(key, needed=True)
+
+
+def _command(mapping: YamlMapping, key: str) -> Any:
+    return mapping.text(key, one_of=(*READS, *WRITES))
+
+
+def _texts(mapping: YamlMapping, key: str) -> Any:
+    return mapping.texts(key)
+
+
+def _any(mapping: YamlMapping, key: str) -> Any:
+    return mapping.value(key)
+
+
+def _params(mapping: YamlMapping, key: str) -> Any:
+    params = mapping.mapping(key)
+    return {name: params.value(name) for name in params.names()}
+
+
+# By key, how its value is read; `*` stands for names of the writer's own. Some keys are for a server.
+Shape = Mapping[str, Any]  # a function of these, or a Shape
+FILE: Shape = {"file": _text}
+SHOWING: Shape = {"table_max_column_width": _any, "table_cell_layout": _text}
+CALLING: Shape = {"args": _texts, "params": _params, "format": _text}
+PROJECT_SHAPE: Shape = {
+    "project": {"name": _text},
+    "graphs": {"*": {"uri": _text, "bearer_token_env": _text, "policy": FILE, "queries": _any}},
+    "server": {"graph": _text, "bind": _text, "policy": FILE},
     "policy": FILE,
-    "cli": {"graph": None, "branch": None, "actor": None, "output_format": None, **SHOWING},
-    "query": {"roots": None},
-    "auth": {"env_file": None},
-    "aliases": {"*": dict.fromkeys(("command", "query", "name", "args", "params", "format"))},
+    "cli": {"graph": _text, "branch": _text, "actor": _text, "output_format": _text, **SHOWING},
+    "query": {"roots": _texts},
+    "auth": {"env_file": _text},
+    "aliases": {"*": {"command": _command, "query": _needed_text, "name": _text, **CALLING}},
 }
-OPERATOR_KEYS: Keys = {
-    "operator": {"actor": None},
-    "servers": {"*": {"url": None}},
-    "clusters": {"*": {"root": None}},
-    "defaults": {"output": None, "server": None, "default_graph": None, "store": None, **SHOWING},
-    "profiles": {"*": dict.fromkeys(("server", "cluster", "store", "default_graph"))},
-    "aliases": {"*": dict.fromkeys(("server", "graph", "query", "args", "params", "format"))},
+OPERATOR_SHAPE: Shape = {
+    "operator": {"actor": _text},
+    "servers": {"*": {"url": _text}},
+    "clusters": {"*": {"root": _text}},
+    "defaults": {"output": _text, "server": _text, "default_graph": _text, "store": _text, **SHOWING},
+    "profiles": {"*": {"server": _text, "cluster": _text, "store": _text, "default_graph": _text}},
+    "aliases": {"*": {"server": _text, "graph": _text, "query": _text, **CALLING}},
 }
+
+
+class ConfigError(SourceError):
+    """A project file or the operator config was refused; `diagnostics` holds every reason. Mend the file."""
+
+    code = "config_invalid"
 
 
 @dataclass(frozen=True)
 class Config:
-    """What the configuration files say; an absent file says nothing."""
+    """What the configuration files and the environment say; an absent file says nothing."""
 
-    operator: dict[str, Any] = field(default_factory=dict)
-    project: dict[str, Any] = field(default_factory=dict)
+    operator: Mapping[str, Any] = field(default_factory=dict)
+    project: Mapping[str, Any] = field(default_factory=dict)
     project_folder: Path = Path()
+    environment_graph: str | None = None
 
     def find(self, file: str, *path: str) -> Any:
         """Return a nested value of one file ("operator" or "project"), or None."""
-        found: Any = self.operator if file == "operator" else self.project
+        value: Any = self.operator if file == "operator" else self.project
         for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    def graph_uri(self, name: str) -> str | None:
+        """Return the address of a graph that the project file has a name for."""
+        uri: str | None = self.find("project", "graphs", name, "uri")
+        return None if uri is None else self.project_address(uri)
+
+    def project_address(self, address: str) -> str:
+        """Return an address of the project file; a path counts from its folder."""
+        return address if "://" in address else str(self.project_folder / address)
+
+    def query_roots(self) -> Iterator[Path]:
+        """Yield the folders in which the project keeps its queries."""
+        for root in self.find("project", "query", "roots") or ():
+            yield self.project_folder / root
 
 
 @dataclass(frozen=True)
@@ -81,51 +136,59 @@ class Settings:
 
     def address(self, *given: str | None) -> str:
         """Return the graph to work on: exactly one explicit address, or the configured default."""
-        explicit = [one for one in given if one]
+        explicit = [address for address in given if address]
         if len(explicit) > 1:
             raise InvalidRequest(
                 f"two addresses given: {explicit[0]!r} and {explicit[1]!r}", remedy="Give one"
             )
-        found = explicit[0] if explicit else self._default()
-        if found is None:
-            raise InvalidRequest("no graph was named", remedy=f"Give an address: {WAYS}")
-        return self._named(found)
+        address = self._named(explicit[0]) if explicit else self._default()
+        if address is None:
+            raise InvalidRequest(
+                "no graph was named", remedy=f"Give an address, or set OMNIGRAPH_GRAPH to one: {WAYS}"
+            )
+        return address
 
     def _default(self) -> str | None:
+        """Return the graph of a call that names none: the profile, the environment, then the files."""
+        config = self.config
         if self.profile is not None:
-            found = self.config.find("operator", "profiles", self.profile, "store")
-            if found is None:
+            store = config.find("operator", "profiles", self.profile, "store")
+            if store is None:
                 raise InvalidRequest(f"the operator config has no profile {self.profile!r} with a store")
-            return str(found)
-        default = self.config.find("operator", "defaults", "store") or self.config.find(
-            "project", "cli", "graph"
-        )
-        return None if default is None else str(default)
+            return self._named(store)
+        default = config.environment_graph or config.find("operator", "defaults", "store")
+        if default is not None:
+            return self._named(default)
+        name = config.find("project", "cli", "graph")
+        return None if name is None else config.graph_uri(name) or config.project_address(name)
 
     def is_address(self, word: str) -> bool:
         """Say whether a word names a graph; where queries are run, any other is the name of one."""
         if any(sign in word for sign in SIGNS_OF_ADDRESS) or Path(word).exists():
             return True
-        return self.config.find("project", "graphs", word, "uri") is not None
+        return self.config.graph_uri(word) is not None
 
     def query_files(self, file: Path) -> Iterator[Path]:
         """Yield where a query file may be: as given, then in the roots of the project file."""
         yield file
-        roots = self.config.find("project", "query", "roots")
-        for root in roots if isinstance(roots, list) else ():
-            yield self.config.project_folder / str(root) / file
+        for root in self.config.query_roots():
+            yield root / file
+
+    def alias_file(self, file: str) -> Path:
+        """Return the query file of an alias: in the folder of the project file, else in its roots."""
+        folders = (self.config.project_folder, *self.config.query_roots())
+        paths = [folder / file for folder in folders]
+        return next((path for path in paths if path.is_file()), paths[0])
 
     def preference(self, operator_key: str, project_key: str) -> Any:
         """Return how results are to be shown: as the operator config says, else as the project file does."""
-        found = self.config.find("operator", "defaults", operator_key)
-        return self.config.find("project", "cli", project_key) if found is None else found
+        value = self.config.find("operator", "defaults", operator_key)
+        return self.config.find("project", "cli", project_key) if value is None else value
 
     def _named(self, address: str) -> str:
         """Look a bare name up in the project file; anything else is an address as it stands."""
-        uri = self.config.find("project", "graphs", address, "uri")
-        if uri is None or Path(address).exists():
-            return address
-        return uri if "://" in uri else str(self.config.project_folder / uri)
+        uri = None if Path(address).exists() else self.config.graph_uri(address)
+        return address if uri is None else uri
 
 
 def is_remote(address: str) -> bool:
@@ -133,40 +196,51 @@ def is_remote(address: str) -> bool:
     return "://" in address and not address.startswith("file://")
 
 
-def read_config(environment: dict[str, str] | None = None, folder: Path | None = None) -> Config:
-    """Read the operator config and the project file."""
-    env = os.environ if environment is None else environment
-    here = folder or Path.cwd()
-    home = env.get("OG_HOME") or env.get("OMNIGRAPH_HOME")
+# -- files and variables -----------------------------------------------------------------------------
+
+
+def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return a variable by its short name, or else by its long one; an empty one is not set.
+
+    >>> variable("GRAPH", {"OG_GRAPH": "", "OMNIGRAPH_GRAPH": "kb.og"})
+    'kb.og'
+    """
+    return environment.get(f"OG_{name}") or environment.get(f"OMNIGRAPH_{name}") or None
+
+
+def read_config(environment: Mapping[str, str] = os.environ, folder: Path | None = None) -> Config:
+    """Read the operator config, and the project file nearest to a folder."""
+    home = variable("HOME", environment)
     operator = Path(home) if home else Path.home() / ".omnigraph"
+    here = folder or Path.cwd()
+    project = next((place for place in (here, *here.parents) if (place / PROJECT_FILE).is_file()), here)
     return Config(
-        _yaml(operator / "config.yaml", OPERATOR_KEYS), _yaml(here / PROJECT_FILE, PROJECT_KEYS), here
+        _read_file(operator / OPERATOR_FILE, "the operator config", OPERATOR_SHAPE),
+        _read_file(project / PROJECT_FILE, "the project file", PROJECT_SHAPE),
+        project,
+        variable("GRAPH", environment),
     )
 
 
-def _yaml(path: Path, known: Keys) -> dict[str, Any]:
+def _read_file(path: Path, what: str, shape: Shape) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    from omnigraph.language.yaml_document import YamlDocument, YamlRules, read_text
+
+    rules = YamlRules.coded("CF", ConfigError)
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=SAFE)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidRequest(f"cannot read {path}: {error}", remedy="Mend or remove the file") from error
-    if found is None:
-        return {}
-    _check_keys(found, known, path, ())
-    assert isinstance(found, dict)
-    return found
+        document = YamlDocument(read_text(path, rules), rules, may_be_empty=True)
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {path}: {error.strerror}", remedy="Check the path") from error
+    values = _values(document.root(what), shape)
+    document.refuse()
+    return values
 
 
-def _check_keys(found: object, known: Keys, file: Path, at: tuple[str, ...]) -> None:
-    where = f"{file}: {'.'.join(at)}" if at else str(file)
-    if not isinstance(found, dict):
-        raise InvalidRequest(f"{where} is not a mapping", remedy="Mend or remove the file")
-    for key, value in found.items():
-        place = (*at, str(key))
-        if "*" not in known and key not in known:
-            hint = did_you_mean(str(key), known) or f"the keys there are {', '.join(known)}"
-            raise InvalidRequest(f"{file} has no key {'.'.join(place)!r}", remedy=hint, key=str(key))
-        inside = known.get("*") or known.get(key)
-        if inside is not None and value is not None:
-            _check_keys(value, inside, file, place)
+def _values(mapping: YamlMapping, shape: Shape) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key in mapping.names() if "*" in shape else shape:
+        read = shape["*" if "*" in shape else key]
+        values[key] = _values(mapping.mapping(key), read) if isinstance(read, Mapping) else read(mapping, key)
+    mapping.end()
+    return values
