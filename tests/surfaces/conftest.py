@@ -34,7 +34,7 @@ def desk(
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("OG_HOME", str(home))
-    for name in ("OMNIGRAPH_HOME", "OG_PROFILE", "OMNIGRAPH_PROFILE"):
+    for name in ("OMNIGRAPH_HOME", "OG_PROFILE", "OMNIGRAPH_PROFILE", "OG_GRAPH", "OMNIGRAPH_GRAPH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
 

@@ -57,6 +57,7 @@ class Desk:
     def file(self, name: str, text: str) -> str:
         """Write a schema file and return its path."""
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return str(path)
 

@@ -87,6 +87,71 @@ def test_the_environment_chooses_a_profile(
     assert desk.run("schema", "show").out == SCHEMA
 
 
+def test_of_all_that_names_a_graph_the_strongest_counts(
+    desk: Desk, operator_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An explicit address, then a profile, OMNIGRAPH_GRAPH, the operator's default, the project file."""
+
+    def reached(*flags: str) -> str:
+        shown = desk.run("schema", "show", *flags)
+        assert shown.code == 6, "each of these graphs is missing, and the error names the one looked for"
+        return next(
+            name for name in ("line", "profile", "environment", "defaults", "file") if name in shown.err
+        )
+
+    desk.file("omnigraph.yaml", "cli: { graph: file.og }\n")
+    assert reached() == "file"
+    (operator_home / "config.yaml").write_text(
+        "defaults: { store: defaults.og }\nprofiles: { other: { store: profile.og } }\n"
+    )
+    assert reached() == "defaults"
+    monkeypatch.setenv("OMNIGRAPH_GRAPH", "environment.og")
+    assert reached() == "environment"
+    assert reached("--profile", "other") == "profile"
+    monkeypatch.setenv("OG_PROFILE", "other")
+    assert reached() == "profile"
+    assert reached("line.og") == "line"
+
+
+def test_the_environment_may_name_a_graph_of_the_project_file(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.started()
+    desk.file("omnigraph.yaml", "graphs: { library: { uri: kb.og } }\n")
+    monkeypatch.setenv("OMNIGRAPH_GRAPH", "library")
+    assert desk.run("schema", "show").out == SCHEMA
+
+
+@pytest.mark.parametrize("graph", ["library", "kb.og"])
+def test_the_project_file_is_found_upwards_and_its_paths_count_from_its_folder(
+    desk: Desk, graph: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.started()
+    desk.file("queries/all.gq", "query people() { match { $p: Person } return { $p.slug } }\n")
+    desk.file(
+        "omnigraph.yaml",
+        f"graphs: {{ library: {{ uri: kb.og }} }}\ncli: {{ graph: {graph} }}\nquery: {{ roots: [queries] }}\n"
+        "aliases: { people: { query: queries/all.gq }, roots: { query: all.gq } }\n",
+    )
+    deep = desk.folder / "notes" / "2026"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+
+    assert desk.run("schema", "show").out == SCHEMA
+    rows = desk.run("query", "--query", "all.gq", "--format", "csv").out
+    assert rows == "p.slug\r\na\r\n"
+    for alias in ("people", "roots"):
+        assert desk.run("alias", alias, "--format", "csv").out == rows
+
+
+def test_the_nearest_project_file_counts_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.started()
+    desk.file("omnigraph.yaml", "cli: { graph: kb.og }\n")
+    desk.file("inner/omnigraph.yaml", "cli: { branch: main }\n")
+    monkeypatch.chdir(desk.folder / "inner")
+    assert "no graph was named" in desk.run("schema", "show").err
+
+
 def test_an_unknown_profile_is_bad_usage(desk: Desk) -> None:
     assert desk.run("schema", "show", "--profile", "nobody").code == 2
 

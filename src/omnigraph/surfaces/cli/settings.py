@@ -208,27 +208,35 @@ def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | No
     return environment.get(f"OG_{name}") or environment.get(f"OMNIGRAPH_{name}") or None
 
 
-def read_config(environment: Mapping[str, str] = os.environ, folder: Path | None = None) -> Config:
-    """Read the operator config, and the project file nearest to a folder."""
-    home = variable("HOME", environment)
+def read_config() -> Config:
+    """Read the operator config, and the project file of the working directory or the nearest one above it."""
+    home = variable("HOME")
     operator = Path(home) if home else Path.home() / ".omnigraph"
-    here = folder or Path.cwd()
-    project = next((place for place in (here, *here.parents) if (place / PROJECT_FILE).is_file()), here)
+    project = find_project(Path.cwd())
+    # By its relative path, messages name the file as a person standing here would.
+    file = Path(os.path.relpath(project / PROJECT_FILE))
     return Config(
         _read_file(operator / OPERATOR_FILE, "the operator config", OPERATOR_SHAPE),
-        _read_file(project / PROJECT_FILE, "the project file", PROJECT_SHAPE),
+        _read_file(file, "the project file", PROJECT_SHAPE),
         project,
-        variable("GRAPH", environment),
+        variable("GRAPH"),
     )
 
 
-def _read_file(path: Path, what: str, shape: Shape) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    from omnigraph.language.yaml_document import YamlDocument, YamlRules, read_text
+def find_project(folder: Path) -> Path:
+    """Return the nearest folder with a project file, going up; without any, the folder itself."""
+    places = (folder, *folder.parents)
+    # Not Path.is_file, which raises where a folder above is closed to us.
+    return next((place for place in places if os.path.isfile(place / PROJECT_FILE)), folder)
 
-    rules = YamlRules.coded("CF", ConfigError)
+
+def _read_file(path: Path, what: str, shape: Shape) -> dict[str, Any]:
     try:
+        if not path.is_file():
+            return {}
+        from omnigraph.language.yaml_document import YamlDocument, YamlRules, read_text
+
+        rules = YamlRules.coded("CF", ConfigError)
         document = YamlDocument(read_text(path, rules), rules, may_be_empty=True)
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror}", remedy="Check the path") from error
