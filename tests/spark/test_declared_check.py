@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph.pipeline.declared import PipelineCheck, check
-from omnigraph.pipeline.declared.rules import REGISTRY
+from omnigraph.pipeline.declared.spec import REGISTRY
 from tests.spark.library import BASIC, Library, make_template
 
 pytestmark = pytest.mark.spark

@@ -10,13 +10,13 @@ import pytest
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.pipeline.declared.page import page
 from omnigraph.pipeline.declared.report import (
     ExpectationRun,
     RunReport,
     SourceRun,
     StageRun,
     TargetRun,
+    page,
     write_report,
 )
 
@@ -160,7 +160,7 @@ def test_reports_are_written_and_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     for commit in ("01ONE", "01TWO"):
         one = RunReport("p", "p.yaml", "g", "main", "published", 0, 0.0, commit_id=commit)
-        write_report(one, page(one), folder)
+        write_report(one, folder)
     assert json.loads((folder / "report.json").read_text())["graph_commit_id"] == "01TWO"
     assert "01TWO" in (folder / "report.html").read_text()
 
@@ -168,4 +168,4 @@ def test_reports_are_written_and_replaced(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidRequest, match="cannot write the report"):
-        write_report(REPORT, "", tmp_path / "file")
+        write_report(REPORT, tmp_path / "file")

@@ -17,7 +17,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.pipeline.declared import parse_pipeline, watermark
 from omnigraph.pipeline.declared.spec import Pipeline, SourceSpec
-from omnigraph.pipeline.declared.watermark import PAGE, Slice, labels, last_run, sliced
+from omnigraph.pipeline.declared.watermark import PAGE, SourceSlice, labels, last_run, slice_source
 from omnigraph.pipeline.session import active
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -42,18 +42,18 @@ def test_a_watermark_comes_back_as_it_was(spark: SparkSession, kind: str, first:
     texts = spark.createDataFrame([(first,), (second,), (None,)], "text string")
     frame = texts.selectExpr(f"cast(text as {kind}) as at")
 
-    whole = sliced(frame, SPEC, None)
+    whole = slice_source(frame, SPEC, None)
     assert (whole.rows, whole.frame.count(), whole.since) == (3, 3, None)
-    later = sliced(frame, SPEC, first)
+    later = slice_source(frame, SPEC, first)
     assert (later.rows, later.frame.count(), later.watermark) == (1, 1, whole.watermark)
-    none = sliced(frame, SPEC, whole.watermark)
+    none = slice_source(frame, SPEC, whole.watermark)
     assert (none.rows, none.watermark) == (0, None)
 
 
 @pytest.mark.spark
 def test_a_column_may_have_any_name(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1,), (2,)], ["a`b.c"])
-    assert sliced(frame, SourceSpec("raw", "csv", watermark="a`b.c"), "1").frame.count() == 1
+    assert slice_source(frame, SourceSpec("raw", "csv", watermark="a`b.c"), "1").frame.count() == 1
 
 
 class Growing(DataSource):
@@ -90,7 +90,7 @@ def test_rows_that_come_while_a_run_reads_are_for_the_next(
         spark.dataSource.register(Growing)
     file = tmp_path / "numbers"
     file.write_text("1\n2\n")
-    found = sliced(spark.read.format("growing").load(str(file)), SPEC, since)
+    found = slice_source(spark.read.format("growing").load(str(file)), SPEC, since)
 
     file.write_text("1\n2\n3\n")
 
@@ -125,8 +125,8 @@ def on(branch: str, origin: str = "main") -> Pipeline:
 
 
 def test_a_commit_remembers_the_pipeline_and_how_far_it_came() -> None:
-    def slice_(since: str | None, last: str | None) -> Slice:
-        return Slice(None, 0, since, last)  # type: ignore[arg-type]
+    def slice_(since: str | None, last: str | None) -> SourceSlice:
+        return SourceSlice(None, 0, since, last)  # type: ignore[arg-type]
 
     found = labels(PIPELINE, {"b": slice_("1", "2"), "a": slice_("1", None), "c": slice_(None, None)})
     assert found == {"pipeline": "p", "pipeline.p.watermark.a": "1", "pipeline.p.watermark.b": "2"}

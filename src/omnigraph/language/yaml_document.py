@@ -21,7 +21,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.language.diagnostics import Reporter, Rule, Source, SourceError, Span
 from omnigraph.language.suggest import did_you_mean
 
-Places = FrozenMap[str, Span]  # where the values of a mapping stand, by key; "" is the mapping itself
+KeySpans = FrozenMap[str, Span]  # where the values of a mapping stand, by key; "" is the mapping itself
 MAX_DEPTH = 100  # libyaml composes recursively: without a limit, a file of brackets ends the process
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one: 14 times as fast
 _TAG = "tag:yaml.org,2002:"
@@ -276,7 +276,7 @@ class YamlMapping:
     def missing(self, key: str) -> None:
         """Report that a key is not there, unless the mapping is none, which is reported already."""
         if self._node is None or isinstance(self._node, yaml.MappingNode):
-            self._reporter.report(self._rules.missing, f"{self._what} needs {key!r}", self.place())
+            self._reporter.report(self._rules.missing, f"{self._what} needs {key!r}", self.own_span())
 
     def _wrong(self, node: yaml.Node, what: str, allowed: str) -> None:
         kind, hint = _KINDS.get(_kind(node), "a text"), None
@@ -288,21 +288,21 @@ class YamlMapping:
         message = f"{what} takes {allowed}, not {kind}"
         self._reporter.report(self._rules.wrong_value, message, self._document.span(node), hint)
 
-    # -- places ------------------------------------------------------------------------------------
+    # -- spans -------------------------------------------------------------------------------------
 
     def key_span(self, key: str) -> Span:
         """Return where a key stands."""
         return self._document.span(self._keys[key])
 
-    def place(self) -> Span | None:
+    def own_span(self) -> Span | None:
         """Return where the mapping stands."""
         return None if self._node is None else self._document.span(self._node)
 
-    def places(self) -> Places:
+    def spans(self) -> KeySpans:
         """Return where the values stand."""
-        own = self.place()
-        places = {} if own is None else {"": own}
-        return FrozenMap(places | {name: self._document.span(node) for name, node in self._values.items()})
+        own = self.own_span()
+        spans = {} if own is None else {"": own}
+        return FrozenMap(spans | {name: self._document.span(node) for name, node in self._values.items()})
 
 
 def _kind(node: yaml.Node) -> str:

@@ -2,33 +2,69 @@
 
     pipeline -> sources -> frames -> targets -> **verdict**
 
-Room    pipeline.declared. Sources are opened, queries analysed, Python functions called with inputs that have
-        no rows; nothing is read but what Spark needs to know columns, and nothing is written.
+Sources are opened, queries analysed, Python functions called with inputs that have no rows; nothing is read
+but what Spark needs to know columns, and nothing is written. Columns are put through the code that loads rows
+(engine.load), without any, so that a check and a load cannot disagree.
+
 Gives   every problem at once, each at its place in the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructField, StructType
 
-from omnigraph.base.errors import BranchNotFound, Conflict, InvalidRequest, NotFound
+from omnigraph.base.errors import BranchNotFound, Conflict, GraphError, InvalidRequest, NotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import EdgeType, TableType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, TableType
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.texts import endpoint_node
-from omnigraph.language.diagnostics import Diagnostic, Reporter, Severity, in_order, render
-from omnigraph.pipeline.declared.fit import check_columns, type_of
-from omnigraph.pipeline.declared.frames import Frames, Unbuilt
-from omnigraph.pipeline.declared.rules import BRANCH, NO_NODES, REPLACES, TWICE, UNUSED, PipelineError
-from omnigraph.pipeline.declared.sources import read_sources
-from omnigraph.pipeline.declared.spec import Pipeline, TargetSpec
+from omnigraph.engine.load.arrow import arrow_column, text_column
+from omnigraph.engine.load.cells import ColumnMisfit
+from omnigraph.engine.load.conform import LoadProblems, fixed_target
+from omnigraph.engine.load.conform import target as property_target
+from omnigraph.engine.load.sources.tables import Header, read_header
+from omnigraph.engine.load.texts import arrow_endpoint, endpoint_node
+from omnigraph.engine.validate.relation import Violation
+from omnigraph.engine.validate.values import INPUT_NAMES
+from omnigraph.language.diagnostics import Diagnostic, Reporter, Rule, Severity, Span, in_order, render
+from omnigraph.language.suggest import did_you_mean
+from omnigraph.pipeline.declared.frames import Frames, FrameUnavailable, read_sources
+from omnigraph.pipeline.declared.spec import (
+    BRANCH,
+    COLUMN,
+    COLUMN_TWICE,
+    END_TYPE,
+    ENDS,
+    KEY,
+    MISFIT,
+    NO_NODES,
+    PROPERTY,
+    REPLACES,
+    REQUIRED,
+    TWICE,
+    TYPE,
+    UNUSED,
+    Pipeline,
+    PipelineError,
+    TargetSpec,
+)
 from omnigraph.pipeline.session import own_session
+
+ENTRY = "<columns>"
+MAX_PROBLEMS = 1 << 20  # problems that are kept: no type has as many columns
+BY_CODE = {"unknown_property": PROPERTY, "envelope": COLUMN_TWICE}
+
+
+# == verdict =======================================================================================
 
 T = TypeVar("T")
 
@@ -45,12 +81,12 @@ class PipelineCheck:
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """What stands in the way of a run."""
-        return tuple(one for one in self.diagnostics if one.severity is Severity.ERROR)
+        return tuple(finding for finding in self.diagnostics if finding.severity is Severity.ERROR)
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """What a person should look at."""
-        return tuple(one for one in self.diagnostics if one.severity is not Severity.ERROR)
+        return tuple(finding for finding in self.diagnostics if finding.severity is not Severity.ERROR)
 
     def render(self) -> str:
         """Return the findings as text, each with its line underlined."""
@@ -65,11 +101,12 @@ class PipelineCheck:
             "branch": self.pipeline.branch,
             "errors": len(self.errors),
             "warnings": len(self.warnings),
-            "diagnostics": [one.to_json() for one in self.diagnostics],
+            "diagnostics": [finding.to_json() for finding in self.diagnostics],
             "sources": [{"name": name, "columns": columns} for name, columns in self.sources.items()],
             "transforms": list(self.order),
             "targets": [
-                {"type": one.type, "from": one.rows, "mode": one.mode} for one in self.pipeline.targets
+                {"type": target.type, "from": target.rows, "mode": target.mode}
+                for target in self.pipeline.targets
             ],
         }
 
@@ -91,7 +128,7 @@ def check(spark: SparkSession, graph: Graph, pipeline: Pipeline) -> PipelineChec
 
 def refuse(pipeline: Pipeline, reporter: Reporter) -> None:
     """Raise what is wrong, if anything is."""
-    errors = [one for one in reporter.found if one.severity is Severity.ERROR]
+    errors = [finding for finding in reporter.found if finding.severity is Severity.ERROR]
     if errors:
         raise PipelineError(pipeline.source, errors)
 
@@ -104,10 +141,10 @@ def examine(
     for transform in pipeline.transforms:
         _can_make(frames, transform.name)
     for expectation in pipeline.expectations:
-        with suppress(Unbuilt):
+        with suppress(FrameUnavailable):
             frames.expectation(expectation)
     types = {} if catalog is None else _check_targets(frames, graph, pipeline, catalog, reporter)
-    if not any(one.severity is Severity.ERROR for one in reporter.found):
+    if not any(finding.severity is Severity.ERROR for finding in reporter.found):
         _advise(frames, pipeline, reporter)
     return types
 
@@ -115,7 +152,7 @@ def examine(
 def _can_make(frames: Frames, name: str) -> bool:
     try:
         frames.frame(name)
-    except Unbuilt:
+    except FrameUnavailable:
         return False
     return True
 
@@ -125,22 +162,22 @@ def _can_make(frames: Frames, name: str) -> bool:
 
 def _catalog(graph: Graph, pipeline: Pipeline, reporter: Reporter) -> Catalog | None:
     """Return the schema that the rows will meet; the branch may have to be made first."""
-    places = pipeline.places
+    spans = pipeline.spans
 
-    def tried(key: str, act: Callable[[], T]) -> T | None:
+    def attempt(key: str, act: Callable[[], T]) -> T | None:
         try:
             return act()
         except (NotFound, InvalidRequest, Conflict) as error:
-            reporter.report(BRANCH, error.message, places.get(key) or places.get("branch"))
+            reporter.report(BRANCH, error.message, spans.get(key) or spans.get("branch"))
             return None
 
     then = pipeline.then
     if then is not None:
-        tried("then", lambda: graph.store.snapshot(then.into))
+        attempt("then", lambda: graph.store.snapshot(then.into))
     with suppress(NotFound, InvalidRequest):
         return graph.schema.catalog(pipeline.branch)
-    tried("branch", lambda: graph.store.branches.check_free(pipeline.branch))
-    return tried("from", lambda: graph.schema.catalog(pipeline.from_branch))
+    attempt("branch", lambda: graph.store.branches.check_free(pipeline.branch))
+    return attempt("from", lambda: graph.schema.catalog(pipeline.from_branch))
 
 
 def _check_targets(
@@ -151,9 +188,12 @@ def _check_targets(
         declared = type_of(spec, catalog, reporter)
         if declared is None:
             continue
-        other = next((one.type for one, known in types.items() if known.id == declared.id), None)
+        other = next(
+            (spec_before.type for spec_before, type_before in types.items() if type_before.id == declared.id),
+            None,
+        )
         if other is not None:
-            reporter.report(TWICE, f"{spec.type!r} and {other!r} are the same type", spec.places["type"])
+            reporter.report(TWICE, f"{spec.type!r} and {other!r} are the same type", spec.spans["type"])
         types[spec] = declared
         if _can_make(frames, spec.rows):
             check_columns(spec, declared, frames.frame(spec.rows).schema, catalog, reporter)
@@ -179,7 +219,7 @@ def _check_ends(
             reporter.report(
                 NO_NODES,
                 f"{edge.name} edges need {node.name} nodes: the branch has none, and no target loads them",
-                spec.places["type"],
+                spec.spans["type"],
             )
 
 
@@ -198,21 +238,144 @@ def _advise(frames: Frames, pipeline: Pipeline, reporter: Reporter) -> None:
     used = frames.used | {target.rows for target in pipeline.targets}
     for spec in (*pipeline.sources, *pipeline.transforms):
         if spec.name not in used:
-            reporter.report(UNUSED, f"nothing uses {spec.name!r}", spec.places[""])
+            reporter.report(UNUSED, f"nothing uses {spec.name!r}", spec.spans[""])
     for target in replacing(frames, pipeline):
         reporter.report(
             REPLACES,
             f"with --since, {target.type} would be replaced by its new rows alone, so that is refused",
-            target.places["mode"],
+            target.spans["mode"],
             "use mode merge, or run without --since",
         )
 
 
 def replacing(frames: Frames, pipeline: Pipeline) -> list[TargetSpec]:
     """Return the targets that replace a type by rows of which a run may read only the new ones."""
-    growing = {one.name for one in pipeline.watermarks}
+    growing = {source.name for source in pipeline.watermarks}
     return [
         target
         for target in pipeline.targets
         if target.mode == "overwrite" and growing & {target.rows, *frames.behind(target.rows)}
     ]
+
+
+# == columns against properties ====================================================================
+
+
+def type_of(spec: TargetSpec, catalog: Catalog, reporter: Reporter) -> TableType | None:
+    """Return the type that a target names."""
+    try:
+        return catalog.named(spec.type)
+    except GraphError as error:
+        reporter.report(TYPE, error.message, spec.spans["type"], error.remedy)
+        return None
+
+
+def check_columns(
+    spec: TargetSpec, declared: TableType, schema: StructType, catalog: Catalog, reporter: Reporter
+) -> None:
+    """Report every column that does not fit, and everything that has none."""
+    known = _mapped(spec, schema, reporter)
+    names = [known.get(name, name) for name in schema.names]
+    problems = LoadProblems(MAX_PROBLEMS)
+    header = read_header(names, declared, problems, ENTRY, 1)
+    span_of = _span_of(spec, known)
+    for violation in problems.violations:
+        _report(spec, declared, violation, span_of, reporter)
+    _check_types(spec, declared, schema, catalog, header, span_of, reporter)
+
+
+def _mapped(spec: TargetSpec, schema: StructType, reporter: Reporter) -> Mapping[str, str]:
+    """Return the mappings of columns that are there."""
+    for column in spec.columns:
+        if column not in schema.names:
+            message = (
+                f"the rows of {spec.rows!r} have no column {column!r}; they have {', '.join(schema.names)}"
+            )
+            hint = did_you_mean(column, schema.names)
+            reporter.report(COLUMN, message, spec.column_spans[column], hint)
+    return {column: name for column, name in spec.columns.items() if column in schema.names}
+
+
+def _span_of(spec: TargetSpec, known: Mapping[str, str]) -> Callable[[str], Span]:
+    """Say where the file speaks of a property: in a mapping, or else by naming the rows."""
+    spans = {name: spec.column_spans[column] for column, name in known.items()}
+
+    def span_of_property(name: str) -> Span:
+        return spans.get(name, spec.spans["from"])
+
+    return span_of_property
+
+
+def _report(
+    spec: TargetSpec,
+    declared: TableType,
+    violation: Violation,
+    span_of: Callable[[str], Span],
+    reporter: Reporter,
+) -> None:
+    name = violation.property or ""
+    if violation.code != "required":
+        message = violation.message.removeprefix(f"{violation.place}: ")
+        reporter.report(BY_CODE[violation.code], message, span_of(name))
+        return
+    rule, what = _needed(declared, name)
+    reporter.report(
+        rule,
+        f"{declared.name} needs {name!r}, {what}, and the rows of {spec.rows!r} have no such column",
+        spec.spans["from"],
+        f"select one under that name, or map one: columns: {{COLUMN: {name}}}",
+    )
+
+
+def _needed(declared: TableType, name: str) -> tuple[Rule, str]:
+    if isinstance(declared, EdgeType) and name in (INPUT_NAMES[end] for end in ENDPOINTS):
+        return ENDS, "the id of the node where an edge starts" if name == "from" else "of that where it ends"
+    key = declared.key if isinstance(declared, NodeType) else ()
+    if name in (declared.name_of(identity) for identity in key):
+        return KEY, "which its key has"
+    return REQUIRED, "which is required and has no default"
+
+
+def _check_types(
+    spec: TargetSpec,
+    declared: TableType,
+    schema: StructType,
+    catalog: Catalog,
+    header: Header,
+    span_of: Callable[[str], Span],
+    reporter: Reporter,
+) -> None:
+    ends = ENDPOINTS if isinstance(declared, EdgeType) else ()
+    for name, position in header.places.items():
+        if declared.find(name) is None and name != ID and name not in ends:
+            continue  # reported as unknown
+        try:
+            _convert(name, schema[position], catalog, declared)
+        except ColumnMisfit as misfit:
+            rule = END_TYPE if name in ends else MISFIT
+            input_name = INPUT_NAMES[name] if name in ends else name
+            reporter.report(
+                rule, str(misfit), span_of(input_name), f"cast it: {_cast(spec, schema[position])}"
+            )
+
+
+def _convert(name: str, field: StructField, catalog: Catalog, declared: TableType) -> None:
+    """Convert a column of the type without rows, as a load would one with rows."""
+    try:
+        values = pa.nulls(0, to_arrow_type(field.dataType, timezone="UTC"))
+    except PySparkException:
+        raise ColumnMisfit(
+            f"column {field.name!r} is {field.dataType.simpleString()}, which no property can hold"
+        ) from None
+    member = declared.find(name)
+    if member is not None:
+        arrow_column(values, property_target(declared, member))
+    elif isinstance(declared, EdgeType) and name != ID:
+        goal = fixed_target(declared, INPUT_NAMES[name])
+        arrow_endpoint(values, goal, endpoint_node(catalog, declared, name))
+    else:
+        text_column(values, fixed_target(declared, name))
+
+
+def _cast(spec: TargetSpec, field: StructField) -> str:
+    return f"select cast({field.name} as ...) from {spec.rows}"

@@ -2,7 +2,6 @@
 
     check -> sources -> transforms -> expectations -> **one load** -> merge -> report
 
-Room    pipeline.declared. Puts the other rooms in order; rows are Spark's and the load's.
 Gives   a report. A run that fails raises, with nothing published unless the error says what was; its report
         is written all the same, if one was asked for.
 Rule    all targets are one load, so one commit, judged together. With `since`, the branch must not have moved
@@ -11,36 +10,188 @@ Rule    all targets are one load, so one commit, judged together. With `since`, 
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest
+from omnigraph.base.errors import BranchNotFound, ConstraintViolation, GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
+from omnigraph.base.times import Clock
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.load import LoadProgress
 from omnigraph.engine.merge.merge import MergeOutcome
 from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.validate.relation import Violation
 from omnigraph.language.diagnostics import Reporter
 from omnigraph.pipeline.bulk.load import load
+from omnigraph.pipeline.bulk.load_task import cause_of
 from omnigraph.pipeline.declared.check import examine, refuse, replacing
-from omnigraph.pipeline.declared.expect import ExpectationFailed, broken_rows
-from omnigraph.pipeline.declared.frames import Frames, Unbuilt
-from omnigraph.pipeline.declared.page import page
+from omnigraph.pipeline.declared.frames import Frames, FrameUnavailable, read_sources
 from omnigraph.pipeline.declared.report import (
     ExpectationRun,
-    Outcome,
+    RunOutcome,
     RunReport,
     SourceRun,
+    StageKind,
+    StageRun,
     TargetRun,
     write_report,
 )
-from omnigraph.pipeline.declared.sources import read_sources
-from omnigraph.pipeline.declared.spec import Pipeline, TargetSpec
-from omnigraph.pipeline.declared.stages import Stages, Tell
-from omnigraph.pipeline.declared.watermark import LastRun, Slice, labels, last_run, sliced
+from omnigraph.pipeline.declared.spec import ExpectationSpec, Pipeline, TargetSpec
+from omnigraph.pipeline.declared.watermark import LastRun, SourceSlice, labels, last_run, slice_source
+from omnigraph.pipeline.progress import watched
 from omnigraph.pipeline.session import own_session
+from omnigraph.storage.cost import process_totals
+
+SHOWN_ROWS = 5
+SHOWN_CHARACTERS = 300
+
+
+# == stages ========================================================================================
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """How far a run is: which step of how many, and within it the tasks of Spark and rows, where known."""
+
+    kind: StageKind
+    name: str
+    step: int
+    steps: int
+    detail: str = ""  # what a load is doing
+    rows: int | None = None
+    tasks_done: int = 0
+    tasks: int = 0
+
+
+OnProgress = Callable[[RunProgress], None]  # may be called from a thread of its own
+
+
+class PipelineFailed(InvalidRequest):
+    """A step of a run failed on Spark; nothing was published. The message has the first cause."""
+
+    code = "pipeline_failed"
+
+
+class RunningStage:
+    """A step that is going on."""
+
+    def __init__(self, tell: OnProgress, kind: StageKind, name: str, step: int, steps: int) -> None:
+        self.rows: int | None = None
+        self._tell = tell
+        self._what = (kind, name, step, steps)
+
+    def tell(self, *, detail: str = "", rows: int | None = None) -> None:
+        """Say how far the step is."""
+        self._tell(RunProgress(*self._what, detail, rows))
+
+    def tell_tasks(self, done: int, known: int) -> None:
+        """Say how many tasks of Spark are done."""
+        self._tell(RunProgress(*self._what, tasks_done=done, tasks=known))
+
+
+class RunStages:
+    """The steps of one run."""
+
+    def __init__(
+        self, session: SparkSession, clock: Clock, name: str, steps: int, tell: OnProgress | None
+    ) -> None:
+        self.started_at_us = clock.now_us()
+        self._session = session
+        self._clock = clock
+        self._name = name
+        self._steps = steps
+        self._tell = tell
+        self._started = clock.monotonic()
+        self._done: list[StageRun] = []
+
+    @property
+    def done(self) -> tuple[StageRun, ...]:
+        """The steps that are over, the failed one included."""
+        return tuple(self._done)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken so far."""
+        return self._clock.monotonic() - self._started
+
+    @contextmanager
+    def stage(self, kind: StageKind, name: str = "") -> Iterator[RunningStage]:
+        """Run one step."""
+        stage = RunningStage(self._tell or (lambda _: None), kind, name, len(self._done) + 1, self._steps)
+        stage.tell()
+        started, before = self._clock.monotonic(), process_totals().requests
+        label = f"{self._name}: {kind} {name}".strip()
+        try:
+            with watched(self._session, label, None if self._tell is None else stage.tell_tasks):
+                yield stage
+        except PySparkException as error:
+            raise PipelineFailed(
+                f"{label} failed: {cause_of(error)}",
+                remedy="Nothing was published; mend the cause and run again",
+                stage=kind,
+                name=name,
+            ) from error
+        finally:
+            seconds = self._clock.monotonic() - started
+            requests = process_totals().requests - before
+            self._done.append(StageRun(kind, name, seconds, stage.rows, requests))
+
+
+# == expectations ==================================================================================
+
+
+class ExpectationFailed(ConstraintViolation):
+    """Rows break an expectation of a pipeline; nothing was published. `fields["violations"]` has some."""
+
+    @classmethod
+    def raise_for(cls, pipeline: Pipeline, expectations: Sequence[ExpectationRun]) -> None:
+        """Raise if an expectation is broken."""
+        broken = {expectation.name: expectation for expectation in expectations if expectation.broken}
+        if not broken:
+            return
+        violations = [
+            _violation(f"{pipeline.source.file}:{spec.spans['sql'].line}", spec.name, row)
+            for spec in pipeline.expectations
+            if spec.name in broken
+            for row in broken[spec.name].first
+        ]
+        lines = "".join(f"\n  {violation.message}" for violation in violations)
+        names = ", ".join(repr(name) for name in broken)
+        raise cls(
+            f"pipeline {pipeline.name!r} is not as expected: {names}{lines}",
+            remedy="Nothing was published; mend the rows or the expectation, then run again",
+            violations=[asdict(violation) for violation in violations],
+            total=sum(expectation.broken for expectation in broken.values()),
+        )
+
+
+def broken_rows(spec: ExpectationSpec, frame: DataFrame) -> ExpectationRun:
+    """Ask one expectation; rows are counted only where there are any."""
+    first = frame.limit(SHOWN_ROWS).collect()
+    if not first:
+        return ExpectationRun(spec.name, 0)
+    return ExpectationRun(
+        spec.name, frame.count(), tuple(_shown(row.asDict(recursive=True)) for row in first)
+    )
+
+
+def _shown(row: dict[str, object]) -> str:
+    text = json.dumps(row, ensure_ascii=False, default=str)
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def _violation(place: str, name: str, row: str) -> Violation:
+    return Violation("expectation", "row", "", f"{place}: {name}: {row}", place=place)
+
+
+# == the run =======================================================================================
 
 
 def run(
@@ -51,7 +202,7 @@ def run(
     since: bool = False,
     report: str | os.PathLike[str] | None = None,
     actor: str | None = None,
-    progress: Tell | None = None,
+    progress: OnProgress | None = None,
     dry_run: bool = False,
 ) -> RunReport:
     """Run a pipeline: everything that it reads and makes goes to the graph in one commit, or nothing does.
@@ -59,18 +210,17 @@ def run(
     `since` reads only what is above the watermarks that the last run on the branch left in its commit.
     `report` is a folder for the report as JSON and as a page. `dry_run` does everything but write.
     """
-    going = _Run(spark, graph, pipeline, since=since, actor=actor, tell=progress, dry_run=dry_run)
+    running = _Run(spark, graph, pipeline, since=since, actor=actor, tell=progress, dry_run=dry_run)
     try:
-        outcome = going.go()
+        outcome = running.go()
     except GraphError as error:
         if report is not None:
-            failed = going.report("failed", error)
-            write_report(failed, page(failed), report)
+            write_report(running.report("failed", error), report)
         raise
-    done = going.report(outcome)
+    finished = running.report(outcome)
     if report is not None:
-        write_report(done, page(done), report)
-    return done
+        write_report(finished, report)
+    return finished
 
 
 class _Run:
@@ -84,7 +234,7 @@ class _Run:
         *,
         since: bool,
         actor: str | None,
-        tell: Tell | None,
+        tell: OnProgress | None,
         dry_run: bool,
     ) -> None:
         self._session = own_session(spark)
@@ -94,21 +244,21 @@ class _Run:
         self._actor = actor
         self._dry_run = dry_run
         steps = 3 + len(pipeline.sources) + len(pipeline.expectations) + (pipeline.then is not None)
-        self._stages = Stages(self._session, graph.store.clock, pipeline.name, steps, tell)
+        self._stages = RunStages(self._session, graph.store.clock, pipeline.name, steps, tell)
         self._last: LastRun | None = None
-        self._slices: dict[str, Slice] = {}
+        self._slices: dict[str, SourceSlice] = {}
         self._types: dict[TargetSpec, TableType] = {}
         self._expectations: list[ExpectationRun] = []
         self._receipt: Receipt | None = None
         self._merged: MergeOutcome | None = None
         self._warnings: list[str] = []
 
-    def go(self) -> Outcome:
+    def go(self) -> RunOutcome:
         """Do everything, in order."""
         self._look_back()
         self._read()
-        growing = [self._slices[one.name] for one in self._pipeline.watermarks]
-        if self._since and not any(one.rows for one in growing):
+        growing = [self._slices[source.name] for source in self._pipeline.watermarks]
+        if self._since and not any(rows.rows for rows in growing):
             self._then()  # an earlier run may have ended between its commit and its merge
             return "nothing_new"
         frames = self._make()
@@ -139,7 +289,7 @@ class _Run:
             frames = Frames(self._session, pipeline, sources, reporter, with_rows=False)
             self._types = examine(frames, self._graph, pipeline, reporter)
             refuse(pipeline, reporter)
-            self._warnings += [one.message for one in reporter.found]
+            self._warnings += [finding.message for finding in reporter.found]
             if self._since:
                 self._refuse_replacing(frames)
         known = self._last.watermarks if self._last is not None else FrozenMap[str, str]()
@@ -147,7 +297,7 @@ class _Run:
             frame = sources[spec.name]
             assert frame is not None  # else the check has refused
             with self._stages.stage("source", spec.name) as stage:
-                self._slices[spec.name] = sliced(frame, spec, known.get(spec.name))
+                self._slices[spec.name] = slice_source(frame, spec, known.get(spec.name))
                 stage.rows = self._slices[spec.name].rows
 
     def _refuse_replacing(self, frames: Frames) -> None:
@@ -161,12 +311,12 @@ class _Run:
     def _make(self) -> Frames:
         reporter = Reporter(self._pipeline.source)
         with self._stages.stage("transforms"):
-            rows = {name: one.frame for name, one in self._slices.items()}
+            rows = {name: source_slice.frame for name, source_slice in self._slices.items()}
             frames = Frames(self._session, self._pipeline, rows, reporter)
             for target in self._pipeline.targets:
                 try:
                     frames.frame(target.rows)
-                except Unbuilt:
+                except FrameUnavailable:
                     break
             refuse(self._pipeline, reporter)
         return frames
@@ -174,9 +324,9 @@ class _Run:
     def _expect(self, frames: Frames) -> None:
         for spec in self._pipeline.expectations:
             with self._stages.stage("expectation", spec.name) as stage:
-                found = broken_rows(spec, frames.expectation(spec))
-                stage.rows = found.broken
-            self._expectations.append(found)
+                result = broken_rows(spec, frames.expectation(spec))
+                stage.rows = result.broken
+            self._expectations.append(result)
         ExpectationFailed.raise_for(self._pipeline, self._expectations)
 
     def _load(self, frames: Frames) -> None:
@@ -233,7 +383,7 @@ class _Run:
 
     # -- the report --------------------------------------------------------------------------------
 
-    def report(self, outcome: Outcome, error: GraphError | None = None) -> RunReport:
+    def report(self, outcome: RunOutcome, error: GraphError | None = None) -> RunReport:
         """Return what is known of the run."""
         pipeline, receipt = self._pipeline, self._receipt
         facts = {} if receipt is None else receipt.facts
@@ -247,9 +397,11 @@ class _Run:
             seconds=self._stages.seconds,
             stages=self._stages.done,
             sources=tuple(
-                SourceRun(name, one.rows, one.since, one.watermark) for name, one in self._slices.items()
+                SourceRun(name, read.rows, read.since, read.watermark) for name, read in self._slices.items()
             ),
-            targets=() if receipt is None else tuple(self._target(one, receipt) for one in pipeline.targets),
+            targets=()
+            if receipt is None
+            else tuple(self._target(spec, receipt) for spec in pipeline.targets),
             expectations=tuple(self._expectations),
             rejected=int(facts.get("rejected") or 0),
             rejects=facts.get("rejects"),
@@ -263,10 +415,10 @@ class _Run:
     def _target(self, spec: TargetSpec, receipt: Receipt) -> TargetRun:
         declared = self._types[spec]
         kind, name = declared.kind.value, declared.name
-        for one in receipt.types:
-            if (one.kind, one.name) == (kind, name):
+        for counts in receipt.types:
+            if (counts.kind, counts.name) == (kind, name):
                 return TargetRun(
-                    name, kind, spec.mode, one.given or 0, one.inserted, one.updated, one.deleted
+                    name, kind, spec.mode, counts.given or 0, counts.inserted, counts.updated, counts.deleted
                 )
         return TargetRun(name, kind, spec.mode, 0, 0, 0, 0)
 
@@ -275,8 +427,10 @@ def _say_published(error: GraphError, branch: str, receipt: Receipt | None) -> N
     """Add to an error of the merge that the load before it stands."""
     if receipt is None:
         return
-    said = f"The rows are on branch {branch!r}, commit {receipt.commit_id}: merge it when that is settled"
-    remedy = said if error.remedy is None else f"{error.remedy}. {said}"
+    published = (
+        f"The rows are on branch {branch!r}, commit {receipt.commit_id}: merge it when that is settled"
+    )
+    remedy = published if error.remedy is None else f"{error.remedy}. {published}"
     GraphError.__init__(
         error, error.message, remedy=remedy, **{**error.fields, "published": receipt.commit_id}
     )

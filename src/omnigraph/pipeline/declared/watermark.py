@@ -1,7 +1,8 @@
 """Watermark: where the last run of a pipeline stopped, kept in the commit that it made.
 
-Room    pipeline.declared. Rows and watermark are published together, so either both are there or neither:
-        a run that failed leaves none, and one that succeeded is never repeated.
+Rows and watermark are published together, so either both are there or neither: a run that failed leaves none,
+and one that succeeded is never repeated.
+
 Rule    a run reads what is above the last watermark and not above the greatest one that it saw before it
         began: rows that arrive meanwhile are for the next run, whichever job of this one would see them.
 """
@@ -37,7 +38,7 @@ class LastRun:
 
 
 @dataclass(frozen=True)
-class Slice:
+class SourceSlice:
     """The rows of a source that one run reads."""
 
     frame: DataFrame
@@ -49,11 +50,11 @@ class Slice:
 # -- in commits --------------------------------------------------------------------------------------
 
 
-def labels(pipeline: Pipeline, slices: Mapping[str, Slice]) -> dict[str, str]:
+def labels(pipeline: Pipeline, slices: Mapping[str, SourceSlice]) -> dict[str, str]:
     """Return what the commit of a run remembers; a source without new rows keeps its watermark."""
-    kept = {name: one.watermark or one.since for name, one in slices.items()}
-    found = {_prefix(pipeline) + name: text for name, text in sorted(kept.items()) if text is not None}
-    return {"pipeline": pipeline.name, **found}
+    watermarks = {name: source_slice.watermark or source_slice.since for name, source_slice in slices.items()}
+    texts = {_prefix(pipeline) + name: text for name, text in sorted(watermarks.items()) if text is not None}
+    return {"pipeline": pipeline.name, **texts}
 
 
 def last_run(graph: Graph, pipeline: Pipeline) -> LastRun:
@@ -69,9 +70,9 @@ def last_run(graph: Graph, pipeline: Pipeline) -> LastRun:
                     remedy="Run without --since, which reads everything and notes how far it came",
                 )
             undone |= {commit.labels[REVERTS]} if REVERTS in commit.labels else set()
-            found = _watermarks(pipeline, commit)
-            if found and commit.id not in undone:
-                return LastRun(state.head, commit.id, found)
+            watermarks = _watermarks(pipeline, commit)
+            if watermarks and commit.id not in undone:
+                return LastRun(state.head, commit.id, watermarks)
     return LastRun(state.head)
 
 
@@ -84,8 +85,8 @@ def _state(store: GraphStore, pipeline: Pipeline) -> ManifestState:
 
 def _watermarks(pipeline: Pipeline, commit: CommitRecord) -> FrozenMap[str, str]:
     prefix = _prefix(pipeline)
-    found = {key.removeprefix(prefix): text for key, text in commit.labels.items() if key.startswith(prefix)}
-    return FrozenMap({name: text for name, text in found.items() if NAME.fullmatch(name)})
+    texts = {key.removeprefix(prefix): text for key, text in commit.labels.items() if key.startswith(prefix)}
+    return FrozenMap({name: text for name, text in texts.items() if NAME.fullmatch(name)})
 
 
 def _prefix(pipeline: Pipeline) -> str:
@@ -98,13 +99,13 @@ def _newest_first(store: GraphStore, state: ManifestState) -> Iterator[CommitRec
     heads = [next(lines[0])]
     seen: set[str] = set()
     while heads:
-        place = max(range(len(heads)), key=lambda one: heads[one].id)
-        commit = heads[place]
-        following = next(lines[place], None)
+        newest = max(range(len(heads)), key=lambda position: heads[position].id)
+        commit = heads[newest]
+        following = next(lines[newest], None)
         if following is None or commit.id in seen:  # from a commit seen before, another line goes on
-            del lines[place], heads[place]
+            del lines[newest], heads[newest]
         else:
-            heads[place] = following
+            heads[newest] = following
         if commit.id in seen:
             continue
         seen.add(commit.id)
@@ -134,10 +135,10 @@ def _find(store: GraphStore, commit_id: str) -> ManifestState | None:
 # -- in rows -----------------------------------------------------------------------------------------
 
 
-def sliced(frame: DataFrame, spec: SourceSpec, since: str | None) -> Slice:
+def slice_source(frame: DataFrame, spec: SourceSpec, since: str | None) -> SourceSlice:
     """Count the rows of a source that are new, and close them off above; one pass over the source."""
     if spec.watermark is None:
-        return Slice(frame, frame.count())
+        return SourceSlice(frame, frame.count())
     column = f.col(quoted(spec.watermark))
     kind = frame.schema[spec.watermark].dataType
 
@@ -145,13 +146,13 @@ def sliced(frame: DataFrame, spec: SourceSpec, since: str | None) -> Slice:
         return f.lit(text).cast(kind)
 
     new = frame if since is None else frame.where(column > value(since))
-    told = new.agg(f.count(f.lit(1)).alias("rows"), f.max(column).cast("string").alias("last")).first()
-    assert told is not None
-    if told["last"] is None:
-        return Slice(new, told["rows"], since)
-    inside = column <= value(told["last"])
-    kept = new.where(inside | column.isNull() if since is None else inside)
-    return Slice(kept, told["rows"], since, told["last"])
+    totals = new.agg(f.count(f.lit(1)).alias("rows"), f.max(column).cast("string").alias("last")).first()
+    assert totals is not None
+    if totals["last"] is None:
+        return SourceSlice(new, totals["rows"], since)
+    inside = column <= value(totals["last"])
+    closed = new.where(inside | column.isNull() if since is None else inside)
+    return SourceSlice(closed, totals["rows"], since, totals["last"])
 
 
 def quoted(name: str) -> str:
