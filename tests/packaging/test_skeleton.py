@@ -1,5 +1,6 @@
 """The promises of the packaging: pins that are complete, scripts that run, files that name no machine."""
 
+import ast
 import importlib.metadata
 import os
 import re
@@ -8,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,34 @@ def needed(name: str, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[s
             yield canonicalize_name(requirement.name), frozenset(requirement.extras)
 
 
+def used_by_folder() -> list[tuple[str, str]]:
+    """List the folder that needs each dependency of the package, its extras and the benchmarks."""
+    project = pyproject()["project"]
+    core, extras = project["dependencies"], project["optional-dependencies"]
+    assert isinstance(core, list)
+    assert isinstance(extras, dict)
+    groups = [("src", core), *(("bench" if extra == "bench" else "src", extras[extra]) for extra in extras)]
+    return [
+        (folder, canonicalize_name(Requirement(text).name))
+        for folder, texts in groups
+        if texts is not extras["dev"]
+        for text in texts
+    ]
+
+
+@cache
+def imported(folder: str) -> frozenset[str]:
+    """Return the top-level modules that the Python files of a folder import."""
+    modules: set[str] = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                modules.add(node.module.partition(".")[0])
+    return frozenset(modules)
+
+
 def files_under_version_control() -> list[Path]:
     """List tracked files, and those about to be."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -75,8 +105,19 @@ def test_every_declared_dependency_is_pinned_within_its_bounds(requirement: Requ
     assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)])
 
 
+@pytest.mark.parametrize(("folder", "requirement"), used_by_folder(), ids=str)
+def test_every_dependency_is_imported_by_what_it_is_declared_for(folder: str, requirement: str) -> None:
+    """Tools of the extra `dev` are run, not imported; all else that nothing imports is to be removed."""
+    modules = {
+        module
+        for module, distributions in importlib.metadata.packages_distributions().items()
+        if any(canonicalize_name(distribution) == requirement for distribution in distributions)
+    }
+    assert (modules or {requirement}) & imported(folder)
+
+
 def test_what_the_dependencies_need_in_turn_is_pinned_and_installed_as_pinned() -> None:
-    todo = [("omnigraph", frozenset({"spark", "server", "dev"}))]
+    todo = [("omnigraph", frozenset({"spark", "dev"}))]
     seen = set(todo)
     installed: dict[str, Version] = {}
     while todo:
