@@ -152,8 +152,10 @@ def test_the_nearest_project_file_counts_alone(desk: Desk, monkeypatch: pytest.M
     assert "no graph was named" in desk.run("schema", "show").err
 
 
-def test_an_unknown_profile_is_bad_usage(desk: Desk) -> None:
-    assert desk.run("schema", "show", "--profile", "nobody").code == 2
+def test_an_unknown_profile_is_bad_usage(desk: Desk, operator_home: Path) -> None:
+    (operator_home / "config.yaml").write_text("profiles: { laptop: { store: kb.og } }\n")
+    ran = desk.run("schema", "show", "--profile", "labtop")
+    assert (ran.code, "did you mean 'laptop'?" in ran.err) == (2, True)
 
 
 def test_the_actor_comes_from_the_operator_unless_given(desk: Desk, operator_home: Path) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.language.diagnostics import SourceError
+from omnigraph.language.suggest import did_you_mean
 
 if TYPE_CHECKING:  # most calls have no file to read, and start without YAML
     from omnigraph.language.yaml_document import YamlMapping
@@ -154,7 +155,11 @@ class Settings:
         if self.profile is not None:
             store = config.find("operator", "profiles", self.profile, "store")
             if store is None:
-                raise InvalidRequest(f"the operator config has no profile {self.profile!r} with a store")
+                profiles = config.find("operator", "profiles") or {}
+                raise InvalidRequest(
+                    f"the operator config has no profile {self.profile!r} with a store",
+                    remedy=did_you_mean(self.profile, profiles) or f"{OPERATOR_FILE} lists the profiles",
+                )
             return self._named(store)
         default = config.environment_graph or config.find("operator", "defaults", "store")
         if default is not None:
