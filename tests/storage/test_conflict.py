@@ -28,7 +28,6 @@ from omnigraph.storage.tables.effects import (
     AddColumn,
     Append,
     DeleteIds,
-    DeleteWhere,
     DropColumn,
     Effect,
     FillNulls,
@@ -37,7 +36,6 @@ from omnigraph.storage.tables.effects import (
     SeveralEffects,
     Upsert,
 )
-from omnigraph.storage.tables.predicate import IsNull
 from omnigraph.storage.transaction import NewTable, PublishPlan
 from tests.support.graphs import PERSON_SCHEMA, people
 
@@ -242,7 +240,6 @@ ROWS_OF = people(["a"])
         (Append(ROWS_OF), False),
         (Upsert(ROWS_OF), False),
         (DeleteIds(pa.array(["a"])), True),
-        (DeleteWhere(IsNull("age")), True),
         (Overwrite(ROWS_OF), True),
         (AddColumn(pa.field("x", pa.int8())), False),
         (AddColumn(pa.field("x", pa.int8()), fill=pa.scalar(1, pa.int8())), True),

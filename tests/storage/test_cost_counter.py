@@ -19,13 +19,11 @@ from omnigraph.storage.tables.effects import (
     AddColumn,
     Append,
     DeleteIds,
-    DeleteWhere,
     DropColumn,
     Effect,
     Overwrite,
     Upsert,
 )
-from omnigraph.storage.tables.predicate import Compare
 from tests.conftest import Place
 from tests.storage.shared import Once, again
 from tests.support.graphs import (
@@ -86,7 +84,6 @@ EFFECTS: dict[str, dict[str, Effect]] = {
     "upsert of two tables": {PERSON: Upsert(people(["h0"])), KNOWS: Upsert(knows({"e": ("a", "b")}))},
     "large append with its index": {PERSON: Append(MANY)},
     "delete by ids": {PERSON: DeleteIds(pa.array(["h0"]))},
-    "delete by predicate": {PERSON: DeleteWhere(Compare("age", ">", pa.scalar(0, pa.int32())))},
     "overwrite": {PERSON: Overwrite(people(["z"]))},
     "filled column": {PERSON: AddColumn(pa.field("score", pa.float64()), pa.scalar(1.0))},
     "dropped column": {PERSON: DropColumn("age")},

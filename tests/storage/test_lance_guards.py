@@ -332,7 +332,7 @@ def test_b13_pyarrow_expressions_fail_where_our_predicates_work(tmp_path: Path, 
     with pytest.raises((ValueError, pa.ArrowNotImplementedError)):
         handle.to_table(filter=pc.field("v") == values[1])
 
-    ours = predicate.find(handle, predicate.Compare("v", "=", values[1]), ("id",))
+    ours = predicate.find(handle, predicate.compares("v", "=", values[1]), ("id",))
     assert ours["id"].to_pylist() == ["b"]
 
 
@@ -348,7 +348,7 @@ def test_b13_one_odd_column_spoils_every_expression_on_its_table(
     with pytest.raises((ValueError, pa.ArrowNotImplementedError)):
         handle.to_table(filter=pc.field("id") == "a")
 
-    assert predicate.find(handle, predicate.Compare("id", "=", pa.scalar("a"))).num_rows == 1
+    assert predicate.find(handle, predicate.compares("id", "=", pa.scalar("a"))).num_rows == 1
 
 
 # -- what a filled column does to the rows under it

@@ -21,7 +21,6 @@ from omnigraph.storage.tables.effects import (
     AddColumn,
     Append,
     DeleteIds,
-    DeleteWhere,
     DropColumn,
     Effect,
     Overwrite,
@@ -29,7 +28,6 @@ from omnigraph.storage.tables.effects import (
     SeveralEffects,
     Upsert,
 )
-from omnigraph.storage.tables.predicate import Compare
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan, PublishReceipt
 from tests.conftest import Place
 from tests.storage.shared import (
@@ -184,13 +182,12 @@ def test_a_table_of_the_plan_that_nobody_moved_keeps_what_was_staged_for_it(
     "effect",
     [
         DeleteIds(pa.array(["a"])),
-        DeleteWhere(Compare("age", "=", pa.scalar(1, pa.int32()))),
         Overwrite(people(["x"])),
         AddColumn(pa.field("score", pa.float64()), fill=pa.scalar(0.5)),
         AddColumn(pa.field("score", pa.int64()), copy_from="age"),
         SeveralEffects((RenameColumn("name", "title"), DeleteIds(pa.array(["a"])))),
     ],
-    ids=["by ids", "by predicate", "overwrite", "filled column", "copied column", "several"],
+    ids=["by ids", "overwrite", "filled column", "copied column", "several"],
 )
 def test_a_write_that_depends_on_rows_is_told_when_they_moved(
     store: GraphStore, rival: GraphStore, effect: Effect

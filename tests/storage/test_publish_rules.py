@@ -21,12 +21,10 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import (
     Append,
     DeleteIds,
-    DeleteWhere,
     DropColumn,
     Effect,
     Upsert,
 )
-from omnigraph.storage.tables.predicate import Compare
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan
 from tests.conftest import Place
 from tests.storage.shared import (
@@ -173,9 +171,8 @@ def test_writers_parked_before_publishing_all_land_when_released_together(
         Append(people([])),
         DeleteIds(pa.array([], pa.string())),
         DeleteIds(pa.array(["nobody"])),
-        DeleteWhere(Compare("age", ">", pa.scalar(99, pa.int32()))),
     ],
-    ids=["empty upsert", "empty append", "no ids", "unknown ids", "no match"],
+    ids=["empty upsert", "empty append", "no ids", "unknown ids"],
 )
 def test_a_write_with_nothing_to_do_makes_no_commit_and_writes_nothing(
     place: Place, store: GraphStore, effect: Effect

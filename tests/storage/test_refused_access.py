@@ -10,8 +10,7 @@ import pytest
 from omnigraph.base.errors import Kind, StorageError
 from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import Append, DeleteIds, DeleteWhere
-from omnigraph.storage.tables.predicate import IsNull
+from omnigraph.storage.tables.effects import Append, DeleteIds
 from tests.conftest import Place
 from tests.storage.shared import again, everything, nothing_written
 from tests.support.graphs import (
@@ -97,7 +96,6 @@ OPERATIONS: dict[str, Callable[[GraphStore], object]] = {
     "append": lambda store: write(store, {PERSON: Append(people(["x"]))}),
     "upsert": lambda store: upsert_person(store, "a"),
     "delete by id": lambda store: write(store, {PERSON: DeleteIds(people(["h0"])["id"].combine_chunks())}),
-    "delete by predicate": lambda store: write(store, {PERSON: DeleteWhere(IsNull("age"))}),
     "list branches": lambda store: store.branches.list(),
     "create a branch": lambda store: store.branches.create("new", "main"),
     "delete a branch": lambda store: store.branches.delete("dev"),

@@ -1,9 +1,12 @@
 """Conditions: whether a condition holds in each row: true, false or unknown.
 
-Room    execution. The one implementation of three-valued logic, for matches, updates and deletes alike.
-        Numbers compare by mathematical value whatever their types, text by UTF-8 bytes; null on either side
-        is unknown, and a row is kept only where the whole is true.
-Given   a condition, and a `Source`: the rows of a match (values.py) or of a stored table (`StoredRows`).
+The one implementation of three-valued logic, for matches, updates and deletes alike. Numbers compare by
+mathematical value whatever their types, text by UTF-8 bytes; null on either side is unknown, and a row is
+kept only where the whole is true. `judge` takes the condition of a checked query and the rows it is judged
+on: those of a match (`MatchedRows` in values.py) or of a stored table (`StoredRows`).
+
+The file ends with what a condition tells before any row is read: the values that it pins a column to, and
+the predicate that a scan prunes by.
 """
 
 from __future__ import annotations
@@ -49,9 +52,17 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.values import NUMBERS, restate
 from omnigraph.catalog.types import FLOATS, PropertyType, repeated
-from omnigraph.storage.tables import predicate as stored
 from omnigraph.storage.tables.keys import PROBE_LIMIT
-from omnigraph.storage.tables.predicate import Operator, Predicate, both_zeros
+from omnigraph.storage.tables.predicate import (
+    OPERATORS,
+    Predicate,
+    all_hold,
+    any_holds,
+    both_zeros,
+    compares,
+    is_in,
+    is_null,
+)
 
 EXACT_INTEGERS = 2**53
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -226,7 +237,7 @@ def _numbers(left: pa.Array, operator: str, right: pa.Array) -> pa.Array:
     for row in np.flatnonzero(risky.to_numpy(zero_copy_only=False)):
         a, b = left[int(row)].as_py(), right[int(row)].as_py()
         if a is not None and b is not None:
-            exact[int(row)] = _PYTHON[operator](Fraction(a), Fraction(b))
+            exact[int(row)] = OPERATORS[operator](Fraction(a), Fraction(b))
     return pa.array(exact, pa.bool_())
 
 
@@ -240,16 +251,6 @@ def _beyond(values: pa.Array) -> pa.Array:
         return pa.repeat(pa.scalar(False), len(values))
     magnitude = values if pa.types.is_unsigned_integer(values.type) else pc.abs(values)
     return pc.fill_null(pc.greater(magnitude, pa.scalar(EXACT_INTEGERS, values.type)), False)
-
-
-_PYTHON = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
 
 
 # -- membership and text -----------------------------------------------------------------------------
@@ -270,10 +271,10 @@ def contains(lists: pa.Array, items: pa.Array) -> pa.Array:
     parents = pc.list_parent_indices(lists)
     equal = pc.fill_null(compare(pc.list_flatten(lists), "=", items.take(parents)), False)
     hits = parents.filter(equal).to_numpy(zero_copy_only=False)
-    found = np.zeros(len(lists), dtype=bool)
-    found[hits] = True
+    has_item = np.zeros(len(lists), dtype=bool)
+    has_item[hits] = True
     known = pc.or_(pc.is_valid(items), pc.equal(pc.list_value_length(lists), 0))
-    return pc.if_else(pc.and_(pc.is_valid(lists), known), pa.array(found), None)
+    return pc.if_else(pc.and_(pc.is_valid(lists), known), pa.array(has_item), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,17 +336,40 @@ def _text(left: Value, right: Value, source: ConditionRows, quick: Any, slow: An
     return pa.array([None if a is None or b is None else slow(a, b) for a, b in pairs], pa.bool_())
 
 
-# -- predicates ----------------------------------------------------------------------------------
+# -- pinned columns ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PinnedColumn:
+    """A stored value, and the values of it without which a condition is never true."""
+
+    of: PropertyValue | EntityField
+    values: pa.Array
+
+
+def pinned_column(condition: Condition, source: ConditionRows) -> PinnedColumn | None:
+    """Return what a condition pins one stored value to: rows can be looked up by it."""
+    match condition:
+        case And(operands):
+            parts = (pinned_column(part, source) for part in operands)
+            return next((part for part in parts if part is not None), None)
+        case Comparison(PropertyValue() | EntityField() as left, "=", right) if isinstance(right, Fixed):
+            among = members((right,), left.type, source)
+        case Among(PropertyValue() | EntityField() as left, items):
+            among = members(items, left.type, source)
+        case _:
+            return None
+    return PinnedColumn(left, pa.array([], left.type.arrow) if among is None else among.values)
+
+
+# -- pruning -----------------------------------------------------------------------------------------
 #
-# What a scan can prune by, from a condition.
-# Values stay typed from the request to the scan.
-# Rule    a predicate is true wherever its condition is, and perhaps elsewhere: the rows that a scan
-# leaves are
-# judged (conditions.py). So a part that a scan cannot tell, or that is too long for it, is left out.
+# The one lowering of conditions to what a scan understands. A predicate is true wherever its condition is,
+# and perhaps elsewhere: the rows that a scan leaves are judged. So a part that a scan cannot tell, or that
+# is too long for it, is left out.
 
 
 MOST_TESTS = 64  # of a scan: more of them prune little, and engines walk their tree again and again
-_OPERATORS: dict[str, Operator] = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -360,44 +384,43 @@ def _pruning(condition: Condition, source: ConditionRows, *, negated: bool) -> P
         case Not(operand):
             return _pruning(operand, source, negated=not negated)
         case And(operands) | Or(operands):
-            return _joined(operands, source, negated=negated, all_of=isinstance(condition, And) != negated)
+            if isinstance(condition, And) != negated:
+                return _all_prune(operands, source, negated=negated)
+            return _any_prunes(operands, source, negated=negated)
         case Comparison(PropertyValue() | EntityField() as left, operator, right) if isinstance(right, Fixed):
             value = source.operand(right)
             if value is None:
                 return _never(left)
-            return _compare(left, operator, value, negated=negated)
+            return _comparison_prunes(left, operator, value, negated=negated)
         case Among(PropertyValue() | EntityField() as left):
-            return _among_stored(condition, left, source, negated=negated)
-        case IsNull(PropertyValue() | EntityField() as operand, wanted):
-            return stored.IsNull(stored_column(operand), wanted != negated)
+            return _list_prunes(condition, left, source, negated=negated)
+        case IsNull(PropertyValue() | EntityField() as operand, is_not):
+            return is_null(stored_column(operand), negated=is_not != negated)
         case _:
             return None
 
 
-def _joined(
-    operands: Sequence[Condition], source: ConditionRows, *, negated: bool, all_of: bool
-) -> Predicate | None:
-    if all_of:
-        kept = [p for p in (_pruning(part, source, negated=negated) for part in operands[:MOST_TESTS]) if p]
-        return _within(stored.And(tuple(kept))) if kept else None
+def _all_prune(operands: Sequence[Condition], source: ConditionRows, *, negated: bool) -> Predicate | None:
+    """Prune by as many parts as a scan may have; each of them alone would be right."""
+    parts = (_pruning(operand, source, negated=negated) for operand in operands[:MOST_TESTS])
+    known = [part for part in parts if part is not None]
+    return _if_short(all_hold(known)) if known else None
+
+
+def _any_prunes(operands: Sequence[Condition], source: ConditionRows, *, negated: bool) -> Predicate | None:
+    """Prune by all parts or by none: a row may meet the one that is left out."""
     if len(operands) > MOST_TESTS:
         return None
-    parts = [_pruning(part, source, negated=negated) for part in operands]
-    known = tuple(part for part in parts if part is not None)
-    return _within(stored.Or(known)) if len(known) == len(parts) else None
+    parts = [_pruning(operand, source, negated=negated) for operand in operands]
+    known = [part for part in parts if part is not None]
+    return _if_short(any_holds(known)) if len(known) == len(parts) else None
 
 
-def _within(predicate: Predicate) -> Predicate | None:
-    return predicate if _tests(predicate) <= MOST_TESTS else None
+def _if_short(predicate: Predicate) -> Predicate | None:
+    return predicate if predicate.tests <= MOST_TESTS else None
 
 
-def _tests(predicate: Predicate) -> int:
-    if isinstance(predicate, stored.And | stored.Or):
-        return sum(map(_tests, predicate.operands))
-    return 1
-
-
-def _among_stored(
+def _list_prunes(
     condition: Among, left: PropertyValue | EntityField, source: ConditionRows, *, negated: bool
 ) -> Predicate | None:
     items = source.operand(condition.items) if not isinstance(condition.items, tuple) else condition.items
@@ -406,14 +429,14 @@ def _among_stored(
     if negated or not isinstance(items, tuple) or len(items) > PROBE_LIMIT:
         return None
     among = members(condition.items, left.type, source)
-    return None if among is None else stored.IsIn(stored_column(left), among.values)
+    return None if among is None else is_in(stored_column(left), among.values)
 
 
 def _never(left: PropertyValue | EntityField) -> Predicate:
-    return stored.IsIn(stored_column(left), pa.array([], left.type.arrow))
+    return is_in(stored_column(left), pa.array([], left.type.arrow))
 
 
-def _compare(
+def _comparison_prunes(
     left: PropertyValue | EntityField, operator: str, value: Stored, *, negated: bool
 ) -> Predicate | None:
     column, kind = stored_column(left), left.type
@@ -424,15 +447,15 @@ def _compare(
             return None  # the opposite of an order is not one where there is NaN
         operator = _OPPOSITE[operator]
     if isinstance(value, float) and value == 0:
-        return _with_zero(column, kind, operator)
-    return stored.Compare(column, _OPERATORS[operator], pa.scalar(value, kind.arrow))
+        return _zero_prunes(column, kind, operator)
+    return compares(column, operator, pa.scalar(value, kind.arrow))
 
 
-def _with_zero(column: str, kind: PropertyType, operator: str) -> Predicate | None:
+def _zero_prunes(column: str, kind: PropertyType, operator: str) -> Predicate | None:
     """Compare with zero so that both zeros are one value: to a scan -0.0 is less than 0.0."""
     if operator == "!=":
         return None
     if operator == "=":
-        return stored.IsIn(column, pa.array([0.0, -0.0], kind.arrow))
+        return is_in(column, pa.array([0.0, -0.0], kind.arrow))
     zero = -0.0 if operator in ("<", ">=") else 0.0
-    return stored.Compare(column, _OPERATORS[operator], pa.scalar(zero, kind.arrow))
+    return compares(column, operator, pa.scalar(zero, kind.arrow))

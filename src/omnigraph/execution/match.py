@@ -5,7 +5,7 @@ Room    execution. From one empty row to every combination of entities that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -33,6 +33,7 @@ from omnigraph.execution.expand import Expander, repeat_for
 from omnigraph.execution.plan.explain import Recorder
 from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Scan, Step
 from omnigraph.execution.values import Evaluator, MatchedRows
+from omnigraph.storage.tables.predicate import OPERATORS
 
 JUDGED_AT_ONCE = 1 << 18  # rows whose conditions are judged together: what that takes is not on the account
 NO_IDS = pa.array([], pa.string())
@@ -40,14 +41,6 @@ _TURNED = {
     Direction.FORWARD: Direction.BACKWARD,
     Direction.BACKWARD: Direction.FORWARD,
     Direction.EITHER: Direction.EITHER,
-}
-_COUNTS: dict[str, Callable[[Ordinals, int], np.ndarray[tuple[int], np.dtype[np.bool_]]]] = {
-    "=": lambda n, k: n == k,
-    "!=": lambda n, k: n != k,
-    "<": lambda n, k: n < k,
-    "<=": lambda n, k: n <= k,
-    ">": lambda n, k: n > k,
-    ">=": lambda n, k: n >= k,
 }
 
 
@@ -267,7 +260,7 @@ class Matcher:
                 return rows.keep(~there if negated else there)
             case Counted(_, operator, number):
                 counts = np.bincount(origin, minlength=rows.count)
-                return rows.keep(_COUNTS[operator](counts, number))
+                return rows.keep(OPERATORS[operator](counts, number))
             case Optional(block):
                 return self._optional(rows, found, origin, block.introduces)
             case _:

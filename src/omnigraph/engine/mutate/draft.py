@@ -22,17 +22,7 @@ from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.keys import NoCanonicalText, derive_id, ids_of_keys
 from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
-from omnigraph.catalog.query.expressions import (
-    Among,
-    And,
-    Comparison,
-    Condition,
-    EntityField,
-    Fixed,
-    PropertyValue,
-    Stored,
-    Values,
-)
+from omnigraph.catalog.query.expressions import Condition, Stored, Values
 from omnigraph.catalog.query.params import INLINE
 from omnigraph.catalog.query.statements import (
     Assignment,
@@ -45,25 +35,23 @@ from omnigraph.catalog.query.statements import (
 from omnigraph.catalog.types import Scalar, repeated
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.write import Draft
-from omnigraph.execution.conditions import StoredRows, holds, members, pruning, stored_column, stored_columns
+from omnigraph.execution.conditions import (
+    StoredRows,
+    holds,
+    pinned_column,
+    pruning,
+    stored_column,
+    stored_columns,
+)
 from omnigraph.language.schema.literals import Now
 from omnigraph.storage.transaction import WriteTxn
 
 # -- search --------------------------------------------------------------------------------------
 #
-# The rows that the condition of an update or delete is true of.
-# A condition that pins one column to some values is looked up by them, which costs the
-# same in a table of any size where the column has an index; a key is looked up as the id it makes.
-# Rule    a look-up or a scan gives all rows that may meet the condition, and perhaps others: which do is
-# decided by the function that judges the conditions of reads (execution/conditions.py).
-
-
-@dataclass(frozen=True)
-class Pinned:
-    """A column, and the values of it without which a condition is never true."""
-
-    column: str
-    values: pa.Array
+# The rows that the condition of an update or delete is true of. A condition that pins one column to some
+# values is looked up by them, which costs the same in a table of any size where the column has an index; a
+# key is looked up as the id it makes. A look-up or a scan gives all rows that may meet the condition, and
+# perhaps others: the judge of read conditions (execution/conditions.py) decides which do.
 
 
 class RowSearch:
@@ -82,7 +70,8 @@ class RowSearch:
         if self._pinned is None:
             predicate = pruning([self._condition], self._request)
             return txn.where(table_id, predicate, read, self._holds).select(list(columns))
-        rows = txn.lookup(table_id, self._pinned.column, self._pinned.values, read)
+        column, values = self._pinned
+        rows = txn.lookup(table_id, column, values, read)
         return self.among(rows).select(list(columns))
 
     def among(self, rows: pa.Table) -> pa.Table:
@@ -93,25 +82,17 @@ class RowSearch:
         return holds(self._condition, replace(self._request, rows=rows))
 
 
-def _pinned(condition: Condition, declared: TableType, request: StoredRows) -> Pinned | None:
-    """Return what a condition pins a column to; a key is pinned as the id that it makes."""
-    match condition:
-        case And(operands):
-            parts = (_pinned(part, declared, request) for part in operands)
-            return next((part for part in parts if part is not None), None)
-        case Comparison(PropertyValue() | EntityField() as left, "=", right) if isinstance(right, Fixed):
-            among = members((right,), left.type, request)
-        case Among(PropertyValue() | EntityField() as left, items):
-            among = members(items, left.type, request)
-        case _:
-            return None
-    column = stored_column(left)
-    values = pa.array([], left.type.arrow) if among is None else among.values
+def _pinned(condition: Condition, declared: TableType, request: StoredRows) -> tuple[str, pa.Array] | None:
+    """Return the column that a condition pins, and to which values; a key is pinned as the id it makes."""
+    pinned = pinned_column(condition, request)
+    if pinned is None:
+        return None
+    column = stored_column(pinned.of)
     if isinstance(declared, NodeType) and len(declared.key) == 1:
         key = declared.property_by_id(declared.key[0])
         if key.column == column:
-            return Pinned(ID, ids_of_keys(values, left.type))
-    return Pinned(column, values)
+            return ID, ids_of_keys(pinned.values, key.type)
+    return column, pinned.values
 
 
 # -- pending -------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, Layout, Offsets, data_files
-from omnigraph.storage.tables.predicate import Predicate
 
 # -- index specs ---------------------------------------------------------------------------------
 #
@@ -263,13 +262,6 @@ class DeleteIds:
 
 
 @dataclass(frozen=True, eq=False)
-class DeleteWhere:
-    """Remove the rows for which a typed predicate is true (null keeps the row)."""
-
-    predicate: Predicate
-
-
-@dataclass(frozen=True, eq=False)
 class Overwrite:
     """Replace the whole content."""
 
@@ -331,7 +323,6 @@ Effect = (
     | Upsert
     | Replace
     | DeleteIds
-    | DeleteWhere
     | Overwrite
     | AddColumn
     | DropColumn
@@ -350,7 +341,7 @@ def depends_on_rows(effect: Effect) -> bool:
         case AddColumn(_, fill, copy_from):
             return fill is not None or copy_from is not None
         case _:
-            return isinstance(effect, DeleteIds | DeleteWhere | Overwrite | FillNulls)
+            return isinstance(effect, DeleteIds | Overwrite | FillNulls)
 
 
 def written_in(effect: Effect) -> tuple[Written, ...]:

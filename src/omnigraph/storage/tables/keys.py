@@ -22,7 +22,7 @@ from pyarrow.substrait import serialize_expressions
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.layout import ADDRESS, FragmentSize, Layout
-from omnigraph.storage.tables.predicate import IsIn, find
+from omnigraph.storage.tables.predicate import find, is_in
 
 INDEXED = (ID, "src", "dst")  # what rows are looked up by on every write: their id, and the ends of edges
 PROBE_LIMIT = 5_000  # beyond this many keys one scan beats index lookups (measured: lance-facts 5.3)
@@ -55,7 +55,7 @@ def scan_where_in(
     wanted = [handle.get_fragment(fragment) for fragment in fragments]
     stored = [name for name in columns if name != ADDRESS]
     if len(values) <= PROBE_LIMIT and not _has_word(values.type):
-        rows = find(handle, IsIn(column, values), tuple(stored))
+        rows = find(handle, is_in(column, values), tuple(stored))
         inside = pc.is_in(pc.shift_right(rows[ADDRESS], 32), value_set=pa.array(fragments, pa.uint64()))
         return rows.filter(inside).select(columns)
     if len(values) <= PROBE_LIMIT:

@@ -1,17 +1,21 @@
-"""Predicate: typed conditions on columns that a scan can prune by, and their one lowering to DataFusion.
+"""Predicate: what a scan prunes by, as one typed filter expression of DataFusion.
 
-Room    storage.tables. Values stay typed Arrow scalars from the caller to the scan: no text is ever
-        built from a value, so no value can change the meaning of a condition.
-Rule    a predicate is true or not true of a row: what is true, false and unknown in the language is decided
-        by one function (execution/conditions.py), which a caller that needs it hands in as `holds`.
-        Trees are small: recursion over deep ones ends the process in DataFusion, and in Lance at 500.
+Conditions have one tree, that of the checked query (catalog/query/expressions.py), and one lowering to a
+predicate (`pruning` in execution/conditions.py). So a predicate is not a tree again but an expression, put
+together here from typed Arrow values: no text is ever built from a value, so no value can change the meaning
+of a filter.
+
+A predicate is true or not true of a row. What is true, false or unknown in the language is decided by one
+function, which a caller that needs it hands to `find` as `holds`. Predicates are small: recursion over deep
+expressions ends the process in DataFusion, and in Lance at 500.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, TypeAlias
 
 import lance
 import pyarrow as pa
@@ -24,50 +28,62 @@ from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import ADDRESS
 
-Operator = Literal["=", "!=", "<", "<=", ">", ">="]
+OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 Holds: TypeAlias = Callable[[pa.RecordBatch], pa.Array]  # where a condition is true, row by row
 
 
-@dataclass(frozen=True)
-class Compare:
-    """A column against a value of the column's type; never true of null."""
-
-    column: str
-    operator: Operator
-    value: pa.Scalar
-
-
 @dataclass(frozen=True, eq=False)
-class IsIn:
-    """A column against a set of values of its type; the empty set matches nothing."""
+class Predicate:
+    """A filter expression, the columns that it reads, and how many tests it is made of."""
 
-    column: str
-    values: pa.Array
-
-
-@dataclass(frozen=True)
-class IsNull:
-    """True when the column is null, or with `negated` when it is not."""
-
-    column: str
-    negated: bool = False
+    expression: Any
+    reads: tuple[tuple[str, pa.DataType | None], ...]  # columns, with the type of the values compared with
+    tests: int = 1
 
 
-@dataclass(frozen=True)
-class And:
-    """True when all operands are."""
-
-    operands: tuple[Predicate, ...]
+def compares(column: str, symbol: str, value: pa.Scalar) -> Predicate:
+    """Compare a column with a value of its type; never true of null."""
+    return Predicate(OPERATORS[symbol](_column(column), lit(value)), ((column, value.type),))
 
 
-@dataclass(frozen=True)
-class Or:
-    """True when any operand is."""
+def is_in(column: str, values: pa.Array) -> Predicate:
+    """Test a column against a set of values of its type; the empty set matches nothing."""
+    items = [lit(value) for value in values]
+    expression = in_list(_column(column), items, negated=False) if items else lit(False)
+    return Predicate(expression, ((column, values.type),))
 
-    operands: tuple[Predicate, ...]
+
+def is_null(column: str, *, negated: bool = False) -> Predicate:
+    """Test whether a column is null, or with `negated` whether it is not."""
+    expression = _column(column).is_not_null() if negated else _column(column).is_null()
+    return Predicate(expression, ((column, None),))
 
 
-Predicate = Compare | IsIn | IsNull | And | Or
+def all_hold(parts: Sequence[Predicate]) -> Predicate:
+    """Join predicates: true when all of them are."""
+    return _joined(parts, operator.and_, lit(True))
+
+
+def any_holds(parts: Sequence[Predicate]) -> Predicate:
+    """Join predicates: true when any of them is."""
+    return _joined(parts, operator.or_, lit(False))
+
+
+def _joined(parts: Sequence[Predicate], join: Callable[[Any, Any], Any], of_nothing: Any) -> Predicate:
+    """Join expressions in pairs, and the pairs again: the depth is the logarithm of their number."""
+    level = [part.expression for part in parts] or [of_nothing]
+    while len(level) > 1:
+        pairs = [join(a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
+        level = pairs if len(level) % 2 == 0 else [*pairs, level[-1]]
+    reads = tuple(read for part in parts for read in part.reads)
+    return Predicate(level[0], reads, sum(part.tests for part in parts))
 
 
 def find(
@@ -82,7 +98,7 @@ def find(
     frame = context.table("t")
     if predicate is not None:
         _check(predicate, handle.schema)
-        frame = frame.filter(_lower(predicate))
+        frame = frame.filter(predicate.expression)
     frame = frame.select(_column(ADDRESS), *map(_column, columns))
     kept = (batch if holds is None else batch.filter(holds(batch)) for batch in _batches(frame))
     return pa.Table.from_batches(kept, frame.schema())
@@ -112,62 +128,13 @@ def _column(name: str) -> Any:
     return col(quoted(name))
 
 
-def _lower(predicate: Predicate) -> Any:
-    match predicate:
-        case Compare(column, operator, value):
-            left, right = _column(column), lit(value)
-            return {
-                "=": left == right,
-                "!=": left != right,
-                "<": left < right,
-                "<=": left <= right,
-                ">": left > right,
-                ">=": left >= right,
-            }[operator]
-        case IsIn(column, values):
-            items = [lit(value) for value in values]
-            return in_list(_column(column), items, negated=False) if items else lit(False)
-        case IsNull(column, negated):
-            return _column(column).is_not_null() if negated else _column(column).is_null()
-        case And(operands):
-            return _balanced([_lower(part) for part in operands], lambda a, b: a & b, lit(True))
-        case Or(operands):
-            return _balanced([_lower(part) for part in operands], lambda a, b: a | b, lit(False))
-        case _:
-            assert_never(predicate)
-
-
-def _balanced(parts: list[Any], join: Callable[[Any, Any], Any], nothing: Any) -> Any:
-    """Join parts in pairs, and the pairs again: the tree is as deep as the logarithm of their number."""
-    while len(parts) > 1:
-        pairs = [join(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = pairs if len(parts) % 2 == 0 else [*pairs, parts[-1]]
-    return parts[0] if parts else nothing
-
-
 def _check(predicate: Predicate, schema: pa.Schema) -> None:
     """Refuse unknown columns and values of another type: a silent cast would change the question."""
-    match predicate:
-        case Compare(column, _, value):
-            _check_type(column, value.type, schema)
-        case IsIn(column, values):
-            _check_type(column, values.type, schema)
-        case IsNull(column):
-            _field(column, schema)
-        case And(operands) | Or(operands):
-            for operand in operands:
-                _check(operand, schema)
-
-
-def _field(column: str, schema: pa.Schema) -> pa.Field:
-    if column not in schema.names:
-        raise InvalidRequest(
-            f"no column {column!r}; the columns are {', '.join(schema.names)}", column=column
-        )
-    return schema.field(column)
-
-
-def _check_type(column: str, kind: pa.DataType, schema: pa.Schema) -> None:
-    expected = _field(column, schema).type
-    if kind != expected:
-        raise InvalidRequest(f"column {column!r} is {expected}, the value is {kind}", column=column)
+    for column, value_type in predicate.reads:
+        if column not in schema.names:
+            raise InvalidRequest(
+                f"no column {column!r}; the columns are {', '.join(schema.names)}", column=column
+            )
+        expected = schema.field(column).type
+        if value_type is not None and value_type != expected:
+            raise InvalidRequest(f"column {column!r} is {expected}, the value is {value_type}", column=column)

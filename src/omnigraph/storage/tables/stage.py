@@ -22,14 +22,13 @@ from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables import layout, predicate
+from omnigraph.storage.tables import layout
 from omnigraph.storage.tables.effects import (
     ID,
     AddColumn,
     Append,
     BuildIndexes,
     DeleteIds,
-    DeleteWhere,
     DropColumn,
     Effect,
     FillNulls,
@@ -44,8 +43,9 @@ from omnigraph.storage.tables.effects import (
     Written,
 )
 from omnigraph.storage.tables.indexes import complete
-from omnigraph.storage.tables.keys import Addresses, by_fragment
+from omnigraph.storage.tables.keys import Addresses
 from omnigraph.storage.tables.layout import ADDRESS
+from omnigraph.storage.tables.predicate import find, is_null
 from omnigraph.storage.tables.workbench import CheckedStream, Staged, Tools, Workbench, conform
 
 Result = tuple[Staged, Handle]
@@ -89,8 +89,6 @@ def _run(bench: Workbench, effect: Effect) -> Result:
             return _replace(bench, effect)
         case DeleteIds(ids):
             return _delete(bench, bench.find(_distinct(ids)))
-        case DeleteWhere(condition):
-            return _delete(bench, by_fragment(predicate.find(bench.base, condition)[ADDRESS]))
         case Overwrite(rows):
             return _overwrite(bench, rows)
         case AddColumn(column, fill, copy_from):
@@ -264,7 +262,7 @@ def _add_column(bench: Workbench, column: pa.Field, fill: pa.Scalar | None, copy
 def _fill_nulls(bench: Workbench, name: str, value: pa.Scalar) -> Result:
     """Rewrite the rows that have no value, whole: columns are never patched (lance-facts B4)."""
     _known(bench, name)
-    rows = predicate.find(bench.base, predicate.IsNull(name), tuple(bench.schema.names))
+    rows = find(bench.base, is_null(name), tuple(bench.schema.names))
     rows = rows.drop_columns([ADDRESS]).cast(bench.schema)
     position = bench.schema.get_field_index(name)
     filled = pa.repeat(value, rows.num_rows).cast(bench.schema.field(name).type)
