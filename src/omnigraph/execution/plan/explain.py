@@ -140,24 +140,24 @@ class Recorder:
                 what = f"${variable.name}: {variable.type.name} by {'key' if single else 'keys'}"
                 return ExplainLine("look up", what, 1 if single else None)
             case Follow(clause):
-                arrow = _arrow(clause.hops)
+                arrow = hops_arrow(clause.hops)
                 edge = "" if clause.edge is None else f" as ${clause.edge.name}"
                 return ExplainLine("follow", f"${clause.left.name} {arrow} ${clause.right.name}{edge}")
             case Keep(condition):
                 number = len(condition.operands) if isinstance(condition, And) else 1
                 return ExplainLine("filter", "one condition" if number == 1 else f"{number} conditions")
             case Inner(clause, steps):
-                return ExplainLine(_block(clause), "block", inner=[self._line(one) for one in steps])
+                return ExplainLine(block_name(clause), "block", inner=[self._line(one) for one in steps])
             case _:
                 assert_never(step)
 
 
-def _arrow(hops: Hops) -> str:
+def hops_arrow(hops: Hops) -> str:
     bounds = "" if (hops.low, hops.high) == (1, 1) else f"{{{hops.low},{hops.high}}}"
     return _ARROWS[hops.direction].format(f"{hops.edge.name}{bounds}")
 
 
-def _block(clause: Exists | Counted | Optional) -> str:
+def block_name(clause: Exists | Counted | Optional) -> str:
     match clause:
         case Exists(_, negated):
             return "not" if negated else "exists"
