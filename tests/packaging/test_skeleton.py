@@ -162,6 +162,7 @@ def test_the_wheel_carries_its_types_and_licence_and_only_the_package(wheel: zip
     names = wheel.namelist()
 
     assert {"omnigraph/py.typed", "omnigraph/pipeline/log4j2.properties"} <= set(names)
+    assert {f"omnigraph/language/{part}/tables.json" for part in ("query", "schema")} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"omnigraph"}
 

@@ -1,7 +1,7 @@
 """Syntax: what the parsers of both languages do alike: decode a text, and say what does not match a grammar.
 
 Room    language. Knows no grammar: each language brings its rules, its names for terminals and its advice.
-Given   the text of a file; the error that lark raised for a piece of it.
+Given   the text of a file; the error that the parser raised for a part of it.
 Gives   a `Reporter` over the decoded text; findings that say what was found and what was expected.
 """
 
@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
-
 from omnigraph.language.diagnostics import Reporter, Rule, Source, Span
+from omnigraph.language.lalr import END, Mismatch
 
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # some editors put one in front of a UTF-8 text
 
@@ -56,31 +55,22 @@ def decoded(text: str | bytes, file: str, encoding: Rule) -> Reporter:
     return reporter
 
 
-def report_syntax(
-    error: UnexpectedInput, piece: tuple[int, int], reporter: Reporter, wording: Wording
-) -> None:
-    """Report a grammar error of a piece, given as its `[start, end)`."""
-    source = reporter.source
-    position: int | None = error.pos_in_stream
-    at = piece[0] + (position or 0)
-    match error:
-        case UnexpectedToken() if error.token.type == "$END":
-            span = source.span(piece[1], piece[1])
-            found, expected = wording.end, error.accepts or error.expected
-        case UnexpectedToken():
-            span = source.span(at, at + len(error.token))
-            found, expected = repr(str(error.token)), error.accepts or error.expected
-        case UnexpectedCharacters():
-            opened = _unterminated(source.text, at)
-            if opened is not None:
-                reporter.report(wording.unterminated, opened[0], source.span(at, at + 1), opened[1])
-                return
-            span = source.span(at, at + 1)
-            found, expected = repr(source.text[at : at + 1]), error.allowed or set()
-        case _:
-            span, found, expected = source.span(at, at + 1), "this", set()
-    message = f"unexpected {_short(found)}, expected {_listed(expected, wording.display)}"
-    reporter.report(wording.unexpected, message, span, wording.advice(source, span, expected))
+def report_syntax(error: Mismatch, chunk: tuple[int, int], reporter: Reporter, wording: Wording) -> None:
+    """Report a grammar error of a part of the text, given as its `[start, end)`."""
+    source, token = reporter.source, error.token
+    start = chunk[0] + error.position
+    if token is None:
+        span, unexpected = source.span(start, start + 1), repr(source.text[start : start + 1])
+        unclosed = _unterminated(source.text, start)
+        if unclosed is not None:
+            reporter.report(wording.unterminated, unclosed[0], span, unclosed[1])
+            return
+    elif token.type == END:
+        span, unexpected = source.span(chunk[1], chunk[1]), wording.end
+    else:
+        span, unexpected = source.span(start, start + len(token.text)), repr(token.text)
+    message = f"unexpected {_short(unexpected)}, expected {_listed(error.expected, wording.display)}"
+    reporter.report(wording.unexpected, message, span, wording.advice(source, span, error.expected))
 
 
 def _unterminated(text: str, at: int) -> tuple[str, str] | None:

@@ -11,12 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lark import Token
-
 from omnigraph.language.diagnostics import Reporter, Span
+from omnigraph.language.lalr import (
+    Child,
+    ParseTree,
+    Token,
+    first_subtree,
+    optional_subtree,
+    subtree,
+    subtrees,
+    tokens,
+    word_text,
+)
 from omnigraph.language.query import rules
 from omnigraph.language.query.expressions import Expressions
-from omnigraph.language.query.place import Broken, Child, Parsed, Place, optional, tokens, tree, trees
+from omnigraph.language.query.place import Broken, Place
 from omnigraph.language.query.tree import (
     Binding,
     Block,
@@ -62,7 +71,7 @@ SHAPED_LIKE_TRAVERSALS = [["VAR", word, "VAR"] for word in ("TEXT", "IN", "AND",
 RESERVED = "__nanograph_now"
 
 
-def build(parsed: Parsed, offset: int, reporter: Reporter) -> Query | None:
+def build(parsed: ParseTree, offset: int, reporter: Reporter) -> Query | None:
     """Build one query; `offset` is where its piece starts in the text."""
     before = len(reporter.found)
     try:
@@ -78,20 +87,20 @@ class _Builder:
         self._expressions = Expressions(place)
         self._params: frozenset[str] = frozenset()
 
-    def query(self, parsed: Parsed) -> Query:
-        name = self._place.name(trees(parsed, "word")[0], "a query name")
+    def query(self, parsed: ParseTree) -> Query:
+        name = self._place.name(first_subtree(parsed, "word"), "a query name")
         params = tuple(self._params_of(parsed))
         self._params = frozenset(p.name.text for p in params)
         notes = tuple(self._notes(parsed))
-        body = trees(parsed, "read", "write")[0]
-        built = self._read(body) if body.data == "read" else self._write(body)
+        body = first_subtree(parsed, "read", "write")
+        built = self._read(body) if body.rule == "read" else self._write(body)
         return Query(name, params, notes, built, self._place.span(parsed))
 
     # -- heads ---------------------------------------------------------------------------------------
 
-    def _params_of(self, parsed: Parsed) -> Iterator[Param]:
+    def _params_of(self, parsed: ParseTree) -> Iterator[Param]:
         seen: set[str] = set()
-        for param in trees(parsed, "param"):
+        for param in subtrees(parsed, "param"):
             variable = self._expressions.variable(tokens(param, "VAR")[0])
             if variable.name in seen:
                 message = f"parameter '{variable.name}' is declared twice"
@@ -102,15 +111,15 @@ class _Builder:
             if variable.anonymous:
                 raise self._place.refused("a parameter needs a name: '$_' has none", variable.span)
             seen.add(variable.name)
-            declared = trees(param, "type")[0]
+            declared = first_subtree(param, "type")
             nullable = bool(tokens(param, "OPTIONAL"))
             expression = TypeExpr(self._type(declared), nullable, self._place.span(declared))
             yield Param(Ident(variable.name, variable.span), expression, self._place.span(param))
 
-    def _type(self, parsed: Parsed) -> Shape:
-        listed = optional(parsed, "list_type")
-        word = trees(listed or parsed, "word")[0]
-        name, span = str(word.children[0]), self._place.span(word)
+    def _type(self, parsed: ParseTree) -> Shape:
+        listed = optional_subtree(parsed, "list_type")
+        word = first_subtree(listed or parsed, "word")
+        name, span = word_text(word), self._place.span(word)
         number = next(iter(tokens(parsed, "NUMBER")), None)
         if name == "Vector" and listed is None and number is not None:
             return self._vector(number)
@@ -137,11 +146,12 @@ class _Builder:
             return BadType()
         return VectorType(size)
 
-    def _notes(self, parsed: Parsed) -> Iterator[Note]:
+    def _notes(self, parsed: ParseTree) -> Iterator[Note]:
         seen: set[str] = set()
-        for note in trees(parsed, "note"):
+        for note in subtrees(parsed, "note"):
             span = self._place.span(note)
-            name = Ident(str(trees(note, "word")[0].children[0]), self._place.span(trees(note, "word")[0]))
+            word = first_subtree(note, "word")
+            name = Ident(word_text(word), self._place.span(word))
             text = next(iter(tokens(note, "STRING")), None)
             if name.text not in NOTES:
                 message = f"a query has no annotation '@{name.text}': there are @description and @instruction"
@@ -154,76 +164,78 @@ class _Builder:
             seen.add(name.text)
             if text is not None:
                 where = self._place.span(text)
-                yield Note(name, unquote(str(text), where, self._place.reporter, rules.SYNTAX), span)
+                yield Note(name, unquote(text.text, where, self._place.reporter, rules.SYNTAX), span)
 
     # -- reads ---------------------------------------------------------------------------------------
 
-    def _read(self, parsed: Parsed) -> Read:
-        clauses = self._clauses(trees(parsed, "block")[0])
-        outputs = tuple(self._output(output) for output in trees(parsed, "output"))
-        order = optional(parsed, "order")
+    def _read(self, parsed: ParseTree) -> Read:
+        clauses = self._clauses(first_subtree(parsed, "block"))
+        outputs = tuple(self._output(output) for output in subtrees(parsed, "output"))
+        order = optional_subtree(parsed, "order")
         return Read(
             clauses,
             bool(tokens(parsed, "DISTINCT")),
             outputs,
-            () if order is None else tuple(self._sort(sort) for sort in trees(order, "sort")),
-            self._page(optional(parsed, "limit")),
-            self._page(optional(parsed, "offset")),
+            () if order is None else tuple(self._sort(sort) for sort in subtrees(order, "sort")),
+            self._page(optional_subtree(parsed, "limit")),
+            self._page(optional_subtree(parsed, "offset")),
             self._place.span(parsed),
         )
 
-    def _clauses(self, block: Parsed) -> tuple[Clause, ...]:
-        return tuple(self._clause(tree(child)) for child in block.children)
+    def _clauses(self, block: ParseTree) -> tuple[Clause, ...]:
+        return tuple(self._clause(subtree(child)) for child in block.children)
 
-    def _clause(self, parsed: Parsed) -> Clause:
+    def _clause(self, parsed: ParseTree) -> Clause:
         span = self._place.span(parsed)
-        match parsed.data:
+        match parsed.rule:
             case "binding":
                 variable = self._expressions.variable(tokens(parsed, "VAR")[0])
-                name = self._place.type_name(trees(parsed, "word")[0])
+                name = self._place.type_name(first_subtree(parsed, "word"))
                 return Binding(
-                    variable, name, self._fields(optional(parsed, "entries"), nullable=False), span
+                    variable, name, self._fields(optional_subtree(parsed, "entries"), nullable=False), span
                 )
             case "traversal":
                 return self._expressions.traversal(parsed)
             case "filter":
                 return self._filter(parsed.children[0], span)
             case "counted":
-                clauses = self._clauses(trees(parsed, "block")[0])
-                number = trees(parsed, "number")[0]
+                clauses = self._clauses(first_subtree(parsed, "block"))
+                number = first_subtree(parsed, "number")
                 sign = "-" if tokens(number, "MINUS") else ""
                 count = self._expressions.integer(tokens(number, "NUMBER")[0], sign)
-                return CountBlock(clauses, str(tokens(parsed, "COMPARE")[0]), count, span)
+                return CountBlock(clauses, tokens(parsed, "COMPARE")[0].text, count, span)
             case kind:
-                return Block(BLOCKS[kind], self._clauses(trees(parsed, "block")[0]), span)
+                return Block(BLOCKS[kind], self._clauses(first_subtree(parsed, "block")), span)
 
     def _filter(self, child: Child, span: Span) -> Clause:
         """Build a condition; `$x contains $y` over a variable that is no parameter is a traversal."""
-        while not isinstance(child, Token) and child.data == "group":
+        while not isinstance(child, Token) and child.rule == "group":
             child = child.children[0]
         parts = [] if isinstance(child, Token) else [p for p in child.children if isinstance(p, Token)]
-        if [p.type for p in parts] in SHAPED_LIKE_TRAVERSALS and parts == tree(child).children:
+        if [p.type for p in parts] in SHAPED_LIKE_TRAVERSALS and parts == subtree(child).children:
             left, right = (self._expressions.variable(part) for part in parts[::2])
             if left.name not in self._params:
-                edge = Ident(str(parts[1]), self._place.span(parts[1]))
+                edge = Ident(parts[1].text, self._place.span(parts[1]))
                 return Traversal(left, None, edge, False, None, right, span)
         return Filter(self._expressions.condition(child), span)
 
-    def _output(self, parsed: Parsed) -> Output:
+    def _output(self, parsed: ParseTree) -> Output:
         expression = self._expressions.root(parsed.children[0])
-        alias = self._place.name(tree(parsed.children[-1]), "an alias") if tokens(parsed, "AS") else None
+        alias = self._place.name(subtree(parsed.children[-1]), "an alias") if tokens(parsed, "AS") else None
         return Output(expression, alias, self._place.span(parsed))
 
-    def _sort(self, parsed: Parsed) -> Sort:
+    def _sort(self, parsed: ParseTree) -> Sort:
         expression = self._expressions.root(parsed.children[0])
         direction = tokens(parsed, "ASC", "DESC")
         if direction and isinstance(expression, Call) and expression.function.text == "nearest":
             message = "nearest takes no direction: the nearest come first"
-            raise self._place.refused(message, self._place.span(direction[0]), f"remove '{direction[0]}'")
+            raise self._place.refused(
+                message, self._place.span(direction[0]), f"remove '{direction[0].text}'"
+            )
         descending = bool(direction) and direction[0].type == "DESC"
         return Sort(expression, descending, self._place.span(parsed))
 
-    def _page(self, parsed: Parsed | None) -> Literal | Var | None:
+    def _page(self, parsed: ParseTree | None) -> Literal | Var | None:
         if parsed is None:
             return None
         variables = tokens(parsed, "VAR")
@@ -231,29 +243,29 @@ class _Builder:
             return self._expressions.variable(variables[0])
         number = tokens(parsed, "NUMBER")[0]
         self._expressions.integer(number)
-        return Literal(LiteralKind.INTEGER, str(number), self._place.span(number))
+        return Literal(LiteralKind.INTEGER, number.text, self._place.span(number))
 
     # -- writes --------------------------------------------------------------------------------------
 
-    def _write(self, parsed: Parsed) -> Write:
-        statements = tuple(self._statement(tree(child)) for child in parsed.children)
+    def _write(self, parsed: ParseTree) -> Write:
+        statements = tuple(self._statement(subtree(child)) for child in parsed.children)
         return Write(statements, self._place.span(parsed))
 
-    def _statement(self, parsed: Parsed) -> Statement:
+    def _statement(self, parsed: ParseTree) -> Statement:
         span = self._place.span(parsed)
-        target = self._place.type_name(trees(parsed, "word")[0])
-        fields = self._fields(optional(parsed, "fields"), nullable=True)
-        if parsed.data == "insert":
+        target = self._place.type_name(first_subtree(parsed, "word"))
+        fields = self._fields(optional_subtree(parsed, "fields"), nullable=True)
+        if parsed.rule == "insert":
             return Insert(target, fields, span)
         where = self._expressions.condition(parsed.children[-1])
-        return Update(target, fields, where, span) if parsed.data == "update" else Delete(target, where, span)
+        return Update(target, fields, where, span) if parsed.rule == "update" else Delete(target, where, span)
 
-    def _fields(self, parsed: Parsed | None, *, nullable: bool) -> tuple[Field, ...]:
+    def _fields(self, parsed: ParseTree | None, *, nullable: bool) -> tuple[Field, ...]:
         if parsed is None:
             return ()
-        return tuple(self._field(field, nullable=nullable) for field in trees(parsed, "field"))
+        return tuple(self._field(field, nullable=nullable) for field in subtrees(parsed, "field"))
 
-    def _field(self, parsed: Parsed, *, nullable: bool) -> Field:
+    def _field(self, parsed: ParseTree, *, nullable: bool) -> Field:
         name = self._place.name(parsed.children[0], "a property name")
         value = self._expressions.value(parsed.children[-1], nullable=nullable)
         return Field(name, value, self._place.span(parsed))

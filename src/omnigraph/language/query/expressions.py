@@ -12,12 +12,20 @@ import math
 import re
 from collections.abc import Sequence
 
-from lark import Token, Tree
-
 from omnigraph.base.times import read_day, read_instant
+from omnigraph.language.lalr import (
+    Child,
+    ParseTree,
+    Token,
+    first_subtree,
+    optional_subtree,
+    subtree,
+    tokens,
+    word_text,
+)
 from omnigraph.language.query import rules
 from omnigraph.language.query.functions import AGGREGATES, FUNCTIONS, TEXT_MATCHES
-from omnigraph.language.query.place import Child, Parsed, Place, optional, tokens, tree, trees
+from omnigraph.language.query.place import Place
 from omnigraph.language.query.tree import (
     Access,
     Aggregate,
@@ -83,7 +91,7 @@ class Expressions:
 
     def variable(self, token: Token) -> Var:
         """Build `$name`."""
-        text = str(token)[1:]
+        text = token.text[1:]
         span = self._place.span(token)
         if "A" <= text[0] <= "Z":
             lower = text[0].lower() + text[1:]
@@ -113,7 +121,7 @@ class Expressions:
     def _any(self, child: Child, *, nullable: bool = False) -> Expr | Condition:
         if isinstance(child, Token):
             return self.variable(child)
-        match child.data:
+        match child.rule:
             case "disjunction" | "conjunction":
                 return self._joined(child)
             case "inverse":
@@ -121,7 +129,7 @@ class Expressions:
             case "comparison":
                 return self._judged(child, self._expr(child.children[0]))
             case "test":
-                word = self._place.name(tree(child.children[0]), "a property name")
+                word = self._place.name(subtree(child.children[0]), "a property name")
                 return self._judged(child, Name(word))
             case "sum" | "product":
                 return self._arithmetic(child)
@@ -132,15 +140,15 @@ class Expressions:
             case "access":
                 return self._access(child)
             case "alias":
-                return Name(Ident(str(child.children[0]), self._place.span(child)))
+                return Name(Ident(word_text(child), self._place.span(child)))
             case "shortest":
-                return Shortest(self.traversal(trees(child, "traversal")[0]), self._place.span(child))
+                return Shortest(self.traversal(first_subtree(child, "traversal")), self._place.span(child))
             case _:
                 return self._call(child)
 
-    def _joined(self, parsed: Parsed) -> Condition:
+    def _joined(self, parsed: ParseTree) -> Condition:
         """Build `and` and `or`; brackets around the same word change nothing and leave no trace."""
-        kind: type[And | Or] = Or if parsed.data == "disjunction" else And
+        kind: type[And | Or] = Or if parsed.rule == "disjunction" else And
         operands: list[Condition] = []
         for child in parsed.children:
             if isinstance(child, Token) and child.type in ("OR", "AND"):
@@ -149,7 +157,7 @@ class Expressions:
             operands.extend(operand.operands if isinstance(operand, kind) else (operand,))
         return kind(tuple(operands), self._place.span(parsed))
 
-    def _judged(self, parsed: Parsed, left: Expr) -> Condition:
+    def _judged(self, parsed: ParseTree, left: Expr) -> Condition:
         span = self._place.span(parsed)
         operator = _token(parsed.children[1])
         if operator.type == "IS":
@@ -162,13 +170,15 @@ class Expressions:
         if operator.type == "IN":
             return Member(left, right, span)
         if operator.type == "TEXT" and isinstance(left, Name):
-            message = f"'where' has no '{operator}': it compares, tests membership with 'in', or for null"
+            message = (
+                f"'where' has no '{operator.text}': it compares, tests membership with 'in', or for null"
+            )
             raise self._place.refused(message, self._place.span(operator))
-        return Compare(left, str(operator), right, span)
+        return Compare(left, operator.text, right, span)
 
     # -- expressions ---------------------------------------------------------------------------------
 
-    def _arithmetic(self, parsed: Parsed) -> Expr:
+    def _arithmetic(self, parsed: ParseTree) -> Expr:
         """Build a chain of operators from the left."""
         first, *rest = parsed.children
         built = self._expr(first)
@@ -177,20 +187,20 @@ class Expressions:
             span = self._place.span(first, operand)
             if self._operators > MAX_OPERATORS:
                 raise self._place.refused(f"the expression has more than {MAX_OPERATORS} operators", span)
-            built = Arithmetic(built, str(operator), self._expr(operand), span)
+            built = Arithmetic(built, word_text(operator), self._expr(operand), span)
         return built
 
-    def _access(self, parsed: Parsed) -> Access:
+    def _access(self, parsed: ParseTree) -> Access:
         variable = self.variable(tokens(parsed, "VAR")[0])
-        member = self._place.name(trees(parsed, "word")[0], "a property name")
+        member = self._place.name(first_subtree(parsed, "word"), "a property name")
         return Access(variable, member, bool(tokens(parsed, "AT")), self._place.span(parsed))
 
-    def traversal(self, parsed: Parsed) -> Traversal:
+    def traversal(self, parsed: ParseTree) -> Traversal:
         """Build a traversal."""
         left, *between, right = (self.variable(token) for token in tokens(parsed, "VAR"))
-        edge = trees(parsed, "edge")[0]
+        edge = first_subtree(parsed, "edge")
         name, undirected = self._edge_word(edge.children[0])
-        bounds = optional(edge, "bounds")
+        bounds = optional_subtree(edge, "bounds")
         return Traversal(
             left,
             between[0] if between else None,
@@ -205,14 +215,14 @@ class Expressions:
         undirected = isinstance(child, Token)
         span = self._place.span(child)
         if isinstance(child, Token):
-            name = Ident(_inside(str(child)), span)
+            name = Ident(_inside(child.text), span)
         else:
             name = self._place.name(child, "an edge in a traversal")
         if name.text == "not":
             raise self._place.refused("an edge cannot be called 'not' in a traversal", span)
         return name, undirected
 
-    def _bounds(self, parsed: Parsed) -> Bounds:
+    def _bounds(self, parsed: ParseTree) -> Bounds:
         span = self._place.span(parsed)
         low, *high = (self.integer(token) for token in tokens(parsed, "NUMBER"))
         return Bounds(low, high[0] if high else None, span)
@@ -220,17 +230,17 @@ class Expressions:
     def integer(self, token: Token, sign: str = "") -> int:
         """Read a whole number of 64 bits."""
         span = self._place.span(token)
-        if "." in token:
-            raise self._place.refused(f"expected a whole number, found {str(token)[:40]}", span)
-        value = _integer(f"{sign}{token}")
+        if "." in token.text:
+            raise self._place.refused(f"expected a whole number, found {token.text[:40]}", span)
+        value = _integer(f"{sign}{token.text}")
         if value is None:
             raise self._place.refused(
                 "the integer does not fit 64 bits", span, "pass it as a parameter of type U64"
             )
         return value
 
-    def _call(self, parsed: Parsed) -> Expr:
-        function = Ident(str(parsed.children[0]), self._place.span(parsed.children[0]))
+    def _call(self, parsed: ParseTree) -> Expr:
+        function = Ident(word_text(parsed.children[0]), self._place.span(parsed.children[0]))
         span = self._place.span(parsed)
         arguments = parsed.children[1:]
         name = function.text
@@ -269,34 +279,34 @@ class Expressions:
                 message = f"{function.text} takes one text in double quotes"
                 raise self._place.refused(message, function.span, f'write {function.text}("2026-01-31")')
 
-    def _literal(self, parsed: Parsed, *, nullable: bool) -> Literal | ListLiteral:
+    def _literal(self, parsed: ParseTree, *, nullable: bool) -> Literal | ListLiteral:
         child = parsed.children[0]
         span = self._place.span(parsed)
-        if isinstance(child, Tree):
-            return self._list(child) if child.data == "list" else self._number(child)
+        if isinstance(child, ParseTree):
+            return self._list(child) if child.rule == "list" else self._number(child)
         match child.type:
             case "STRING":
-                text = unquote(str(child), span, self._place.reporter, rules.SYNTAX)
+                text = unquote(child.text, span, self._place.reporter, rules.SYNTAX)
                 return Literal(LiteralKind.STRING, text, span)
             case "NULL":
                 if not nullable:
                     raise self._place.refused(NULL_PLACE, span, "test for it with 'is null'")
                 return Literal(LiteralKind.NULL, "null", span)
             case _:
-                return Literal(LiteralKind.BOOLEAN, str(child), span)
+                return Literal(LiteralKind.BOOLEAN, child.text, span)
 
-    def _number(self, parsed: Parsed) -> Literal:
+    def _number(self, parsed: ParseTree) -> Literal:
         token = tokens(parsed, "NUMBER")[0]
         sign = "-" if tokens(parsed, "MINUS") else ""
         span = self._place.span(parsed)
-        if "." not in token:
+        if "." not in token.text:
             self.integer(token, sign)
-            return Literal(LiteralKind.INTEGER, f"{sign}{token}", span)
-        if not math.isfinite(float(token)):
+            return Literal(LiteralKind.INTEGER, f"{sign}{token.text}", span)
+        if not math.isfinite(float(token.text)):
             raise self._place.refused("the number does not fit a double", span)
-        return Literal(LiteralKind.FLOAT, f"{sign}{token}", span)
+        return Literal(LiteralKind.FLOAT, f"{sign}{token.text}", span)
 
-    def _list(self, parsed: Parsed) -> ListLiteral:
+    def _list(self, parsed: ParseTree) -> ListLiteral:
         items: list[Literal] = []
         for child in parsed.children:
             item = self._any(child)
@@ -340,5 +350,5 @@ def _integer(text: str) -> int | None:
 
 def _token(child: Child) -> Token:
     if not isinstance(child, Token):
-        raise TypeError(f"the grammar gave a rule where a token was expected: {child!r}")
+        raise TypeError(f"the grammar gave a rule where a token was expected: {child.rule}")
     return child

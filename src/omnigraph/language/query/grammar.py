@@ -12,8 +12,9 @@ Rule    the lexer is contextual: a keyword is one only where the grammar expects
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
-from lark import Lark
+from omnigraph.language.lalr import Parser
 
 # Space and comments between a word and its bracket; atomic, so that no text makes the lookahead slow.
 _SKIP = r"(?>[ \t\r\n]+|\/\/[^\n]*|\/\*(?>[^*]|\*(?!\/))*\*\/)*+"
@@ -158,6 +159,8 @@ BLOCK.9: /\/\*(?>[^*]|\*(?!\/))*\*\//
 %ignore BLOCK
 """
 
+TABLES = Path(__file__).with_name("tables.json")  # made from the grammar by scripts/parse_tables.py
+
 # What a reader would call a terminal, in the order in which expectations are listed.
 DISPLAY = {
     "QUERY": "'query'",
@@ -212,13 +215,6 @@ DISPLAY = {
 
 
 @cache
-def parser() -> Lark:
-    """Return the parser; making it takes a while, so that it is made when the first query is read."""
-    return Lark(
-        GRAMMAR,
-        start="query",
-        parser="lalr",
-        lexer="contextual",
-        propagate_positions=True,
-        maybe_placeholders=False,
-    )
+def parser() -> Parser:
+    """Return the parser; it reads its tables when the first text comes."""
+    return Parser.from_file(TABLES)

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lark.exceptions import UnexpectedInput
-
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.language.diagnostics import Diagnostic, QueryError, Reporter, Source, Span
+from omnigraph.language.lalr import Mismatch
 from omnigraph.language.query import rules
 from omnigraph.language.query.build import build
 from omnigraph.language.query.grammar import DISPLAY, parser
@@ -106,7 +105,7 @@ def _piece(piece: Piece, reporter: Reporter) -> Query | None:
         return None
     try:
         parsed = parser().parse(source.text[piece.start : piece.end])
-    except UnexpectedInput as error:
+    except Mismatch as error:
         report_syntax(error, (piece.start, piece.end), reporter, WORDING)
         return None
     return build(parsed, piece.start, reporter)

@@ -12,13 +12,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lark import Token, Tree
-
 from omnigraph.language.diagnostics import Reporter, Rule, Span
+from omnigraph.language.lalr import ParseTree, Token, subtree, word_text
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.tree import Ident, Keyword, Literal, LiteralKind
-
-Parsed = Tree[Token]
 
 _ESCAPE = re.compile(r"\\([\s\S])")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
@@ -45,14 +42,14 @@ class Arguments:
         self._offset = offset
 
     def of_annotation(
-        self, annotation: str, tree: Parsed | None
+        self, annotation: str, tree: ParseTree | None
     ) -> tuple[Literal | Ident | None, tuple[Keyword, ...]]:
         """Return at most one positional argument, then keywords; anything else is reported."""
         positional: Literal | Ident | None = None
         keywords: list[Keyword] = []
         if tree is None:
             return None, ()
-        values = [self._value(_tree(child), booleans=True) for child in tree.children]
+        values = [self._value(subtree(child), booleans=True) for child in tree.children]
         if not values:
             self._refuse(f"@{annotation}() has empty parentheses", self._span(tree), f"write @{annotation}")
         for position, value in enumerate(values):
@@ -78,27 +75,27 @@ class Arguments:
                 positional = self._bare(value)
         return positional, tuple(keywords)
 
-    def of_constraint(self, tree: Parsed) -> list[Value]:
+    def of_constraint(self, tree: ParseTree) -> list[Value]:
         """Return all arguments as they are; in a constraint `true` is a name like any other."""
-        return [self._value(_tree(child), booleans=False) for child in tree.children]
+        return [self._value(subtree(child), booleans=False) for child in tree.children]
 
     # -- one argument --------------------------------------------------------------------------------
 
-    def _value(self, tree: Parsed, *, booleans: bool) -> Value:
+    def _value(self, tree: ParseTree, *, booleans: bool) -> Value:
         span = self._span(tree)
-        if tree.data == "bounds":
-            numbers = [(str(token), token.type) for token in tree.children if isinstance(token, Token)]
+        if tree.rule == "bounds":
+            numbers = [(token.text, token.type) for token in tree.children if isinstance(token, Token)]
             cut = next(at for at, (_, terminal) in enumerate(numbers) if terminal == "RANGE")
             low = numbers[0][0] if cut > 0 else None
             high = numbers[-1][0] if cut < len(numbers) - 1 else None
             return Bounds(low, high, span)
-        if tree.data == "keyword":
-            word, value = (_tree(child) for child in tree.children)
-            name = Ident(str(word.children[0]), self._span(word))
+        if tree.rule == "keyword":
+            word, value = (subtree(child) for child in tree.children)
+            name = Ident(word_text(word), self._span(word))
             return Keyword(name, self._literal(value))
         token = tree.children[0]
-        if isinstance(token, Tree):
-            text = str(token.children[0])
+        if isinstance(token, ParseTree):
+            text = word_text(token)
             if booleans and text in BOOLEANS:
                 return Literal(LiteralKind.BOOLEAN, text, span)
             return Ident(text, span)
@@ -106,11 +103,11 @@ class Arguments:
 
     def _token(self, token: Token, span: Span) -> Literal:
         if token.type == "STRING":
-            return Literal(LiteralKind.STRING, unquote(str(token), span, self._reporter), span)
-        kind = LiteralKind.FLOAT if "." in token else LiteralKind.INTEGER
-        return Literal(kind, str(token), span)
+            return Literal(LiteralKind.STRING, unquote(token.text, span, self._reporter), span)
+        kind = LiteralKind.FLOAT if "." in token.text else LiteralKind.INTEGER
+        return Literal(kind, token.text, span)
 
-    def _literal(self, tree: Parsed) -> Literal:
+    def _literal(self, tree: ParseTree) -> Literal:
         """The value of a keyword must be a literal; a bare word is reported and read as a string."""
         value = self._value(tree, booleans=True)
         if isinstance(value, Literal):
@@ -138,9 +135,8 @@ class Arguments:
     def _refuse(self, message: str, span: Span, suggestion: str | None) -> None:
         self._reporter.report(rules.ARGUMENT, message, span, suggestion)
 
-    def _span(self, tree: Parsed) -> Span:
-        meta = tree.meta
-        return self._reporter.source.span(self._offset + meta.start_pos, self._offset + meta.end_pos)
+    def _span(self, tree: ParseTree) -> Span:
+        return self._reporter.source.span(self._offset + tree.start, self._offset + tree.end)
 
 
 def unquote(text: str, span: Span, reporter: Reporter, rule: Rule = rules.BAD_ESCAPE) -> str:
@@ -170,9 +166,3 @@ def quote(text: str) -> str:
     for char, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         text = text.replace(char, escape)
     return f'"{text}"'
-
-
-def _tree(child: Token | Tree[Token]) -> Parsed:
-    if not isinstance(child, Tree):
-        raise TypeError(f"the grammar gave a token where a rule was expected: {child!r}")
-    return child

@@ -11,11 +11,16 @@ Gives   a declaration. Its faulty parts are reported and left out or marked `Bad
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-from lark import Token, Tree
 
 from omnigraph.language.diagnostics import Reporter, Rule, Span
+from omnigraph.language.lalr import (
+    ParseTree,
+    first_subtree,
+    optional_subtree,
+    subtree,
+    subtrees,
+    word_text,
+)
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.arguments import Arguments, Bounds
 from omnigraph.language.schema.tree import (
@@ -37,8 +42,6 @@ from omnigraph.language.schema.tree import (
 )
 from omnigraph.language.schema.types import TypeBuilder
 
-Parsed = Tree[Token]
-
 RESERVED_EVERYWHERE = frozenset(
     {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version", "id"}
 )
@@ -55,11 +58,11 @@ class Builder:
         self._reporter = reporter
         self._offset = 0
 
-    def declaration(self, parsed: Parsed, offset: int) -> Declaration:
+    def declaration(self, parsed: ParseTree, offset: int) -> Declaration:
         """Build one declaration."""
         self._offset = offset
-        tree = _tree(parsed.children[0])
-        match tree.data:
+        tree = subtree(parsed.children[0])
+        match tree.rule:
             case "interface":
                 return self._interface(tree)
             case "node":
@@ -69,9 +72,9 @@ class Builder:
 
     # -- declarations --------------------------------------------------------------------------------
 
-    def _interface(self, tree: Parsed) -> Interface:
-        name = self._type_name(_child(tree, "word"))
-        for clause in _children(tree, "annotation", "implements"):
+    def _interface(self, tree: ParseTree) -> Interface:
+        name = self._type_name(first_subtree(tree, "word"))
+        for clause in subtrees(tree, "annotation", "implements"):
             self._report(
                 rules.MISPLACED,
                 "an interface takes no annotations and extends no other interface",
@@ -88,12 +91,12 @@ class Builder:
             )
         return Interface(name, properties, self._span(tree))
 
-    def _node(self, tree: Parsed) -> Node:
-        name = self._type_name(_child(tree, "word"))
+    def _node(self, tree: ParseTree) -> Node:
+        name = self._type_name(first_subtree(tree, "word"))
         implements: tuple[Ident, ...] = ()
         annotations: list[Annotation] = []
-        for clause in _children(tree, "annotation", "implements"):
-            if clause.data == "annotation":
+        for clause in subtrees(tree, "annotation", "implements"):
+            if clause.rule == "annotation":
                 if implements:
                     self._report(
                         rules.MISPLACED,
@@ -110,16 +113,16 @@ class Builder:
                     "write one list: implements A, B",
                 )
             else:
-                implements = tuple(self._type_name(word) for word in _children(clause, "word"))
+                implements = tuple(self._type_name(word) for word in subtrees(clause, "word"))
         properties, constraints = self._body(tree, "node")
         return Node(name, tuple(annotations), implements, properties, constraints, self._span(tree))
 
-    def _edge(self, tree: Parsed) -> Edge:
-        name, source, target = (self._type_name(word) for word in _children(tree, "word"))
+    def _edge(self, tree: ParseTree) -> Edge:
+        name, source, target = (self._type_name(word) for word in subtrees(tree, "word"))
         card: Cardinality | None = None
         annotations: list[Annotation] = []
-        for position, clause in enumerate(_children(tree, "annotation", "implements")):
-            if clause.data == "implements":
+        for position, clause in enumerate(subtrees(tree, "annotation", "implements")):
+            if clause.rule == "implements":
                 self._report(
                     rules.MISPLACED, "only a node can implement an interface", self._span(clause), None
                 )
@@ -132,12 +135,12 @@ class Builder:
 
     # -- bodies --------------------------------------------------------------------------------------
 
-    def _body(self, tree: Parsed, kind: str) -> tuple[tuple[Property, ...], tuple[Constraint, ...]]:
+    def _body(self, tree: ParseTree, kind: str) -> tuple[tuple[Property, ...], tuple[Constraint, ...]]:
         properties: list[Property] = []
         constraints: list[Constraint] = []
         for group in self._groups(tree):
             head, annotations = group[0], group[1:]
-            if head.data == "property":
+            if head.rule == "property":
                 properties.append(self._property(head, annotations, kind))
             elif self._is_constraint(head):
                 constraints.extend(self._constraint(head))
@@ -150,12 +153,12 @@ class Builder:
                 )
         return tuple(properties), tuple(constraints)
 
-    def _groups(self, tree: Parsed) -> Iterator[list[Parsed]]:
+    def _groups(self, tree: ParseTree) -> Iterator[list[ParseTree]]:
         """Group each property with the annotations that belong to it; a constraint stands alone."""
-        group: list[Parsed] = []
-        for member in (m for body in _children(tree, "body") for m in body.children):
-            member = _tree(member)
-            belongs = group and group[0].data == "property" and member.data == "annotation"
+        group: list[ParseTree] = []
+        for member in (m for body in subtrees(tree, "body") for m in body.children):
+            member = subtree(member)
+            belongs = group and group[0].rule == "property" and member.rule == "annotation"
             if belongs and not self._is_constraint(member):
                 group.append(member)
                 continue
@@ -165,27 +168,27 @@ class Builder:
         if group:
             yield group
 
-    def _is_constraint(self, tree: Parsed) -> bool:
+    def _is_constraint(self, tree: ParseTree) -> bool:
         """With parentheses these names always start a body constraint, wherever they stand."""
-        if tree.data != "annotation" or not _children(tree, "arguments"):
+        if tree.rule != "annotation" or not subtrees(tree, "arguments"):
             return False
         return self._annotation_name(tree) in CONSTRAINTS
 
-    def _property(self, tree: Parsed, annotations: list[Parsed], kind: str) -> Property:
-        name = self._property_name(_child(tree, "word"), kind)
-        expression = TypeBuilder(self._reporter, self._offset).build(_child(tree, "type"))
+    def _property(self, tree: ParseTree, annotations: list[ParseTree], kind: str) -> Property:
+        name = self._property_name(first_subtree(tree, "word"), kind)
+        expression = TypeBuilder(self._reporter, self._offset).build(first_subtree(tree, "type"))
         built = tuple(a for annotation in annotations for a in self._annotation(annotation))
         end = annotations[-1] if annotations else tree
-        start = self._offset + tree.meta.start_pos
-        span = self._reporter.source.span(start, self._offset + end.meta.end_pos)
+        start = self._offset + tree.start
+        span = self._reporter.source.span(start, self._offset + end.end)
         return Property(name, expression, built, span)
 
     # -- names ---------------------------------------------------------------------------------------
 
-    def _ident(self, word: Parsed) -> Ident:
-        return Ident(str(word.children[0]), self._span(word))
+    def _ident(self, word: ParseTree) -> Ident:
+        return Ident(word_text(word), self._span(word))
 
-    def _type_name(self, word: Parsed) -> Ident:
+    def _type_name(self, word: ParseTree) -> Ident:
         name = self._ident(word)
         if not "A" <= name.text[0] <= "Z":
             proper = name.text.lstrip("_")
@@ -197,7 +200,7 @@ class Builder:
             )
         return name
 
-    def _property_name(self, word: Parsed, kind: str) -> Ident:
+    def _property_name(self, word: ParseTree, kind: str) -> Ident:
         name = self._ident(word)
         if "A" <= name.text[0] <= "Z":
             self._report(
@@ -219,18 +222,18 @@ class Builder:
 
     # -- annotations ---------------------------------------------------------------------------------
 
-    def _annotation_name(self, tree: Parsed) -> str:
-        return str(_child(tree, "word").children[0])
+    def _annotation_name(self, tree: ParseTree) -> str:
+        return word_text(first_subtree(tree, "word"))
 
-    def _header_annotation(self, tree: Parsed) -> Iterator[Annotation]:
+    def _header_annotation(self, tree: ParseTree) -> Iterator[Annotation]:
         """Build an annotation of a type; a constraint there is kept by name, for check/ to refuse."""
         if self._is_constraint(tree):
-            yield Annotation(self._ident(_child(tree, "word")), None, (), self._span(tree))
+            yield Annotation(self._ident(first_subtree(tree, "word")), None, (), self._span(tree))
             return
         yield from self._annotation(tree)
 
-    def _annotation(self, tree: Parsed) -> Iterator[Annotation]:
-        name = self._ident(_child(tree, "word"))
+    def _annotation(self, tree: ParseTree) -> Iterator[Annotation]:
+        name = self._ident(first_subtree(tree, "word"))
         span = self._span(tree)
         if "A" <= name.text[0] <= "Z":
             lower = name.text[0].lower() + name.text[1:]
@@ -249,15 +252,15 @@ class Builder:
             )
             return
         arguments = Arguments(self._reporter, self._offset)
-        positional, keywords = arguments.of_annotation(name.text, _optional(tree, "arguments"))
+        positional, keywords = arguments.of_annotation(name.text, optional_subtree(tree, "arguments"))
         yield Annotation(name, positional, keywords, span)
 
     # -- constraints ---------------------------------------------------------------------------------
 
-    def _constraint(self, tree: Parsed) -> Iterator[Constraint]:
+    def _constraint(self, tree: ParseTree) -> Iterator[Constraint]:
         kind = self._annotation_name(tree)
         span = self._span(tree)
-        values = Arguments(self._reporter, self._offset).of_constraint(_child(tree, "arguments"))
+        values = Arguments(self._reporter, self._offset).of_constraint(first_subtree(tree, "arguments"))
         if kind in COLUMN_CONSTRAINTS:
             columns = tuple(value for value in values if isinstance(value, Ident))
             if len(columns) == len(values) and columns:
@@ -321,9 +324,9 @@ class Builder:
                     'write @check(p, "^[a-z]+$")',
                 )
 
-    def _cardinality(self, tree: Parsed) -> Cardinality | None:
+    def _cardinality(self, tree: ParseTree) -> Cardinality | None:
         span = self._span(tree)
-        arguments = _optional(tree, "arguments")
+        arguments = optional_subtree(tree, "arguments")
         values = [] if arguments is None else Arguments(self._reporter, self._offset).of_constraint(arguments)
         match values:
             case [Bounds(str(low), high)]:
@@ -359,9 +362,8 @@ class Builder:
 
     # -- positions -----------------------------------------------------------------------------------
 
-    def _span(self, tree: Parsed) -> Span:
-        meta = tree.meta
-        return self._reporter.source.span(self._offset + meta.start_pos, self._offset + meta.end_pos)
+    def _span(self, tree: ParseTree) -> Span:
+        return self._reporter.source.span(self._offset + tree.start, self._offset + tree.end)
 
     def _report(self, rule: Rule, message: str, span: Span, suggestion: str | None) -> None:
         self._reporter.report(rule, message, span, suggestion)
@@ -373,21 +375,3 @@ def _unsigned(text: str, most: int) -> int | None:
     if not text.isdigit() or len(digits) > len(str(most)):
         return None
     return int(digits) if int(digits) <= most else None
-
-
-def _tree(child: Any) -> Parsed:
-    if not isinstance(child, Tree):
-        raise TypeError(f"the grammar gave a token where a rule was expected: {child!r}")
-    return child
-
-
-def _children(tree: Parsed, *names: str) -> list[Parsed]:
-    return [c for c in tree.children if isinstance(c, Tree) and c.data in names]
-
-
-def _child(tree: Parsed, name: str) -> Parsed:
-    return _children(tree, name)[0]
-
-
-def _optional(tree: Parsed, name: str) -> Parsed | None:
-    return next(iter(_children(tree, name)), None)

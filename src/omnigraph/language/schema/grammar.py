@@ -11,8 +11,9 @@ Rule    the lexer is contextual: a keyword is one only where the grammar expects
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
-from lark import Lark
+from omnigraph.language.lalr import Parser
 
 GRAMMAR = r"""
 declaration: interface | node | edge
@@ -61,6 +62,8 @@ OPTIONAL:     "?"
 %ignore /\/\*[\s\S]*?\*\//
 """
 
+TABLES = Path(__file__).with_name("tables.json")  # made from the grammar by scripts/parse_tables.py
+
 # What a reader would call a terminal, in the order in which expectations are listed.
 DISPLAY = {
     "INTERFACE": "'interface'",
@@ -91,13 +94,6 @@ DISPLAY = {
 
 
 @cache
-def parser() -> Lark:
-    """Return the parser; making it takes a while, so that it is made when the first schema is read."""
-    return Lark(
-        GRAMMAR,
-        start="declaration",
-        parser="lalr",
-        lexer="contextual",
-        propagate_positions=True,
-        maybe_placeholders=False,
-    )
+def parser() -> Parser:
+    """Return the parser; it reads its tables when the first text comes."""
+    return Parser.from_file(TABLES)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lark.exceptions import UnexpectedInput
-
 from omnigraph.language.diagnostics import Diagnostic, Reporter, Source, Span
+from omnigraph.language.lalr import Mismatch
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.build import Builder
 from omnigraph.language.schema.grammar import DISPLAY, parser
@@ -56,7 +55,7 @@ def _piece(piece: Piece, builder: Builder, reporter: Reporter) -> Declaration | 
     text = reporter.source.text[piece.start : piece.end]
     try:
         return builder.declaration(parser().parse(text), piece.start)
-    except UnexpectedInput as error:
+    except Mismatch as error:
         report_syntax(error, (piece.start, piece.end), reporter, WORDING)
     except RecursionError:
         span = reporter.source.span(piece.start, piece.end)

@@ -8,9 +8,8 @@ Room    language.schema. The grammar takes any nesting of words, lists and argum
 
 from __future__ import annotations
 
-from lark import Token, Tree
-
 from omnigraph.language.diagnostics import Reporter, Rule, Span
+from omnigraph.language.lalr import ParseTree, Token, first_subtree, subtree, subtrees, tokens, word_text
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.tree import (
     SCALARS,
@@ -24,7 +23,6 @@ from omnigraph.language.schema.tree import (
 )
 from omnigraph.language.suggest import did_you_mean
 
-Parsed = Tree[Token]
 MAX_DIMENSION = 2**31 - 1
 # What people coming from elsewhere write.
 ELSEWHERE = {
@@ -51,15 +49,13 @@ class TypeBuilder:
         self._reporter = reporter
         self._offset = offset
 
-    def build(self, tree: Parsed) -> TypeExpr:
+    def build(self, tree: ParseTree) -> TypeExpr:
         """Build one type; a wrong one is reported and becomes `BadType`."""
         return TypeExpr(self._shape(tree), _nullable(tree), self._span(tree))
 
-    def _shape(self, tree: Parsed) -> Shape:
-        base = tree.children[0]
-        if not isinstance(base, Tree):
-            raise TypeError(f"the grammar gave a token where a type was expected: {base!r}")
-        match base.data:
+    def _shape(self, tree: ParseTree) -> Shape:
+        base = subtree(tree.children[0])
+        match base.rule:
             case "list":
                 return self._list(base)
             case "enum":
@@ -67,9 +63,9 @@ class TypeBuilder:
             case _:
                 return self._scalar(base)
 
-    def _scalar(self, tree: Parsed) -> Shape:
-        word, *rest = (child for child in tree.children if isinstance(child, Tree))
-        name = str(word.children[0])
+    def _scalar(self, tree: ParseTree) -> Shape:
+        word, *rest = (child for child in tree.children if isinstance(child, ParseTree))
+        name = word_text(word)
         if name == "Vector":
             return self._vector(tree, rest[0] if rest else None)
         if name not in SCALARS:
@@ -83,7 +79,7 @@ class TypeBuilder:
             )
         return ScalarType(name)
 
-    def _vector(self, tree: Parsed, arguments: Parsed | None) -> Shape:
+    def _vector(self, tree: ParseTree, arguments: ParseTree | None) -> Shape:
         span = self._span(tree)
         if arguments is None:
             return self._bad(rules.TYPE_FORM, "Vector needs a dimension", span, "write Vector(768)")
@@ -100,12 +96,12 @@ class TypeBuilder:
             return self._bad(rules.VECTOR_DIMENSION, message, span, None)
         return VectorType(dimension)
 
-    def _list(self, tree: Parsed) -> Shape:
-        item = next(child for child in tree.children if isinstance(child, Tree))
-        base = item.children[0]
+    def _list(self, tree: ParseTree) -> Shape:
+        item = first_subtree(tree, "type")
+        base = subtree(item.children[0])
         # Only one level is ever looked at: however deep the text nests, this does not.
-        if isinstance(base, Tree) and base.data != "scalar":
-            message = f"a list of {'lists' if base.data == 'list' else 'enums'} does not exist"
+        if base.rule != "scalar":
+            message = f"a list of {'lists' if base.rule == 'list' else 'enums'} does not exist"
             return self._bad(
                 rules.TYPE_FORM, message, self._span(tree), "a list holds scalars, as in [String]"
             )
@@ -123,37 +119,35 @@ class TypeBuilder:
             return self._bad(rules.LIST_OF_BLOB, "list of Blob is not supported", self._span(tree), None)
         return ListType(shape.name)
 
-    def _enum(self, tree: Parsed) -> Shape:
-        variants = [child for child in tree.children if isinstance(child, Tree)]
-        tokens = [(str(variant.children[0]), self._span(variant)) for variant in variants]
-        quoted = next(((text, span) for text, span in tokens if text.startswith('"')), None)
+    def _enum(self, tree: ParseTree) -> Shape:
+        variants = [(word_text(v), self._span(v)) for v in subtrees(tree, "variant")]
+        quoted = next(((text, span) for text, span in variants if text.startswith('"')), None)
         if quoted is not None:
             hint = f"write {quoted[0][1:-1]}"
             return self._bad(rules.TYPE_FORM, "enum values are not quoted", quoted[1], hint)
         seen: set[str] = set()
-        for text, span in tokens:
+        for text, span in variants:
             if text in seen:
                 message = f"enum type cannot include duplicate values: {text!r}"
                 return self._bad(rules.DUPLICATE_VARIANT, message, span, "remove the repeated value")
             seen.add(text)
-        return EnumType(tuple(text for text, _ in tokens))
+        return EnumType(tuple(text for text, _ in variants))
 
     def _bad(self, rule: Rule, message: str, span: Span, suggestion: str | None) -> BadType:
         self._reporter.report(rule, message, span, suggestion)
         return BadType()
 
-    def _dimension(self, arguments: Parsed) -> str:
+    def _dimension(self, arguments: ParseTree) -> str:
         """Return the one number between the parentheses, or all that stands there, to be shown."""
-        values = [child for child in arguments.children if isinstance(child, Tree)]
+        values = [child for child in arguments.children if isinstance(child, ParseTree)]
         if len(values) == 1 and isinstance(token := values[0].children[0], Token) and token.type == "NUMBER":
-            return str(token)
+            return token.text
         span = self._span(arguments)
         return self._reporter.source.text[span.start + 1 : span.end - 1].strip()
 
-    def _span(self, tree: Parsed) -> Span:
-        meta = tree.meta
-        return self._reporter.source.span(self._offset + meta.start_pos, self._offset + meta.end_pos)
+    def _span(self, tree: ParseTree) -> Span:
+        return self._reporter.source.span(self._offset + tree.start, self._offset + tree.end)
 
 
-def _nullable(tree: Parsed) -> bool:
-    return any(isinstance(child, Token) and child.type == "OPTIONAL" for child in tree.children)
+def _nullable(tree: ParseTree) -> bool:
+    return bool(tokens(tree, "OPTIONAL"))
