@@ -26,7 +26,7 @@ node Person @description("a \\"person\\"") implements Named, Aged {
 }
 edge Knows: Person -> Person @card(0..1) { since: Date? }
 """
-DAMAGE = ["", *'{}(),@<"é', "$x", "not", "and", "count", "1.5", "..", "node", "/*"]
+DAMAGE: list[str] = ["", *'{}(),@<"é', "$x", "not", "and", "count", "1.5", "..", "node", "/*"]
 
 
 def test_the_shipped_tables_are_those_of_the_grammars() -> None:

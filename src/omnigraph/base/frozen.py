@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError
 from operator import attrgetter
-from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -100,6 +100,10 @@ class FrozenRecord(metaclass=_RecordType):
         if len(values) > len(self._setters) or set(chosen) != set(rest):
             raise TypeError(f"{type(self).__name__} takes {', '.join(self.__match_args__)}")
         return (*values, *(chosen[name] for name in rest))
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return a copy with other values in some fields."""
+        return type(self)(**{name: getattr(self, name) for name in self.__match_args__} | changes)
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.frozen import FrozenRecord
 
 SHOWN_WIDTH = 160  # a longer source line is cut around the offending text
 TAB = "    "
@@ -28,8 +29,7 @@ class Severity(Enum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(FrozenRecord):
     """One thing that can be wrong; the registry of a language is the list of its rules."""
 
     code: str
@@ -40,8 +40,7 @@ class Rule:
     prefix: str = ""  # how the stage introduces itself, such as "parse error"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(FrozenRecord):
     """A stretch of source text: `[start, end)` in characters, with the line and column of its start."""
 
     start: int
@@ -80,8 +79,7 @@ class Source:
         return self.text[begin:end].rstrip("\r")
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(FrozenRecord):
     """One finding. `span` is None only for a finding about something that the text does not mention."""
 
     rule: Rule

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 MIN_LIKENESS = 0.7
 LONGEST = 80  # comparing is quadratic; nobody misspells a name longer than this by a letter or two
@@ -23,6 +22,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     for candidate in sorted(known):
         if candidate != name and len(candidate) <= LONGEST:
             folded.setdefault(candidate.casefold(), candidate)
+    from difflib import get_close_matches  # only for a text that is wrong
+
     matches = get_close_matches(name.casefold(), folded, n=1, cutoff=MIN_LIKENESS)
     return folded[matches[0]] if matches else None
 

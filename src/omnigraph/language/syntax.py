@@ -8,9 +8,9 @@ Gives   a `Reporter` over the decoded text; findings that say what was found and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Reporter, Rule, Source, Span
 from omnigraph.language.lalr import END, Mismatch
 
@@ -19,8 +19,7 @@ MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # some editors put one in front of a UTF
 Advice: TypeAlias = Callable[[Source, Span, set[str]], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Wording:
+class Wording(FrozenRecord):
     """How one language speaks of its grammar errors."""
 
     unexpected: Rule

@@ -487,13 +487,13 @@ def _with_names(declared: Declaration, names: Mapping[str, str]) -> Declaration:
     """Return a declaration that names the ends of an edge, or the interfaces of a node, as they are now."""
 
     def now(name: Ident) -> Ident:
-        return replace(name, text=names.get(name.text, name.text))
+        return name.replaced(text=names.get(name.text, name.text))
 
     match declared:
         case Edge():
-            return replace(declared, source=now(declared.source), target=now(declared.target))
+            return declared.replaced(source=now(declared.source), target=now(declared.target))
         case Node():
-            return replace(declared, implements=tuple(now(one) for one in declared.implements))
+            return declared.replaced(implements=tuple(now(name) for name in declared.implements))
         case Interface():
             return declared
 

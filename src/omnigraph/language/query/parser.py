@@ -9,9 +9,8 @@ Rule    any text whatever gives a result: bad bytes, deep nesting and open brack
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.base.errors import InvalidRequest, NotFound
+from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Diagnostic, QueryError, Reporter, Source, Span
 from omnigraph.language.lalr import Mismatch
 from omnigraph.language.query import rules
@@ -38,8 +37,7 @@ KEYWORDS = (
 _PLAIN = {terminal: DISPLAY[terminal].strip("'") for terminal in DISPLAY}
 
 
-@dataclass(frozen=True, slots=True)
-class Parse:
+class Parse(FrozenRecord):
     """What could be read, and what was wrong."""
 
     file: QueryFile

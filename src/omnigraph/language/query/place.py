@@ -6,8 +6,7 @@ Rule    `report` notes a fault and the building goes on; raising `refused(...)` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Reporter, Rule, Span
 from omnigraph.language.lalr import Child, ParseTree, word_text
 from omnigraph.language.query import rules
@@ -18,8 +17,7 @@ class Broken(Exception):
     """The query cannot be built; the reason was reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(FrozenRecord):
     """One piece of a text; `offset` is where it starts."""
 
     reporter: Reporter

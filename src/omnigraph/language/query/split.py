@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from omnigraph.base.frozen import FrozenRecord
+
 # What is never closed goes on to the end, so that no text is scanned more than twice.
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\r\n]+|//[^\n]*|/\*[\s\S]*?\*/)
@@ -25,8 +27,7 @@ _TOKEN = re.compile(
 MAX_DEPTH = 48  # of brackets; nobody nests deeper by hand, and a tree of that depth is safe to walk
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(FrozenRecord):
     """The text of one query, `[start, end)`; `too_deep` is where its brackets nest too deeply."""
 
     start: int

@@ -10,10 +10,10 @@ Rule    spans take no part in equality: two trees are equal when they ask the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from omnigraph.base.frozen import FrozenRecord, uncompared
 from omnigraph.language.diagnostics import Source, Span
 from omnigraph.language.schema.tree import Ident, TypeExpr
 
@@ -35,29 +35,26 @@ class LiteralKind(Enum):
     NULL = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(FrozenRecord):
     """A literal; `text` is the decoded string or date, or the number or word as spelt."""
 
     kind: LiteralKind
     text: str
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class ListLiteral:
+class ListLiteral(FrozenRecord):
     """`[literal, ...]`."""
 
     items: tuple[Literal, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+class Var(FrozenRecord):
     """`$name`: a parameter, or a variable of the match."""
 
     name: str
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
     @property
     def anonymous(self) -> bool:
@@ -65,40 +62,36 @@ class Var:
         return self.name == ANONYMOUS
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
+class Now(FrozenRecord):
     """`now()`: the time of the request."""
 
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 Value: TypeAlias = Literal | ListLiteral | Var | Now
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(FrozenRecord):
     """`name: value`, in a binding, an insert or an update."""
 
     name: Ident
     value: Value
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 # -- expressions -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(FrozenRecord):
     """`$x.name`, or with `system` `$x.@name`."""
 
     variable: Var
     member: Ident
     system: bool
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(FrozenRecord):
     """A bare name: an alias in `return` and `order`, a property in `where`."""
 
     name: Ident
@@ -109,40 +102,36 @@ class Name:
         return self.name.span
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(FrozenRecord):
     """A search or ranking function: one of `functions.FUNCTIONS`."""
 
     function: Ident
     arguments: tuple[Expr, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(FrozenRecord):
     """One of `functions.AGGREGATES` over the rows of a group."""
 
     function: Ident
     argument: Expr
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(FrozenRecord):
     """`left operator right`, operator one of `+ - * /`."""
 
     left: Expr
     operator: str
     right: Expr
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Shortest:
+class Shortest(FrozenRecord):
     """`shortest($a edge{1,10} $b)`."""
 
     traversal: Traversal
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 Expr: TypeAlias = Value | Access | Name | Call | Aggregate | Arithmetic | Shortest
@@ -151,56 +140,50 @@ Expr: TypeAlias = Value | Access | Name | Call | Aggregate | Arithmetic | Shorte
 # -- conditions --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(FrozenRecord):
     """`left operator right`, operator one of `= != < <= > >= contains starts_with`."""
 
     left: Expr
     operator: str
     right: Expr
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(FrozenRecord):
     """`left in right`."""
 
     left: Expr
     right: Expr
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class NullTest:
+class NullTest(FrozenRecord):
     """`operand is null`, or with `negated` `is not null`."""
 
     operand: Expr
     negated: bool
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(FrozenRecord):
     """All of two or more conditions; none of them is itself an `And`."""
 
     operands: tuple[Condition, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(FrozenRecord):
     """Any of two or more conditions; none of them is itself an `Or`."""
 
     operands: tuple[Condition, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(FrozenRecord):
     """`not(condition)`: unknown stays unknown."""
 
     operand: Condition
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 # A call stands alone as a condition when it is one of `functions.TEXT_MATCHES`.
@@ -210,27 +193,24 @@ Condition: TypeAlias = Compare | Member | NullTest | And | Or | Not | Call
 # -- clauses -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(FrozenRecord):
     """`$x: Type { name: value, ... }`."""
 
     variable: Var
     type: Ident
     fields: tuple[Field, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(FrozenRecord):
     """`{low,high}`; a missing high is refused later, with a code of its own."""
 
     low: int
     high: int | None
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Traversal:
+class Traversal(FrozenRecord):
     """`$left edge{bounds} $right`, `$left $binding:edge $right`, `$left <edge> $right`."""
 
     left: Var
@@ -239,15 +219,14 @@ class Traversal:
     undirected: bool
     bounds: Bounds | None
     right: Var
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(FrozenRecord):
     """A condition that a row must meet."""
 
     condition: Condition
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 class BlockKind(Enum):
@@ -258,23 +237,21 @@ class BlockKind(Enum):
     OPTIONAL = "optional"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(FrozenRecord):
     """`not { ... }`, `exists { ... }` or `optional { ... }`."""
 
     kind: BlockKind
     clauses: tuple[Clause, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class CountBlock:
+class CountBlock(FrozenRecord):
     """`count { ... } operator number`."""
 
     clauses: tuple[Clause, ...]
     operator: str
     number: int
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 Clause: TypeAlias = Binding | Traversal | Filter | Block | CountBlock
@@ -283,26 +260,23 @@ Clause: TypeAlias = Binding | Traversal | Filter | Block | CountBlock
 # -- bodies and queries ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(FrozenRecord):
     """`expression as alias`."""
 
     expression: Expr
     alias: Ident | None
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Sort:
+class Sort(FrozenRecord):
     """One sort item."""
 
     expression: Expr
     descending: bool
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(FrozenRecord):
     """`match { ... } return { ... } order { ... } limit n offset n`."""
 
     clauses: tuple[Clause, ...]
@@ -311,75 +285,68 @@ class Read:
     order: tuple[Sort, ...]
     limit: Literal | Var | None
     offset: Literal | Var | None
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(FrozenRecord):
     """`insert Type { ... }`."""
 
     type: Ident
     fields: tuple[Field, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(FrozenRecord):
     """`update Type set { ... } where condition`."""
 
     type: Ident
     fields: tuple[Field, ...]
     where: Condition
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(FrozenRecord):
     """`delete Type where condition`."""
 
     type: Ident
     where: Condition
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 Statement: TypeAlias = Insert | Update | Delete
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(FrozenRecord):
     """Statements, in the order in which they run."""
 
     statements: tuple[Statement, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(FrozenRecord):
     """`$name: Type`."""
 
     name: Ident
     type: TypeExpr
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(FrozenRecord):
     """`@description("text")` or `@instruction("text")`."""
 
     name: Ident
     text: str
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(FrozenRecord):
     """One named query."""
 
     name: Ident
     params: tuple[Param, ...]
     notes: tuple[Note, ...]
     body: Read | Write
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
     @property
     def mutation(self) -> bool:
@@ -391,9 +358,8 @@ class Query:
         return next((n.text for n in self.notes if n.name.text == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class QueryFile:
+class QueryFile(FrozenRecord):
     """A whole text, queries in the order written."""
 
     queries: tuple[Query, ...]
-    source: Source = field(compare=False, repr=False)
+    source: Source = uncompared()

@@ -9,9 +9,9 @@ Room    language.schema. The grammar takes any list of names, literals, bounds a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from omnigraph.base.frozen import FrozenRecord, uncompared
 from omnigraph.language.diagnostics import Reporter, Rule, Span
 from omnigraph.language.lalr import ParseTree, Token, subtree, word_text
 from omnigraph.language.schema import rules
@@ -22,13 +22,12 @@ _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 BOOLEANS = ("true", "false")
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(FrozenRecord):
     """`low..high`, either side possibly absent, as spelt."""
 
     low: str | None
     high: str | None
-    span: Span = field(compare=False)
+    span: Span = uncompared()
 
 
 Value: TypeAlias = Ident | Literal | Bounds | Keyword

@@ -9,16 +9,14 @@ Gives   every node with its members, and where each came from; disagreements are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Reporter
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.tree import BadType, Ident, Interface, Node, Property, Schema
 from omnigraph.language.suggest import did_you_mean
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(FrozenRecord):
     """A property of a node; `interface` names where it was inherited from."""
 
     declared: Property
@@ -30,8 +28,7 @@ class Member:
         return self.declared.name.text
 
 
-@dataclass(frozen=True, slots=True)
-class ExpandedNode:
+class ExpandedNode(FrozenRecord):
     """A node with its own and its inherited properties.
 
     `complete` is False when an interface could not be read: then a missing property proves nothing.

@@ -9,8 +9,7 @@ Rule    any text whatever gives a result: bad bytes, deep nesting and open brack
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Diagnostic, Reporter, Source, Span
 from omnigraph.language.lalr import Mismatch
 from omnigraph.language.schema import rules
@@ -24,8 +23,7 @@ from omnigraph.language.syntax import Wording, decoded, report_syntax
 KEYWORDS = ("interface", "node", "edge", "implements", "enum")
 
 
-@dataclass(frozen=True, slots=True)
-class Parse:
+class Parse(FrozenRecord):
     """What could be read, and what was wrong."""
 
     schema: Schema

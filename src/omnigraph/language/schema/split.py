@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from omnigraph.base.frozen import FrozenRecord
+
 KEYWORDS = frozenset({"interface", "node", "edge"})
 
 _TOKEN = re.compile(
@@ -25,8 +27,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(FrozenRecord):
     """The text of one declaration, `[start, end)`, and what its first words say that it declares."""
 
     start: int

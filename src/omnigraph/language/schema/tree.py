@@ -9,10 +9,10 @@ Rule    spans take no part in equality: two trees are equal when they declare th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
+from omnigraph.base.frozen import FrozenRecord, uncompared
 from omnigraph.language.diagnostics import Source, Span
 
 SCALARS = ("String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "Blob")
@@ -21,12 +21,11 @@ FLOATS = ("F32", "F64")
 NUMERIC = INTEGERS + FLOATS
 
 
-@dataclass(frozen=True, slots=True)
-class Ident:
+class Ident(FrozenRecord):
     """A name as written."""
 
     text: str
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 class LiteralKind(Enum):
@@ -38,17 +37,15 @@ class LiteralKind(Enum):
     BOOLEAN = "boolean"
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(FrozenRecord):
     """A literal; `text` is the decoded string, or the number or boolean as spelt."""
 
     kind: LiteralKind
     text: str
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class Keyword:
+class Keyword(FrozenRecord):
     """One `name=literal` argument of an annotation."""
 
     name: Ident
@@ -60,14 +57,13 @@ class Keyword:
         return self.name.span
 
 
-@dataclass(frozen=True, slots=True)
-class Annotation:
+class Annotation(FrozenRecord):
     """`@name`, `@name(argument)` or `@name(argument, key=literal, ...)`."""
 
     name: Ident
     argument: Literal | Ident | None
     keywords: tuple[Keyword, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
     @property
     def value(self) -> str | None:
@@ -78,49 +74,43 @@ class Annotation:
 # -- types -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarType:
+class ScalarType(FrozenRecord):
     """One of `SCALARS`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListType:
+class ListType(FrozenRecord):
     """A list of one of `SCALARS`."""
 
     item: str
 
 
-@dataclass(frozen=True, slots=True)
-class VectorType:
+class VectorType(FrozenRecord):
     """A vector of so many F32."""
 
     dimension: int
 
 
-@dataclass(frozen=True, slots=True)
-class EnumType:
+class EnumType(FrozenRecord):
     """A closed set of strings, in the order written."""
 
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BadType:
+class BadType(FrozenRecord):
     """A type that was already reported: later checks leave it alone."""
 
 
 Shape: TypeAlias = ScalarType | ListType | VectorType | EnumType | BadType
 
 
-@dataclass(frozen=True, slots=True)
-class TypeExpr:
+class TypeExpr(FrozenRecord):
     """A property's type."""
 
     shape: Shape
     nullable: bool
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
     def same_as(self, other: TypeExpr) -> bool:
         """Say whether both admit the same values; the order of enum values has no meaning."""
@@ -144,77 +134,70 @@ class TypeExpr:
 # -- members -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(FrozenRecord):
     """`name: Type @annotation ...`."""
 
     name: Ident
     type: TypeExpr
     annotations: tuple[Annotation, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
     def annotated(self, name: str) -> tuple[Annotation, ...]:
         """Return the annotations of one name."""
         return tuple(a for a in self.annotations if a.name.text == name)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnsConstraint:
+class ColumnsConstraint(FrozenRecord):
     """`@key(a, b)`, `@unique(a, b)` or `@index(a, b)`."""
 
     kind: str
     columns: tuple[Ident, ...]
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
-@dataclass(frozen=True, slots=True)
-class RangeConstraint:
+class RangeConstraint(FrozenRecord):
     """`@range(p, low..high)`; bounds keep their spelling."""
 
     column: Ident
     low: str | None
     high: str | None
-    span: Span = field(compare=False, repr=False)
-    kind: str = field(default="range", init=False)
+    span: Span = uncompared()
+    kind: ClassVar[str] = "range"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckConstraint:
+class CheckConstraint(FrozenRecord):
     """`@check(p, "pattern")`."""
 
     column: Ident
     pattern: Literal
-    span: Span = field(compare=False, repr=False)
-    kind: str = field(default="check", init=False)
+    span: Span = uncompared()
+    kind: ClassVar[str] = "check"
 
 
 Constraint: TypeAlias = ColumnsConstraint | RangeConstraint | CheckConstraint
 
 
-@dataclass(frozen=True, slots=True)
-class Cardinality:
+class Cardinality(FrozenRecord):
     """`@card(low..high)`: how many edges may leave one source."""
 
     low: int
     high: int | None
-    span: Span = field(compare=False, repr=False)
+    span: Span = uncompared()
 
 
 # -- declarations ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(FrozenRecord):
     """`interface Name { ... }`."""
 
     name: Ident
     properties: tuple[Property, ...]
-    span: Span = field(compare=False, repr=False)
-    kind: str = field(default="interface", init=False)
+    span: Span = uncompared()
+    kind: ClassVar[str] = "interface"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(FrozenRecord):
     """`node Name @annotation implements I, J { ... }`."""
 
     name: Ident
@@ -222,12 +205,11 @@ class Node:
     implements: tuple[Ident, ...]
     properties: tuple[Property, ...]
     constraints: tuple[Constraint, ...]
-    span: Span = field(compare=False, repr=False)
-    kind: str = field(default="node", init=False)
+    span: Span = uncompared()
+    kind: ClassVar[str] = "node"
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(FrozenRecord):
     """`edge Name: Source -> Target @card(0..1) @annotation { ... }`."""
 
     name: Ident
@@ -237,19 +219,18 @@ class Edge:
     annotations: tuple[Annotation, ...]
     properties: tuple[Property, ...]
     constraints: tuple[Constraint, ...]
-    span: Span = field(compare=False, repr=False)
-    kind: str = field(default="edge", init=False)
+    span: Span = uncompared()
+    kind: ClassVar[str] = "edge"
 
 
 Declaration: TypeAlias = Interface | Node | Edge
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(FrozenRecord):
     """A whole text, declarations in the order written."""
 
     declarations: tuple[Declaration, ...]
-    source: Source = field(compare=False, repr=False)
+    source: Source = uncompared()
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:

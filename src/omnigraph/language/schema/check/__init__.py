@@ -11,8 +11,7 @@ Gives   `CheckedSchema`, or a `SchemaError` with every finding of the text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Diagnostic, Reporter, SchemaError, Source, in_order
 from omnigraph.language.schema.check.annotations import check_annotations
 from omnigraph.language.schema.check.constraints import check_constraints
@@ -22,8 +21,7 @@ from omnigraph.language.schema.parser import Parse, parse
 from omnigraph.language.schema.tree import Edge, Interface, Schema
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedSchema:
+class CheckedSchema(FrozenRecord):
     """A schema that breaks no rule, its nodes expanded."""
 
     schema: Schema

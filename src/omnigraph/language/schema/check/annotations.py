@@ -9,8 +9,8 @@ Room    language.schema.check. Properties are checked on the node where they lan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Reporter, Rule, Span
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.expand import ExpandedNode
@@ -96,8 +96,7 @@ def _check_text(label: str, name: str, annotations: Sequence[Annotation], report
         reporter.report(rules.TEXT_REPEATED, f"{label} declares @{name} multiple times", repeated.span)
 
 
-@dataclass(frozen=True, slots=True)
-class _PropertyCheck:
+class _PropertyCheck(FrozenRecord):
     """Checks one property; `node` is None when it belongs to an edge."""
 
     owner: str

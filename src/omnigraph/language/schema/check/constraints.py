@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import re2
-
 from omnigraph.language.diagnostics import Reporter, Span
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.expand import ExpandedNode
@@ -184,14 +182,14 @@ def _sort(expression: TypeExpr) -> str | None:
             return None
 
 
-_QUIET = re2.Options()
-_QUIET.log_errors = False
-
-
 def pattern_problem(pattern: str) -> str | None:
     """Return why a pattern is not a regular expression of RE2, or None when it is one."""
+    import re2  # a compiled library, and most schemas have no pattern
+
+    options = re2.Options()
+    options.log_errors = False
     try:
-        re2.compile(pattern, options=_QUIET)
+        re2.compile(pattern, options=options)
     except re2.error as error:
         reason = error.args[0] if error.args else "not a regular expression"
         return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
