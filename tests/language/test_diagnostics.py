@@ -12,8 +12,8 @@ from omnigraph.language.diagnostics import (
     Rule,
     SchemaError,
     Severity,
-    Source,
     SourceError,
+    SourceText,
     Span,
     in_order,
     render,
@@ -54,7 +54,7 @@ def test_a_tab_before_the_text_does_not_shift_the_underline() -> None:
 
 
 def test_a_long_line_is_cut_around_the_place() -> None:
-    source = Source("x" * 1000 + "BAD" + "y" * 1000)
+    source = SourceText("x" * 1000 + "BAD" + "y" * 1000)
 
     shown = render(source, [Diagnostic(RULE, "bad", source.span(1000, 1003))]).splitlines()
 
@@ -64,20 +64,20 @@ def test_a_long_line_is_cut_around_the_place() -> None:
 
 
 def test_a_span_that_runs_over_lines_is_underlined_to_the_end_of_the_first() -> None:
-    source = Source("ab\ncd")
+    source = SourceText("ab\ncd")
 
     assert render(source, [Diagnostic(RULE, "bad", source.span(1, 4))]).endswith("1 | ab\n  |  ^")
 
 
 def test_a_finding_without_a_place_shows_the_file_only() -> None:
     assert (
-        render(Source("", "a.pg"), [Diagnostic(RULE, "gone", None)])
+        render(SourceText("", "a.pg"), [Diagnostic(RULE, "gone", None)])
         == "a.pg: error[PG000]: parse error: gone"
     )
 
 
 def test_the_end_of_the_text_can_be_pointed_at() -> None:
-    assert Source("ab\n").span(99, 120) == Span(3, 3, 2, 1)
+    assert SourceText("ab\n").span(99, 120) == Span(3, 3, 2, 1)
 
 
 def test_error_is_one_of_ours_with_the_code_of_compile_errors() -> None:

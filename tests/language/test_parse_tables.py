@@ -9,7 +9,7 @@ import pytest
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from omnigraph.language.lalr import Child, Mismatch, Parser, ParseTree
+from omnigraph.language.lalr import Child, Parser, ParseTree, SyntaxMismatch
 from omnigraph.language.query import grammar as query_grammar
 from omnigraph.language.schema import grammar as schema_grammar
 from scripts.parse_tables import files
@@ -70,7 +70,7 @@ def test_texts_are_read_and_refused_as_by_lark(
 def outcome(parser: Parser, text: str) -> object:
     try:
         return shape(parser.parse(text))
-    except Mismatch as error:
+    except SyntaxMismatch as error:
         return error.position, error.token and (error.token.type, error.token.text), error.expected
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.language.diagnostics import SchemaError
-from omnigraph.language.schema import Schema, load, parse
+from omnigraph.language.schema import SchemaSyntax, load, parse
 from omnigraph.language.schema.tree import (
-    ColumnsConstraint,
+    ColumnsConstraintSyntax,
     EnumType,
-    Literal,
     LiteralKind,
-    RangeConstraint,
+    LiteralSyntax,
+    RangeConstraintSyntax,
 )
 
 LIBRARY = """
@@ -67,7 +67,7 @@ edge Cites: Article -> Article { note: String?  path: String? }
 """
 
 
-def tree(text: str) -> Schema:
+def tree(text: str) -> SchemaSyntax:
     """Parse a text that has no mistakes."""
     return load(text).schema
 
@@ -164,7 +164,7 @@ def test_with_parentheses_a_constraint_stands_alone() -> None:
 
     assert node.properties[0].annotations == ()
     [constraint] = node.constraints
-    assert isinstance(constraint, ColumnsConstraint)
+    assert isinstance(constraint, ColumnsConstraintSyntax)
     assert [c.text for c in constraint.columns] == ["email"]
 
 
@@ -172,7 +172,7 @@ def test_the_upper_bound_alone_is_an_upper_bound() -> None:
     [node] = tree("node A { x: I32 @range(x, ..5) }").nodes
 
     [constraint] = node.constraints
-    assert isinstance(constraint, RangeConstraint)
+    assert isinstance(constraint, RangeConstraintSyntax)
     assert (constraint.low, constraint.high) == (None, "5")
 
 
@@ -198,7 +198,7 @@ def test_literals_keep_their_text(written: str, kind: LiteralKind, text: str) ->
 
     [annotation] = node.annotations
     argument = annotation.argument
-    assert isinstance(argument, Literal)
+    assert isinstance(argument, LiteralSyntax)
     assert (argument.kind, argument.text) == (kind, text)
     assert annotation.keywords[0].value == argument
 

@@ -13,8 +13,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.language.query import Query, parse_query
-from omnigraph.language.query.tree import Insert, Var, Write
+from omnigraph.language.query import QuerySyntax, parse_query
+from omnigraph.language.query.tree import InsertSyntax, VarSyntax, WriteSyntax
 from tests.surfaces.support import Desk
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "shared" / "examples"  # beside the project
@@ -79,18 +79,18 @@ def test_every_mutation_runs_with_values_like_those_of_the_seed(desk: Desk, proj
     assert outcomes.total() >= 31
 
 
-def mutations(project: Path) -> Iterator[tuple[str, Query]]:
+def mutations(project: Path) -> Iterator[tuple[str, QuerySyntax]]:
     for file in sorted((project / "queries").glob("*.gq")):
         for query in parse_query(file.read_text(), file=file.name).queries:
             if query.mutation:
                 yield file.name, query
 
 
-def values_for(query: Query, records: Sequence[Mapping[str, Any]], catalog: Catalog) -> dict[str, Any]:
+def values_for(query: QuerySyntax, records: Sequence[Mapping[str, Any]], catalog: Catalog) -> dict[str, Any]:
     """Return parameters for an insert: the data of a node of the seed, or two nodes that an edge may join."""
-    assert isinstance(query.body, Write)
+    assert isinstance(query.body, WriteSyntax)
     (statement,) = query.body.statements
-    assert isinstance(statement, Insert)
+    assert isinstance(statement, InsertSyntax)
     node = catalog.find_node(statement.type.text)
     if node is not None:
         data = next(record["data"] for record in records if record.get("type") == node.name)
@@ -99,5 +99,5 @@ def values_for(query: Query, records: Sequence[Mapping[str, Any]], catalog: Cata
         ends = {"from": catalog.table(edge.source).name, "to": catalog.table(edge.target).name}
         ids = {end: next(r for r in records if r.get("type") == name) for end, name in ends.items()}
         data = {end: record["data"]["slug"] for end, record in ids.items()}
-    named = {one.name.text: one.value.name for one in statement.fields if isinstance(one.value, Var)}
+    named = {one.name.text: one.value.name for one in statement.fields if isinstance(one.value, VarSyntax)}
     return {parameter: data.get(name, "other") for name, parameter in named.items()}

@@ -27,7 +27,7 @@ from omnigraph.catalog.model import (
     constraint_json,
 )
 from omnigraph.catalog.types import PropertyType
-from omnigraph.language.schema.literals import NOW, DefaultValue, Now
+from omnigraph.language.schema.literals import NOW, DefaultNow, DefaultValue
 
 Json = dict[str, Any]
 
@@ -106,7 +106,7 @@ def default_json(default: DefaultValue | None) -> Json | None:
     """Return a default as plain JSON values."""
     if default is None:
         return None
-    return {"now": True} if isinstance(default, Now) else {"value": default}
+    return {"now": True} if isinstance(default, DefaultNow) else {"value": default}
 
 
 def _read_annotations(value: list[Json]) -> tuple[Annotation, ...]:

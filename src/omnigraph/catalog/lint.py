@@ -38,7 +38,13 @@ from omnigraph.catalog.steps import (
 )
 from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Severity, Span, in_order
 from omnigraph.language.schema import CheckedSchema, examine, rules
-from omnigraph.language.schema.tree import Annotation, CheckConstraint, Declaration, Interface, Node
+from omnigraph.language.schema.tree import (
+    AnnotationSyntax,
+    CheckConstraintSyntax,
+    DeclarationSyntax,
+    InterfaceSyntax,
+    NodeSyntax,
+)
 from omnigraph.language.suggest import nearest
 
 KNOWN = ("key", "unique", "index", "embed", "description", "instruction", "rename_from", "default", "card")
@@ -86,8 +92,8 @@ def _advice(checked: CheckedSchema) -> Iterator[Diagnostic]:
         yield from _patterns(node)
 
 
-def _annotations(declaration: Declaration) -> Iterator[Diagnostic]:
-    header = () if isinstance(declaration, Interface) else declaration.annotations
+def _annotations(declaration: DeclarationSyntax) -> Iterator[Diagnostic]:
+    header = () if isinstance(declaration, InterfaceSyntax) else declaration.annotations
     for annotation in (*header, *(a for p in declaration.properties for a in p.annotations)):
         yield from _annotation(annotation)
     for declared in declaration.properties:
@@ -96,7 +102,7 @@ def _annotations(declaration: Declaration) -> Iterator[Diagnostic]:
             yield Diagnostic(rules.REDUNDANT_INDEX, message, indexes[0].span, "remove @index")
 
 
-def _annotation(annotation: Annotation) -> Iterator[Diagnostic]:
+def _annotation(annotation: AnnotationSyntax) -> Iterator[Diagnostic]:
     name = annotation.name.text
     if name in BODY_ONLY:
         message = f"@{name} without arguments does nothing"
@@ -107,9 +113,9 @@ def _annotation(annotation: Annotation) -> Iterator[Diagnostic]:
         yield Diagnostic(rules.NEAR_MISS, message, annotation.name.span, f"did you mean '@{close}'?")
 
 
-def _patterns(node: Node) -> Iterator[Diagnostic]:
+def _patterns(node: NodeSyntax) -> Iterator[Diagnostic]:
     for constraint in node.constraints:
-        if not isinstance(constraint, CheckConstraint):
+        if not isinstance(constraint, CheckConstraintSyntax):
             continue
         pattern = constraint.pattern.text
         if not pattern.startswith(("^", "\\A")) and not pattern.endswith(("$", "\\z")):

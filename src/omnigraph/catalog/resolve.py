@@ -46,7 +46,7 @@ from omnigraph.catalog.types import PropertyType
 from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Span, in_order
 from omnigraph.language.schema import CheckedSchema, load, rules
 from omnigraph.language.schema import tree as ast
-from omnigraph.language.schema.expand import Member
+from omnigraph.language.schema.expand import ExpandedProperty
 from omnigraph.language.schema.literals import DefaultValue, default_value
 from omnigraph.language.suggest import did_you_mean
 
@@ -66,7 +66,7 @@ AnyProperty = Property | InterfaceProperty
 class PropertyMatch:
     """A declared property and the accepted one that it continues, if any."""
 
-    declared: ast.Property
+    declared: ast.PropertySyntax
     accepted: AnyProperty | None
 
     @property
@@ -79,7 +79,7 @@ class PropertyMatch:
 class TypeMatch:
     """A declaration, its properties by name, and the accepted type that it continues, if any."""
 
-    declared: ast.Declaration
+    declared: ast.DeclarationSyntax
     accepted: AnyType | None
     properties: tuple[PropertyMatch, ...]
 
@@ -125,20 +125,20 @@ class TypeMatcher:
         """Match everything: interfaces, nodes, edges, each by name."""
         found: list[TypeMatch] = []
         for interface in sorted(self.checked.interfaces, key=lambda d: d.name.text):
-            found.append(self._type(interface, (), [Member(p) for p in interface.properties]))
+            found.append(self._type(interface, (), [ExpandedProperty(p) for p in interface.properties]))
         for node in sorted(self.checked.nodes, key=lambda n: n.node.name.text):
             found.append(self._type(node.node, node.node.annotations, node.members))
         for edge in sorted(self.checked.edges, key=lambda d: d.name.text):
-            found.append(self._type(edge, edge.annotations, [Member(p) for p in edge.properties]))
+            found.append(self._type(edge, edge.annotations, [ExpandedProperty(p) for p in edge.properties]))
         return tuple(found)
 
     # -- types ---------------------------------------------------------------------------------------
 
     def _type(
         self,
-        declared: ast.Declaration,
-        annotations: Sequence[ast.Annotation],
-        members: Sequence[Member],
+        declared: ast.DeclarationSyntax,
+        annotations: Sequence[ast.AnnotationSyntax],
+        members: Sequence[ExpandedProperty],
     ) -> TypeMatch:
         label = f"{declared.kind} {declared.name.text}"
         hint = _hint(annotations)
@@ -153,7 +153,7 @@ class TypeMatcher:
         )
         return TypeMatch(declared, continued, properties)
 
-    def _continued(self, declared: ast.Declaration, label: str, hint: Hint | None) -> AnyType | None:
+    def _continued(self, declared: ast.DeclarationSyntax, label: str, hint: Hint | None) -> AnyType | None:
         same = self._accepted(TypeKind(declared.kind), declared.name.text)
         if same is not None or hint is None:
             if hint is not None:
@@ -203,7 +203,9 @@ class TypeMatcher:
 
     # -- properties ----------------------------------------------------------------------------------
 
-    def _property(self, owner: ast.Declaration, member: Member, continued: AnyType | None) -> PropertyMatch:
+    def _property(
+        self, owner: ast.DeclarationSyntax, member: ExpandedProperty, continued: AnyType | None
+    ) -> PropertyMatch:
         declared = member.declared
         label = f"property {owner.name.text}.{member.name}"
         accepted = self._continued_property(member, label, continued)
@@ -213,7 +215,7 @@ class TypeMatcher:
         return PropertyMatch(declared, accepted)
 
     def _continued_property(
-        self, member: Member, label: str, continued: AnyType | None
+        self, member: ExpandedProperty, label: str, continued: AnyType | None
     ) -> AnyProperty | None:
         hint = _hint(member.declared.annotations)
         same = None if continued is None else continued.find(member.name)
@@ -274,7 +276,7 @@ class TypeMatcher:
         self.errors.append(Diagnostic(rule, message, span, suggestion))
 
 
-def _hint(annotations: Sequence[ast.Annotation]) -> Hint | None:
+def _hint(annotations: Sequence[ast.AnnotationSyntax]) -> Hint | None:
     for annotation in annotations:
         if annotation.name.text == "rename_from" and annotation.argument is not None:
             return Hint(annotation.argument.text, annotation.argument.span)
@@ -314,12 +316,12 @@ def build(matches: Sequence[TypeMatch], source: str, mint: Minter) -> Catalog:
         ids = properties[identity]
         declared = match.declared
         match declared:
-            case ast.Interface():
+            case ast.InterfaceSyntax():
                 interfaces.append(_interface(identity, match, ids))
-            case ast.Node():
+            case ast.NodeSyntax():
                 implements = in_identity_order(types["interface", i.text] for i in declared.implements)
                 nodes.append(_Table(identity, match, ids).node(declared, implements))
-            case ast.Edge():
+            case ast.EdgeSyntax():
                 ends = types["node", declared.source.text], types["node", declared.target.text]
                 edges.append(_Table(identity, match, ids).edge(declared, *ends))
             case _:
@@ -354,7 +356,7 @@ class _Table:
     match: TypeMatch
     ids: dict[str, str]
 
-    def node(self, declared: ast.Node, implements: tuple[str, ...]) -> NodeType:
+    def node(self, declared: ast.NodeSyntax, implements: tuple[str, ...]) -> NodeType:
         properties, retired = self._properties(frozenset({ID}))
         inline = [p.name for p in self.match.properties if p.declared.annotated("key")]
         body = [c.text for k in declared.constraints if k.kind == "key" for c in _columns(k)]
@@ -370,7 +372,7 @@ class _Table:
             implements=implements,
         )
 
-    def edge(self, declared: ast.Edge, source: str, target: str) -> EdgeType:
+    def edge(self, declared: ast.EdgeSyntax, source: str, target: str) -> EdgeType:
         properties, retired = self._properties(frozenset({ID, *ENDPOINTS}))
         card = declared.card
         return EdgeType(
@@ -414,7 +416,7 @@ class _Table:
             match.accepted.aliases if isinstance(match.accepted, Property) else (),
         )
 
-    def _embed(self, declared: ast.Property) -> Embed | None:
+    def _embed(self, declared: ast.PropertySyntax) -> Embed | None:
         for annotation in declared.annotated("embed"):
             model = next((k.value.text for k in annotation.keywords if k.name.text == "model"), None)
             return Embed(self.ids[annotation.value or ""], model)
@@ -422,7 +424,7 @@ class _Table:
 
     # -- constraints ---------------------------------------------------------------------------------
 
-    def _constraints(self, body: Sequence[ast.Constraint]) -> tuple[Constraint, ...]:
+    def _constraints(self, body: Sequence[ast.ConstraintSyntax]) -> tuple[Constraint, ...]:
         found: set[Constraint] = set()
         for match in self.match.properties:
             if match.declared.annotated("unique"):
@@ -433,16 +435,16 @@ class _Table:
             found.update(self._constraint(constraint))
         return in_stored_order(found)
 
-    def _constraint(self, constraint: ast.Constraint) -> list[Constraint]:
+    def _constraint(self, constraint: ast.ConstraintSyntax) -> list[Constraint]:
         match constraint:
-            case ast.ColumnsConstraint("key"):
+            case ast.ColumnsConstraintSyntax("key"):
                 return []
-            case ast.ColumnsConstraint(kind, columns):
+            case ast.ColumnsConstraintSyntax(kind, columns):
                 members = in_identity_order(self._member(c) for c in columns)
                 return [Unique(members) if kind == "unique" else Index(members)]
-            case ast.RangeConstraint(column, low, high):
+            case ast.RangeConstraintSyntax(column, low, high):
                 return [Range(self._member(column), *(None if b is None else float(b) for b in (low, high)))]
-            case ast.CheckConstraint(column, pattern):
+            case ast.CheckConstraintSyntax(column, pattern):
                 return [Check(self._member(column), pattern.text)]
             case _:
                 assert_never(constraint)
@@ -452,8 +454,8 @@ class _Table:
         return self.ids.get(column.text, column.text)
 
 
-def _columns(constraint: ast.Constraint) -> tuple[ast.Ident, ...]:
-    return constraint.columns if isinstance(constraint, ast.ColumnsConstraint) else ()
+def _columns(constraint: ast.ConstraintSyntax) -> tuple[ast.Ident, ...]:
+    return constraint.columns if isinstance(constraint, ast.ColumnsConstraintSyntax) else ()
 
 
 def fresh_column(name: str, used: set[str]) -> str:
@@ -466,14 +468,16 @@ def fresh_column(name: str, used: set[str]) -> str:
     return column
 
 
-def _default(declared: ast.Property) -> DefaultValue | None:
+def _default(declared: ast.PropertySyntax) -> DefaultValue | None:
     for annotation in declared.annotated("default"):
         if annotation.argument is not None:
             return default_value(annotation.argument, declared.type)
     return None
 
 
-def _annotations(annotations: Sequence[ast.Annotation], left_out: frozenset[str]) -> tuple[Annotation, ...]:
+def _annotations(
+    annotations: Sequence[ast.AnnotationSyntax], left_out: frozenset[str]
+) -> tuple[Annotation, ...]:
     """Return annotations sorted, each once."""
     found = {
         Annotation(a.name.text, a.value, tuple(sorted((k.name.text, k.value.text) for k in a.keywords)))

@@ -49,7 +49,7 @@ class Span(FrozenRecord):
     column: int
 
 
-class Source:
+class SourceText:
     """A text with a name, which can tell the line and column of any offset."""
 
     __slots__ = ("_starts", "file", "text")
@@ -60,12 +60,12 @@ class Source:
         self._starts = [0, *(at + 1 for at, char in enumerate(text) if char == "\n")]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Source, (self.text, self.file)
+        return SourceText, (self.text, self.file)
 
     def span(self, start: int, end: int) -> Span:
         """Return the span of two offsets; both are clamped to the text.
 
-        >>> Source("ab\\ncd").span(4, 5)
+        >>> SourceText("ab\\ncd").span(4, 5)
         Span(start=4, end=5, line=2, column=2)
         """
         start = max(0, min(start, len(self.text)))
@@ -126,12 +126,12 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 class Reporter:
     """Collects the findings of one text, so that a check can go on after the first."""
 
-    source: Source
-    found: list[Diagnostic] = field(default_factory=list)
+    source: SourceText
+    diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def report(self, rule: Rule, message: str, span: Span | None, suggestion: str | None = None) -> None:
         """Add a finding."""
-        self.found.append(Diagnostic(rule, message, span, suggestion))
+        self.diagnostics.append(Diagnostic(rule, message, span, suggestion))
 
 
 class SourceError(InvalidRequest):
@@ -139,7 +139,7 @@ class SourceError(InvalidRequest):
 
     code = "compile_error"
 
-    def __init__(self, source: Source, diagnostics: Sequence[Diagnostic]) -> None:
+    def __init__(self, source: SourceText, diagnostics: Sequence[Diagnostic]) -> None:
         ordered = in_order(diagnostics)
         super().__init__(
             _summary(source, ordered),
@@ -156,9 +156,9 @@ class SourceError(InvalidRequest):
         return found
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SourceText:
         """The text that was refused."""
-        source: Source = self.fields["source"]
+        source: SourceText = self.fields["source"]
         return source
 
     def render(self) -> str:
@@ -174,7 +174,7 @@ class QueryError(SourceError):
     """A query text was refused."""
 
 
-def _summary(source: Source, diagnostics: Sequence[Diagnostic]) -> str:
+def _summary(source: SourceText, diagnostics: Sequence[Diagnostic]) -> str:
     first = diagnostics[0]
     more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
     return f"{_introduced(first)} at {_place(source, first)} [{first.code}]{more}"
@@ -185,16 +185,16 @@ def _introduced(diagnostic: Diagnostic) -> str:
     return f"{prefix}: {diagnostic.message}" if prefix else diagnostic.message
 
 
-def _place(source: Source, diagnostic: Diagnostic) -> str:
+def _place(source: SourceText, diagnostic: Diagnostic) -> str:
     span = diagnostic.span
     return source.file if span is None else f"{source.file}:{span.line}:{span.column}"
 
 
-def render(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
+def render(source: SourceText, diagnostics: Iterable[Diagnostic]) -> str:
     """Show findings the way a compiler does: place, message, source line, underline, help.
 
     >>> rule = Rule("PG000", "example", "An example", 1, prefix="parse error")
-    >>> print(render(Source("node a {}"), [Diagnostic(rule, "bad name", Span(5, 6, 1, 6), "write 'A'")]))
+    >>> print(render(SourceText("node a {}"), [Diagnostic(rule, "bad name", Span(5, 6, 1, 6), "write 'A'")]))
     schema.pg:1:6: error[PG000]: parse error: bad name
       |
     1 | node a {}
@@ -204,7 +204,7 @@ def render(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
     return "\n\n".join(_render_one(source, diagnostic) for diagnostic in diagnostics)
 
 
-def _render_one(source: Source, diagnostic: Diagnostic) -> str:
+def _render_one(source: SourceText, diagnostic: Diagnostic) -> str:
     head = f"{_place(source, diagnostic)}: {diagnostic.severity.value}[{diagnostic.code}]"
     lines = [f"{head}: {_introduced(diagnostic)}"]
     gutter = ""
@@ -218,7 +218,7 @@ def _render_one(source: Source, diagnostic: Diagnostic) -> str:
     return "\n".join(lines)
 
 
-def _excerpt(source: Source, span: Span) -> tuple[str, str]:
+def _excerpt(source: SourceText, span: Span) -> tuple[str, str]:
     """Return the source line and the underline; what runs on past the line is underlined to its end."""
     line = source.line(span.line)
     begin = span.column - 1

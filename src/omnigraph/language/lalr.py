@@ -4,7 +4,7 @@
 
 Room    language. Knows no grammar. `scripts/parse_tables` makes `tables.json` beside each grammar with Lark,
         so that a process neither imports Lark nor works the tables out: that took longer than a small query.
-Gives   `Parser.parse`: a tree of `ParseTree` and `Token`, or `Mismatch` with what the grammar expected there.
+Gives   `Parser.parse`: a `ParseTree` of tokens, or `SyntaxMismatch` with what the grammar expected there.
 Rule    the lexer is contextual: at each place it looks only for the terminals that the parser can go on with,
         in the order of the table, and the first that matches wins.
 """
@@ -52,7 +52,7 @@ class ParseTree:
 Child: TypeAlias = Token | ParseTree
 
 
-class Mismatch(Exception):
+class SyntaxMismatch(Exception):
     """The text does not match the grammar at `token`, or at `position` where no token could be read."""
 
     def __init__(self, position: int, token: Token | None, expected: set[str]) -> None:
@@ -189,7 +189,7 @@ class Parser:
         return cls(json.loads(path.read_text("utf-8")))
 
     def parse(self, text: str) -> ParseTree:
-        """Return the parse tree of a whole text, or raise `Mismatch`."""
+        """Return the parse tree of a whole text, or raise `SyntaxMismatch`."""
         stack = [0]
         values: list[Child] = []
         position = 0
@@ -198,7 +198,7 @@ class Parser:
             while (next_state := self._state(stack[-1]).goto.get(token.type)) is None:
                 reduction = self._state(stack[-1]).reduce.get(token.type)
                 if reduction is None:
-                    raise Mismatch(token.start, token, self._accepted(stack))
+                    raise SyntaxMismatch(token.start, token, self._accepted(stack))
                 tree = reduction.build(values[-reduction.size :])
                 del stack[-reduction.size :], values[-reduction.size :]
                 stack.append(self._state(stack[-1]).goto[reduction.origin])
@@ -226,14 +226,14 @@ class Parser:
             position = end
         return Token(END, "", position, position)
 
-    def _unknown(self, text: str, position: int, stack: list[int]) -> Mismatch:
+    def _unknown(self, text: str, position: int, stack: list[int]) -> SyntaxMismatch:
         """Name what stands there if it is a token elsewhere in the grammar, which says more than a letter."""
         terminal, end = _scan(text, position, self._terminals)
         if terminal is None or terminal.ignored:
             expected = {t.name for t in self._state(stack[-1]).candidates if not t.ignored}
-            return Mismatch(position, None, expected)
+            return SyntaxMismatch(position, None, expected)
         token = Token(terminal.name, text[position:end], position, end)
-        return Mismatch(position, token, self._accepted(stack))
+        return SyntaxMismatch(position, token, self._accepted(stack))
 
     def _accepted(self, stack: list[int]) -> set[str]:
         """Return the terminals that can really follow; a state alone also lists some of other contexts."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from omnigraph.base.frozen import FrozenRecord
-from omnigraph.language.diagnostics import Reporter, Rule, Source, Span
-from omnigraph.language.lalr import END, Mismatch
+from omnigraph.language.diagnostics import Reporter, Rule, SourceText, Span
+from omnigraph.language.lalr import END, SyntaxMismatch
 
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # some editors put one in front of a UTF-8 text
 
-Advice: TypeAlias = Callable[[Source, Span, set[str]], str | None]
+Advice: TypeAlias = Callable[[SourceText, Span, set[str]], str | None]
 
 
 class Wording(FrozenRecord):
@@ -47,14 +47,16 @@ def decoded(text: str | bytes, file: str, encoding: Rule) -> Reporter:
             plain = text.encode("utf-8", errors="replace").decode("utf-8")
             problem = error.start, error.end
     # The mark becomes a space, so that offsets still count from the start of the text.
-    reporter = Reporter(Source(" " + plain[1:] if plain.startswith(MARK) else plain, file))
+    reporter = Reporter(SourceText(" " + plain[1:] if plain.startswith(MARK) else plain, file))
     if problem is not None:
         span = reporter.source.span(*problem)
         reporter.report(encoding, "the text is not valid UTF-8", span, "save the file as UTF-8")
     return reporter
 
 
-def report_syntax(error: Mismatch, chunk: tuple[int, int], reporter: Reporter, wording: Wording) -> None:
+def report_syntax(
+    error: SyntaxMismatch, chunk: tuple[int, int], reporter: Reporter, wording: Wording
+) -> None:
     """Report a grammar error of a part of the text, given as its `[start, end)`."""
     source, token = reporter.source, error.token
     start = chunk[0] + error.position

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import yaml
 
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.language.diagnostics import Reporter, Rule, Source, SourceError, Span
+from omnigraph.language.diagnostics import Reporter, Rule, SourceError, SourceText, Span
 from omnigraph.language.suggest import did_you_mean
 
 KeySpans = FrozenMap[str, Span]  # where the values of a mapping stand, by key; "" is the mapping itself
@@ -65,15 +65,15 @@ class YamlRules:
         )
 
 
-def read_text(path: str | os.PathLike[str], rules: YamlRules) -> Source:
+def read_text(path: str | os.PathLike[str], rules: YamlRules) -> SourceText:
     """Return the text of a file; one that is not there or cannot be read is an OSError."""
     content = Path(path).read_bytes()
     try:
-        return Source(content.decode("utf-8-sig"), str(path))
+        return SourceText(content.decode("utf-8-sig"), str(path))
     except UnicodeDecodeError as error:
-        reporter = Reporter(Source(content.decode("utf-8", "replace"), str(path)))
+        reporter = Reporter(SourceText(content.decode("utf-8", "replace"), str(path)))
         reporter.report(rules.syntax, f"not YAML: broken UTF-8 at byte {error.start}", None)
-        raise rules.error(reporter.source, reporter.found) from None
+        raise rules.error(reporter.source, reporter.diagnostics) from None
 
 
 class YamlDocument:
@@ -82,7 +82,7 @@ class YamlDocument:
     With `may_be_empty` a key with nothing after it counts as absent, and so does an empty file.
     """
 
-    def __init__(self, source: Source, rules: YamlRules, *, may_be_empty: bool = False) -> None:
+    def __init__(self, source: SourceText, rules: YamlRules, *, may_be_empty: bool = False) -> None:
         self.rules = rules
         self.reporter = Reporter(source)
         self.may_be_empty = may_be_empty
@@ -97,8 +97,8 @@ class YamlDocument:
 
     def refuse(self) -> None:
         """Raise everything that is wrong, if anything is."""
-        if self.reporter.found:
-            raise self.rules.error(self.reporter.source, self.reporter.found)
+        if self.reporter.diagnostics:
+            raise self.rules.error(self.reporter.source, self.reporter.diagnostics)
 
     def span(self, node: yaml.Node) -> Span:
         """Return where a node stands."""
@@ -134,7 +134,7 @@ class YamlDocument:
     def _refuse_syntax(self, problem: str, at: int | None) -> NoReturn:
         span = None if at is None else self.reporter.source.span(at, at + 1)
         self.reporter.report(self.rules.syntax, f"not YAML: {problem}", span)
-        raise self.rules.error(self.reporter.source, self.reporter.found)
+        raise self.rules.error(self.reporter.source, self.reporter.diagnostics)
 
 
 class YamlMapping:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from omnigraph.language.diagnostics import Severity
-from omnigraph.language.query import Parse, parse, parse_query, print_queries
+from omnigraph.language.query import ParsedQueries, parse, parse_query, print_queries
 from omnigraph.language.query.split import split
 from tests.language.query.texts import LIBRARY
 
@@ -21,7 +21,7 @@ and or in is null contains as asc desc distinct now date shortest true { } ( ) [
 PIECES = [*WORDS.split(), '"', "\\", "é", "\0", "\ud800", '[1,"a"]']
 
 
-def assert_answered(text: str | bytes) -> Parse:
+def assert_answered(text: str | bytes) -> ParsedQueries:
     """The parser must give a tree that can be printed, or errors with places inside the text."""
     parsed = parse(text)
     size = len(parsed.file.source.text)

@@ -7,50 +7,50 @@ import pytest
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.language.query import QueryNotFound, parse_query, select
 from omnigraph.language.query.tree import (
-    Access,
-    Aggregate,
-    And,
-    Arithmetic,
-    Binding,
-    Block,
+    AccessSyntax,
+    AggregateSyntax,
+    AndSyntax,
+    ArithmeticSyntax,
+    BindingSyntax,
     BlockKind,
-    Bounds,
-    Call,
-    Clause,
-    Compare,
-    CountBlock,
-    Expr,
-    Filter,
-    ListLiteral,
-    Literal,
+    BlockSyntax,
+    CallSyntax,
+    ClauseSyntax,
+    CompareSyntax,
+    CountBlockSyntax,
+    ExprSyntax,
+    FilterSyntax,
+    HopBoundsSyntax,
+    ListSyntax,
     LiteralKind,
-    Member,
-    Name,
-    Not,
-    NullTest,
-    Or,
-    Read,
-    Traversal,
-    Update,
-    Var,
-    Write,
+    LiteralSyntax,
+    MemberSyntax,
+    NameSyntax,
+    NotSyntax,
+    NullTestSyntax,
+    OrSyntax,
+    ReadSyntax,
+    TraversalSyntax,
+    UpdateSyntax,
+    VarSyntax,
+    WriteSyntax,
 )
 from tests.language.query.texts import LIBRARY
 
 
-def body(text: str) -> Read:
+def body(text: str) -> ReadSyntax:
     """The body of a read."""
     found = select(parse_query(text)).body
-    assert isinstance(found, Read)
+    assert isinstance(found, ReadSyntax)
     return found
 
 
-def clauses(match: str, params: str = "") -> tuple[Clause, ...]:
+def clauses(match: str, params: str = "") -> tuple[ClauseSyntax, ...]:
     """The clauses of a match."""
     return body(f"query q({params}) {{ match {{ {match} }} return {{ 1 }} }}").clauses
 
 
-def outputs(text: str) -> list[Expr]:
+def outputs(text: str) -> list[ExprSyntax]:
     """The expressions of a return."""
     return [o.expression for o in body(f"query q() {{ match {{ $p: P }} return {{ {text} }} }}").outputs]
 
@@ -68,20 +68,22 @@ def test_keywords_are_names_where_a_name_is_expected() -> None:
     read = body(text)
 
     assert [o.alias.text for o in read.outputs if o.alias] == ["order", "count", "n", "as"]
-    assert isinstance(read.outputs[2].expression, Name)
-    assert isinstance(read.outputs[3].expression, Aggregate)
+    assert isinstance(read.outputs[2].expression, NameSyntax)
+    assert isinstance(read.outputs[3].expression, AggregateSyntax)
     assert [s.descending for s in read.order] == [True, False]
 
 
 def test_words_end_at_word_boundaries() -> None:
-    assert outputs("trueish nullable nowhere") == [Name(n.name) for n in outputs("trueish, nullable, nowhere")
-                                                    if isinstance(n, Name)]  # fmt: skip
+    separated = outputs("trueish, nullable, nowhere")
+
+    assert outputs("trueish nullable nowhere") == separated
+    assert all(isinstance(output, NameSyntax) for output in separated)
 
 
 def test_outputs_and_assignments_need_no_commas() -> None:
     assert outputs("$p.a $p.b,\n$p.c,") == outputs("$p.a, $p.b, $p.c")
     write = select(parse_query("query q() { insert T { a: 1 b: 2, c: 3, } }")).body
-    assert isinstance(write, Write)
+    assert isinstance(write, WriteSyntax)
     assert write == select(parse_query("query q() { insert T { a: 1, b: 2, c: 3 } }")).body
 
 
@@ -115,7 +117,7 @@ def test_empty_braces_in_a_binding_are_accepted() -> None:
 def test_traversals(text: str, expected: tuple[str, str | None, bool, tuple[int, int | None] | None]) -> None:
     (clause,) = clauses(text)
 
-    assert isinstance(clause, Traversal)
+    assert isinstance(clause, TraversalSyntax)
     assert (clause.left.name, clause.right.name) == ("a", "b")
     binding = None if clause.binding is None else clause.binding.name
     bounds = clause.bounds
@@ -127,15 +129,15 @@ def test_traversals(text: str, expected: tuple[str, str | None, bool, tuple[int,
 def test_a_parameter_on_the_left_makes_it_a_predicate(word: str) -> None:
     (clause,) = clauses(f"$a {word} $b", "$a: String")
 
-    assert isinstance(clause, Filter)
-    assert isinstance(clause.condition, Compare | Member)
+    assert isinstance(clause, FilterSyntax)
+    assert isinstance(clause.condition, CompareSyntax | MemberSyntax)
 
 
 def test_uppercase_after_the_colon_binds_a_node_and_lowercase_an_edge() -> None:
     first, second = clauses("$x: Knows $a $x:knows $b")
 
-    assert isinstance(first, Binding)
-    assert isinstance(second, Traversal)
+    assert isinstance(first, BindingSyntax)
+    assert isinstance(second, TraversalSyntax)
 
 
 def test_clauses_need_no_separators() -> None:
@@ -143,14 +145,22 @@ def test_clauses_need_no_separators() -> None:
         '$p: P $p.a = 1 $p knows $q search($q.b, "x") not { $q.c = 2 } ($p.d = 3) [1] contains $p.e'
     )
 
-    kinds = [Binding, Filter, Traversal, Filter, Block, Filter, Filter]
+    kinds = [
+        BindingSyntax,
+        FilterSyntax,
+        TraversalSyntax,
+        FilterSyntax,
+        BlockSyntax,
+        FilterSyntax,
+        FilterSyntax,
+    ]
     assert [type(clause) for clause in found] == kinds
 
 
 def condition(text: str) -> object:
     """The condition of a match of one predicate."""
     (clause,) = clauses(text)
-    assert isinstance(clause, Filter)
+    assert isinstance(clause, FilterSyntax)
     return clause.condition
 
 
@@ -159,9 +169,9 @@ def test_and_binds_before_or_and_not_before_both() -> None:
         "($p.a = 1) or (($p.b = 2) and (not(($p.c = 3))))"
     )
     found = condition("$p.a = 1 or $p.b = 2 and not($p.c = 3)")
-    assert isinstance(found, Or)
-    assert isinstance(found.operands[1], And)
-    assert isinstance(found.operands[1].operands[1], Not)
+    assert isinstance(found, OrSyntax)
+    assert isinstance(found.operands[1], AndSyntax)
+    assert isinstance(found.operands[1].operands[1], NotSyntax)
 
 
 def test_brackets_around_the_same_word_change_nothing() -> None:
@@ -169,13 +179,13 @@ def test_brackets_around_the_same_word_change_nothing() -> None:
 
 
 def test_null_tests_and_membership() -> None:
-    assert isinstance(condition("$p.a is null"), NullTest)
+    assert isinstance(condition("$p.a is null"), NullTestSyntax)
     negated = condition("$p.a is not null")
-    assert isinstance(negated, NullTest)
+    assert isinstance(negated, NullTestSyntax)
     assert negated.negated
     member = condition("$p.a in [1, -2]")
-    assert isinstance(member, Member)
-    assert isinstance(member.right, ListLiteral)
+    assert isinstance(member, MemberSyntax)
+    assert isinstance(member.right, ListSyntax)
     assert [item.text for item in member.right.items] == ["1", "-2"]
 
 
@@ -188,14 +198,14 @@ def test_arithmetic_is_read_from_the_left_and_products_first() -> None:
 def test_a_minus_after_an_expression_subtracts() -> None:
     (found,) = outputs("$p.a -3")
 
-    assert isinstance(found, Arithmetic)
+    assert isinstance(found, ArithmeticSyntax)
     assert outputs("$p.a, -3")[1] == outputs("- 3")[0]
 
 
 def test_literals() -> None:
     found = outputs('1, 2.50, -7, "a\\"\\n", true, date("2026-01-31"), datetime("2026-01-31"), []')
 
-    assert [(x.kind, x.text) for x in found if isinstance(x, Literal)] == [
+    assert [(x.kind, x.text) for x in found if isinstance(x, LiteralSyntax)] == [
         (LiteralKind.INTEGER, "1"),
         (LiteralKind.FLOAT, "2.50"),
         (LiteralKind.INTEGER, "-7"),
@@ -210,31 +220,31 @@ def test_literals() -> None:
 def test_blocks() -> None:
     found = clauses("not { $a k $b } exists { $a k $b } optional { $a k $b } count { $a k $b } != 0")
 
-    assert [c.kind for c in found if isinstance(c, Block)] == [
+    assert [c.kind for c in found if isinstance(c, BlockSyntax)] == [
         BlockKind.NOT,
         BlockKind.EXISTS,
         BlockKind.OPTIONAL,
     ]
     counted = found[3]
-    assert isinstance(counted, CountBlock)
+    assert isinstance(counted, CountBlockSyntax)
     assert (counted.operator, counted.number) == ("!=", 0)
 
 
 def test_entity_fields_and_calls() -> None:
     access, call = outputs("$p.@id, rrf(nearest($p.v, $q), bm25($p.t, $q), 60)")
 
-    assert isinstance(access, Access)
+    assert isinstance(access, AccessSyntax)
     assert access.system
-    assert isinstance(call, Call)
-    assert [type(argument) for argument in call.arguments] == [Call, Call, Literal]
+    assert isinstance(call, CallSyntax)
+    assert [type(argument) for argument in call.arguments] == [CallSyntax, CallSyntax, LiteralSyntax]
 
 
 @pytest.mark.parametrize("tail", ["limit 3 offset 2", "offset 2 limit 3"])
 def test_paging_in_either_order(tail: str) -> None:
     read = body(f"query q() {{ match {{ $p: P }} return {{ 1 }} {tail} }}")
 
-    assert isinstance(read.limit, Literal)
-    assert isinstance(read.offset, Literal)
+    assert isinstance(read.limit, LiteralSyntax)
+    assert isinstance(read.offset, LiteralSyntax)
     assert (read.limit.text, read.offset.text) == ("3", "2")
 
 
@@ -242,7 +252,7 @@ def test_paging_by_parameter_and_distinct() -> None:
     read = body("query q($n: I32) { match { $p: P } return distinct { 1 } limit $n }")
 
     assert read.distinct
-    assert isinstance(read.limit, Var)
+    assert isinstance(read.limit, VarSyntax)
     assert read.offset is None
 
 
@@ -250,27 +260,27 @@ def test_where_is_a_condition_on_names() -> None:
     write = select(
         parse_query("query q() { update T set { a: null } where b in [1] and not(c is null or d = now()) }")
     )
-    assert isinstance(write.body, Write)
+    assert isinstance(write.body, WriteSyntax)
     (update,) = write.body.statements
-    assert isinstance(update, Update)
-    assert isinstance(update.where, And)
+    assert isinstance(update, UpdateSyntax)
+    assert isinstance(update.where, AndSyntax)
     member = update.where.operands[0]
-    assert isinstance(member, Member)
-    assert isinstance(member.left, Name)
+    assert isinstance(member, MemberSyntax)
+    assert isinstance(member.left, NameSyntax)
 
 
 def test_a_missing_maximum_of_bounds_is_read() -> None:
     (clause,) = clauses("$a knows{0,} $b")
 
-    assert isinstance(clause, Traversal)
-    assert isinstance(clause.bounds, Bounds)
+    assert isinstance(clause, TraversalSyntax)
+    assert isinstance(clause.bounds, HopBoundsSyntax)
     assert clause.bounds.high is None
 
 
 def test_spans_point_into_the_text() -> None:
     file = parse_query("query q() {\n  match { $p: Person }\n  return { $p.name } }")
     read = file.queries[0].body
-    assert isinstance(read, Read)
+    assert isinstance(read, ReadSyntax)
     span = read.outputs[0].expression.span
 
     assert (span.line, span.column) == (3, 12)

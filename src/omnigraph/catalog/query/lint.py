@@ -17,8 +17,8 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.query.check.compile import CheckedQuery, examine
 from omnigraph.catalog.query.statements import CheckedMutation, Operation, Update, place_name
-from omnigraph.language.diagnostics import Diagnostic, QueryError, Severity, Source
-from omnigraph.language.query import Query, parse, rules
+from omnigraph.language.diagnostics import Diagnostic, QueryError, Severity, SourceText
+from omnigraph.language.query import QuerySyntax, parse, rules
 
 NO_PARAMS = "mutation declares no params; hardcoded mutations are easy to miss"
 _NAMES = {Severity.ERROR: "error", Severity.WARN: "warning", Severity.INFO: "info"}
@@ -82,7 +82,7 @@ class Finding:
 class LintReport:
     """All that can be said about a text."""
 
-    source: Source
+    source: SourceText
     schema_source: Mapping[str, str]
     results: tuple[QueryReport, ...]
     findings: tuple[Finding, ...]
@@ -136,8 +136,8 @@ def lint_queries(
 
 
 def _examined(
-    query: Query, texts: Sequence[Diagnostic], catalog: Catalog
-) -> tuple[Query, CheckedQuery | None, tuple[Diagnostic, ...]]:
+    query: QuerySyntax, texts: Sequence[Diagnostic], catalog: Catalog
+) -> tuple[QuerySyntax, CheckedQuery | None, tuple[Diagnostic, ...]]:
     """Check one query; what the text alone shows belongs to the query that it stands in."""
     own = [d for d in texts if d.span is not None and query.span.start <= d.span.start < query.span.end]
     checked, found = examine(query, catalog)
@@ -145,7 +145,7 @@ def _examined(
 
 
 def _report(
-    query: Query, checked: CheckedQuery | None, found: Sequence[Diagnostic], source: Source
+    query: QuerySyntax, checked: CheckedQuery | None, found: Sequence[Diagnostic], source: SourceText
 ) -> QueryReport:
     warnings = (NO_PARAMS,) if query.mutation and not query.params else ()
     error = str(QueryError(source, found)) if found else None

@@ -16,8 +16,8 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import read_day, read_instant
 from omnigraph.catalog.query.expressions import Constant, Stored
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
-from omnigraph.language.query.tree import ListLiteral, Literal, LiteralKind
-from omnigraph.language.schema.literals import RANGES, Misfit, stored_float
+from omnigraph.language.query.tree import ListSyntax, LiteralKind, LiteralSyntax
+from omnigraph.language.schema.literals import RANGES, LiteralMisfit, stored_float
 
 NUMBERS = INTEGERS | FLOATS
 _SCALARS = {
@@ -39,9 +39,9 @@ class Unfit(InvalidRequest):
 # -- literals ----------------------------------------------------------------------------------------
 
 
-def constant(literal: Literal | ListLiteral) -> Constant:
+def constant(literal: LiteralSyntax | ListSyntax) -> Constant:
     """Return a literal as a constant of its own type; a list of mixed numbers is one of F64."""
-    if isinstance(literal, Literal):
+    if isinstance(literal, LiteralSyntax):
         return Constant(_plain(literal), PropertyType(_SCALARS[literal.kind]))
     items = [constant(item) for item in literal.items]
     first = items[0].type.scalar if items else Scalar.STRING
@@ -53,53 +53,53 @@ def constant(literal: Literal | ListLiteral) -> Constant:
     return Constant(tuple(stored), PropertyType(scalar, is_list=True))
 
 
-def fit(literal: Literal | ListLiteral, declared: PropertyType) -> Stored | None:
+def fit(literal: LiteralSyntax | ListSyntax, declared: PropertyType) -> Stored | None:
     """Return the stored value of a literal for a type, or raise `Misfit` saying what would fit."""
-    if isinstance(literal, Literal) and literal.kind is LiteralKind.NULL:
+    if isinstance(literal, LiteralSyntax) and literal.kind is LiteralKind.NULL:
         if not declared.nullable:
-            raise Misfit("a value: it is required")
+            raise LiteralMisfit("a value: it is required")
         return None
     if declared.scalar is Scalar.BLOB:
-        raise Misfit("a String or Blob parameter")
+        raise LiteralMisfit("a String or Blob parameter")
     if not declared.is_list and declared.scalar is not Scalar.VECTOR:
-        if isinstance(literal, ListLiteral):
+        if isinstance(literal, ListSyntax):
             raise _another_type(literal, declared)
         return _fit_scalar(literal, declared)
-    if not isinstance(literal, ListLiteral):
+    if not isinstance(literal, ListSyntax):
         raise _another_type(literal, declared)
     size, wanted = len(literal.items), declared.dimension
     if wanted is not None and size != wanted:
-        raise Misfit(f"{wanted} values for Vector({wanted}), got {size}")
+        raise LiteralMisfit(f"{wanted} values for Vector({wanted}), got {size}")
     item = PropertyType(Scalar.F32 if wanted is not None else declared.scalar)
     return tuple(_fit_scalar(i, item) for i in literal.items)
 
 
-def _fit_scalar(literal: Literal, declared: PropertyType) -> str | bool | int | float:
+def _fit_scalar(literal: LiteralSyntax, declared: PropertyType) -> str | bool | int | float:
     scalar = declared.scalar
     found = _SCALARS[literal.kind]
     if scalar in INTEGERS and found is Scalar.I64:
         low, high = RANGES[scalar.value]
         value = int(literal.text)
         if not low <= value <= high:
-            raise Misfit(f"a whole number from {low} to {high} ({scalar.value})")
+            raise LiteralMisfit(f"a whole number from {low} to {high} ({scalar.value})")
         return value
     if scalar in FLOATS and found in NUMBERS:
         number = stored_float(float(literal.text), scalar.value)
         if number is None:
-            raise Misfit(f"a number within the range of {scalar.value}")
+            raise LiteralMisfit(f"a number within the range of {scalar.value}")
         return number
     if scalar is not found:
         raise _another_type(literal, declared)
     if declared.enum_values is not None and literal.text not in declared.enum_values:
-        raise Misfit(f"one of {', '.join(declared.enum_values)}")
+        raise LiteralMisfit(f"one of {', '.join(declared.enum_values)}")
     return _plain(literal)
 
 
-def _another_type(literal: Literal | ListLiteral, declared: PropertyType) -> Misfit:
-    return Misfit(f"{replace(declared, nullable=False)}, found {constant(literal).type}")
+def _another_type(literal: LiteralSyntax | ListSyntax, declared: PropertyType) -> LiteralMisfit:
+    return LiteralMisfit(f"{replace(declared, nullable=False)}, found {constant(literal).type}")
 
 
-def _plain(literal: Literal) -> str | bool | int | float:
+def _plain(literal: LiteralSyntax) -> str | bool | int | float:
     match literal.kind:
         case LiteralKind.INTEGER:
             return int(literal.text)

@@ -32,10 +32,17 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.catalog.resolve import fresh_column, resolve_text
 from omnigraph.engine.merge.conflicts import SchemaConflict
-from omnigraph.language.diagnostics import Source, SourceError
+from omnigraph.language.diagnostics import SourceError, SourceText
 from omnigraph.language.schema.parser import parse
 from omnigraph.language.schema.printer import print_schema
-from omnigraph.language.schema.tree import Declaration, Edge, Ident, Interface, Node, Schema
+from omnigraph.language.schema.tree import (
+    DeclarationSyntax,
+    EdgeSyntax,
+    Ident,
+    InterfaceSyntax,
+    NodeSyntax,
+    SchemaSyntax,
+)
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.transaction import Adopted
 
@@ -169,9 +176,9 @@ def _columns(declared: StoredType) -> set[str]:
 
 SideName = Literal["ours", "theirs"]
 _KINDS: dict[type, TypeKind] = {
-    Interface: TypeKind.INTERFACE,
-    Node: TypeKind.NODE,
-    Edge: TypeKind.EDGE,
+    InterfaceSyntax: TypeKind.INTERFACE,
+    NodeSyntax: TypeKind.NODE,
+    EdgeSyntax: TypeKind.EDGE,
 }
 DECLARE_ALIKE = "Apply one schema to both branches, or rename one of the two, then merge"
 DROP_BOTH = "Drop it on the other branch too, and make it again there if the first branch did, then merge"
@@ -472,7 +479,7 @@ class _SchemaMerge:
                 return side.source
         names = {self._ids.of(one.id): one.name for one, _ in kept}
         texts = {origin.source: parse(origin.source).schema.declarations for _, origin in kept}
-        declarations: list[Declaration] = []
+        declarations: list[DeclarationSyntax] = []
         for one, origin in kept:
             same = (d for d in texts[origin.source] if d.name.text == one.name)
             known: list[AnyType] = [*origin.interfaces, *origin.nodes]
@@ -480,21 +487,21 @@ class _SchemaMerge:
             declarations += [_with_names(d, now) for d in same if _KINDS[type(d)] is one.kind]
         order = {kind: number for number, kind in enumerate(_KINDS.values())}
         declarations.sort(key=lambda d: (order[_KINDS[type(d)]], d.name.text))
-        return print_schema(Schema(tuple(declarations), Source("")))
+        return print_schema(SchemaSyntax(tuple(declarations), SourceText("")))
 
 
-def _with_names(declared: Declaration, names: Mapping[str, str]) -> Declaration:
+def _with_names(declared: DeclarationSyntax, names: Mapping[str, str]) -> DeclarationSyntax:
     """Return a declaration that names the ends of an edge, or the interfaces of a node, as they are now."""
 
     def now(name: Ident) -> Ident:
         return name.replaced(text=names.get(name.text, name.text))
 
     match declared:
-        case Edge():
+        case EdgeSyntax():
             return declared.replaced(source=now(declared.source), target=now(declared.target))
-        case Node():
+        case NodeSyntax():
             return declared.replaced(implements=tuple(now(name) for name in declared.implements))
-        case Interface():
+        case InterfaceSyntax():
             return declared
 
 

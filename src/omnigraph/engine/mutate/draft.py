@@ -43,7 +43,7 @@ from omnigraph.execution.conditions import (
     stored_column,
     stored_columns,
 )
-from omnigraph.language.schema.literals import Now
+from omnigraph.language.schema.literals import DefaultNow
 from omnigraph.storage.transaction import WriteTxn
 
 # -- search --------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Run:
             pending.insert(row, minted=True)
 
     def _default(self, member: Property) -> Any:
-        if not isinstance(member.default, Now):
+        if not isinstance(member.default, DefaultNow):
             return member.default
         return self.now_ms // DAY_MS if member.type.scalar is Scalar.DATE else self.now_ms
 

@@ -38,7 +38,7 @@ from omnigraph.engine.schema.existing import ColumnSource, Image, judge, needs_r
 from omnigraph.engine.schema.hard_drop import as_executed, is_hard, rewrites
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema
-from omnigraph.language.schema.literals import DefaultValue, Now
+from omnigraph.language.schema.literals import DefaultNow, DefaultValue
 from omnigraph.storage.manifest.records import CommitKind, ManifestState
 from omnigraph.storage.tables.effects import AddColumn, DropColumn, Effect, FillNulls, SeveralEffects
 from omnigraph.storage.transaction import NewTable, PublishPlan, WriteTxn
@@ -94,7 +94,7 @@ def images(
 
 def scalar(value: DefaultValue, arrow: pa.DataType, now_ms: int) -> pa.Scalar:
     """Return a default as a stored value."""
-    if isinstance(value, Now):
+    if isinstance(value, DefaultNow):
         return pa.scalar(now_ms // DAY_MS if pa.types.is_date32(arrow) else now_ms, arrow)
     return pa.scalar(value, arrow)
 

@@ -1,14 +1,14 @@
 """Query language: `.gq` text to a tree, and back to text. Resolving it against a schema is catalog.query."""
 
-from omnigraph.language.query.parser import Parse, QueryNotFound, parse, parse_query, select
+from omnigraph.language.query.parser import ParsedQueries, QueryNotFound, parse, parse_query, select
 from omnigraph.language.query.printer import print_queries
-from omnigraph.language.query.tree import Query, QueryFile
+from omnigraph.language.query.tree import QueryFileSyntax, QuerySyntax
 
 __all__ = [
-    "Parse",
-    "Query",
-    "QueryFile",
+    "ParsedQueries",
+    "QueryFileSyntax",
     "QueryNotFound",
+    "QuerySyntax",
     "parse",
     "parse_query",
     "print_queries",

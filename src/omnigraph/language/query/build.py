@@ -25,31 +25,31 @@ from omnigraph.language.lalr import (
 )
 from omnigraph.language.query import rules
 from omnigraph.language.query.expressions import Expressions
-from omnigraph.language.query.place import Broken, Place
+from omnigraph.language.query.place import BuildContext, Unbuildable
 from omnigraph.language.query.tree import (
-    Binding,
-    Block,
+    BindingSyntax,
     BlockKind,
-    Call,
-    Clause,
-    CountBlock,
-    Delete,
-    Field,
-    Filter,
-    Insert,
-    Literal,
+    BlockSyntax,
+    CallSyntax,
+    ClauseSyntax,
+    CountBlockSyntax,
+    DeleteSyntax,
+    FieldSyntax,
+    FilterSyntax,
+    InsertSyntax,
     LiteralKind,
-    Note,
-    Output,
-    Param,
-    Query,
-    Read,
-    Sort,
-    Statement,
-    Traversal,
-    Update,
-    Var,
-    Write,
+    LiteralSyntax,
+    NoteSyntax,
+    OutputSyntax,
+    ParamSyntax,
+    QuerySyntax,
+    ReadSyntax,
+    SortSyntax,
+    StatementSyntax,
+    TraversalSyntax,
+    UpdateSyntax,
+    VarSyntax,
+    WriteSyntax,
 )
 from omnigraph.language.schema.arguments import unquote
 from omnigraph.language.schema.tree import (
@@ -71,34 +71,34 @@ SHAPED_LIKE_TRAVERSALS = [["VAR", word, "VAR"] for word in ("TEXT", "IN", "AND",
 RESERVED = "__nanograph_now"
 
 
-def build(parsed: ParseTree, offset: int, reporter: Reporter) -> Query | None:
+def build(parsed: ParseTree, offset: int, reporter: Reporter) -> QuerySyntax | None:
     """Build one query; `offset` is where its piece starts in the text."""
-    before = len(reporter.found)
+    before = len(reporter.diagnostics)
     try:
-        query = _Builder(Place(reporter, offset)).query(parsed)
-    except Broken:
+        query = _Builder(BuildContext(reporter, offset)).query(parsed)
+    except Unbuildable:
         return None
-    return None if any(d.rule is rules.SYNTAX for d in reporter.found[before:]) else query
+    return None if any(d.rule is rules.SYNTAX for d in reporter.diagnostics[before:]) else query
 
 
 class _Builder:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BuildContext) -> None:
         self._place = place
         self._expressions = Expressions(place)
         self._params: frozenset[str] = frozenset()
 
-    def query(self, parsed: ParseTree) -> Query:
+    def query(self, parsed: ParseTree) -> QuerySyntax:
         name = self._place.name(first_subtree(parsed, "word"), "a query name")
         params = tuple(self._params_of(parsed))
         self._params = frozenset(p.name.text for p in params)
         notes = tuple(self._notes(parsed))
         body = first_subtree(parsed, "read", "write")
         built = self._read(body) if body.rule == "read" else self._write(body)
-        return Query(name, params, notes, built, self._place.span(parsed))
+        return QuerySyntax(name, params, notes, built, self._place.span(parsed))
 
     # -- heads ---------------------------------------------------------------------------------------
 
-    def _params_of(self, parsed: ParseTree) -> Iterator[Param]:
+    def _params_of(self, parsed: ParseTree) -> Iterator[ParamSyntax]:
         seen: set[str] = set()
         for param in subtrees(parsed, "param"):
             variable = self._expressions.variable(tokens(param, "VAR")[0])
@@ -114,7 +114,7 @@ class _Builder:
             declared = first_subtree(param, "type")
             nullable = bool(tokens(param, "OPTIONAL"))
             expression = TypeExpr(self._type(declared), nullable, self._place.span(declared))
-            yield Param(Ident(variable.name, variable.span), expression, self._place.span(param))
+            yield ParamSyntax(Ident(variable.name, variable.span), expression, self._place.span(param))
 
     def _type(self, parsed: ParseTree) -> Shape:
         listed = optional_subtree(parsed, "list_type")
@@ -146,7 +146,7 @@ class _Builder:
             return BadType()
         return VectorType(size)
 
-    def _notes(self, parsed: ParseTree) -> Iterator[Note]:
+    def _notes(self, parsed: ParseTree) -> Iterator[NoteSyntax]:
         seen: set[str] = set()
         for note in subtrees(parsed, "note"):
             span = self._place.span(note)
@@ -164,15 +164,15 @@ class _Builder:
             seen.add(name.text)
             if text is not None:
                 where = self._place.span(text)
-                yield Note(name, unquote(text.text, where, self._place.reporter, rules.SYNTAX), span)
+                yield NoteSyntax(name, unquote(text.text, where, self._place.reporter, rules.SYNTAX), span)
 
     # -- reads ---------------------------------------------------------------------------------------
 
-    def _read(self, parsed: ParseTree) -> Read:
+    def _read(self, parsed: ParseTree) -> ReadSyntax:
         clauses = self._clauses(first_subtree(parsed, "block"))
         outputs = tuple(self._output(output) for output in subtrees(parsed, "output"))
         order = optional_subtree(parsed, "order")
-        return Read(
+        return ReadSyntax(
             clauses,
             bool(tokens(parsed, "DISTINCT")),
             outputs,
@@ -182,16 +182,16 @@ class _Builder:
             self._place.span(parsed),
         )
 
-    def _clauses(self, block: ParseTree) -> tuple[Clause, ...]:
+    def _clauses(self, block: ParseTree) -> tuple[ClauseSyntax, ...]:
         return tuple(self._clause(subtree(child)) for child in block.children)
 
-    def _clause(self, parsed: ParseTree) -> Clause:
+    def _clause(self, parsed: ParseTree) -> ClauseSyntax:
         span = self._place.span(parsed)
         match parsed.rule:
             case "binding":
                 variable = self._expressions.variable(tokens(parsed, "VAR")[0])
                 name = self._place.type_name(first_subtree(parsed, "word"))
-                return Binding(
+                return BindingSyntax(
                     variable, name, self._fields(optional_subtree(parsed, "entries"), nullable=False), span
                 )
             case "traversal":
@@ -203,11 +203,11 @@ class _Builder:
                 number = first_subtree(parsed, "number")
                 sign = "-" if tokens(number, "MINUS") else ""
                 count = self._expressions.integer(tokens(number, "NUMBER")[0], sign)
-                return CountBlock(clauses, tokens(parsed, "COMPARE")[0].text, count, span)
+                return CountBlockSyntax(clauses, tokens(parsed, "COMPARE")[0].text, count, span)
             case kind:
-                return Block(BLOCKS[kind], self._clauses(first_subtree(parsed, "block")), span)
+                return BlockSyntax(BLOCKS[kind], self._clauses(first_subtree(parsed, "block")), span)
 
-    def _filter(self, child: Child, span: Span) -> Clause:
+    def _filter(self, child: Child, span: Span) -> ClauseSyntax:
         """Build a condition; `$x contains $y` over a variable that is no parameter is a traversal."""
         while not isinstance(child, Token) and child.rule == "group":
             child = child.children[0]
@@ -216,26 +216,26 @@ class _Builder:
             left, right = (self._expressions.variable(part) for part in parts[::2])
             if left.name not in self._params:
                 edge = Ident(parts[1].text, self._place.span(parts[1]))
-                return Traversal(left, None, edge, False, None, right, span)
-        return Filter(self._expressions.condition(child), span)
+                return TraversalSyntax(left, None, edge, False, None, right, span)
+        return FilterSyntax(self._expressions.condition(child), span)
 
-    def _output(self, parsed: ParseTree) -> Output:
+    def _output(self, parsed: ParseTree) -> OutputSyntax:
         expression = self._expressions.root(parsed.children[0])
         alias = self._place.name(subtree(parsed.children[-1]), "an alias") if tokens(parsed, "AS") else None
-        return Output(expression, alias, self._place.span(parsed))
+        return OutputSyntax(expression, alias, self._place.span(parsed))
 
-    def _sort(self, parsed: ParseTree) -> Sort:
+    def _sort(self, parsed: ParseTree) -> SortSyntax:
         expression = self._expressions.root(parsed.children[0])
         direction = tokens(parsed, "ASC", "DESC")
-        if direction and isinstance(expression, Call) and expression.function.text == "nearest":
+        if direction and isinstance(expression, CallSyntax) and expression.function.text == "nearest":
             message = "nearest takes no direction: the nearest come first"
             raise self._place.refused(
                 message, self._place.span(direction[0]), f"remove '{direction[0].text}'"
             )
         descending = bool(direction) and direction[0].type == "DESC"
-        return Sort(expression, descending, self._place.span(parsed))
+        return SortSyntax(expression, descending, self._place.span(parsed))
 
-    def _page(self, parsed: ParseTree | None) -> Literal | Var | None:
+    def _page(self, parsed: ParseTree | None) -> LiteralSyntax | VarSyntax | None:
         if parsed is None:
             return None
         variables = tokens(parsed, "VAR")
@@ -243,29 +243,33 @@ class _Builder:
             return self._expressions.variable(variables[0])
         number = tokens(parsed, "NUMBER")[0]
         self._expressions.integer(number)
-        return Literal(LiteralKind.INTEGER, number.text, self._place.span(number))
+        return LiteralSyntax(LiteralKind.INTEGER, number.text, self._place.span(number))
 
     # -- writes --------------------------------------------------------------------------------------
 
-    def _write(self, parsed: ParseTree) -> Write:
+    def _write(self, parsed: ParseTree) -> WriteSyntax:
         statements = tuple(self._statement(subtree(child)) for child in parsed.children)
-        return Write(statements, self._place.span(parsed))
+        return WriteSyntax(statements, self._place.span(parsed))
 
-    def _statement(self, parsed: ParseTree) -> Statement:
+    def _statement(self, parsed: ParseTree) -> StatementSyntax:
         span = self._place.span(parsed)
         target = self._place.type_name(first_subtree(parsed, "word"))
         fields = self._fields(optional_subtree(parsed, "fields"), nullable=True)
         if parsed.rule == "insert":
-            return Insert(target, fields, span)
+            return InsertSyntax(target, fields, span)
         where = self._expressions.condition(parsed.children[-1])
-        return Update(target, fields, where, span) if parsed.rule == "update" else Delete(target, where, span)
+        return (
+            UpdateSyntax(target, fields, where, span)
+            if parsed.rule == "update"
+            else DeleteSyntax(target, where, span)
+        )
 
-    def _fields(self, parsed: ParseTree | None, *, nullable: bool) -> tuple[Field, ...]:
+    def _fields(self, parsed: ParseTree | None, *, nullable: bool) -> tuple[FieldSyntax, ...]:
         if parsed is None:
             return ()
         return tuple(self._field(field, nullable=nullable) for field in subtrees(parsed, "field"))
 
-    def _field(self, parsed: ParseTree, *, nullable: bool) -> Field:
+    def _field(self, parsed: ParseTree, *, nullable: bool) -> FieldSyntax:
         name = self._place.name(parsed.children[0], "a property name")
         value = self._expressions.value(parsed.children[-1], nullable=nullable)
-        return Field(name, value, self._place.span(parsed))
+        return FieldSyntax(name, value, self._place.span(parsed))

@@ -25,37 +25,37 @@ from omnigraph.language.lalr import (
 )
 from omnigraph.language.query import rules
 from omnigraph.language.query.functions import AGGREGATES, FUNCTIONS, TEXT_MATCHES
-from omnigraph.language.query.place import Place
+from omnigraph.language.query.place import BuildContext
 from omnigraph.language.query.tree import (
-    Access,
-    Aggregate,
-    And,
-    Arithmetic,
-    Bounds,
-    Call,
-    Compare,
-    Condition,
-    Expr,
-    ListLiteral,
-    Literal,
+    AccessSyntax,
+    AggregateSyntax,
+    AndSyntax,
+    ArithmeticSyntax,
+    CallSyntax,
+    CompareSyntax,
+    ConditionSyntax,
+    ExprSyntax,
+    HopBoundsSyntax,
+    ListSyntax,
     LiteralKind,
-    Member,
-    Name,
-    Not,
-    Now,
-    NullTest,
-    Or,
-    Shortest,
-    Traversal,
-    Value,
-    Var,
+    LiteralSyntax,
+    MemberSyntax,
+    NameSyntax,
+    NotSyntax,
+    NowSyntax,
+    NullTestSyntax,
+    OrSyntax,
+    ShortestSyntax,
+    TraversalSyntax,
+    ValueSyntax,
+    VarSyntax,
 )
 from omnigraph.language.schema.arguments import unquote
 from omnigraph.language.schema.literals import LONGEST_INTEGER, RANGES
 from omnigraph.language.schema.tree import Ident
 from omnigraph.language.suggest import did_you_mean
 
-CONDITIONS = (Compare, Member, NullTest, And, Or, Not)
+CONDITIONS = (CompareSyntax, MemberSyntax, NullTestSyntax, AndSyntax, OrSyntax, NotSyntax)
 DATES = {"date": LiteralKind.DATE, "datetime": LiteralKind.DATETIME}
 MAX_OPERATORS = 200  # in one expression: its tree is walked to its full depth
 _COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
@@ -65,31 +65,31 @@ NULL_PLACE = "null is only legal as an assigned value"
 class Expressions:
     """Builds the expressions of one piece of the text."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BuildContext) -> None:
         self._place = place
         self._operators = 0
 
     # -- what the grammar's places take --------------------------------------------------------------
 
-    def root(self, child: Child) -> Expr:
+    def root(self, child: Child) -> ExprSyntax:
         """Build a whole expression that is a value."""
         self._operators = 0
         return self._expr(child)
 
-    def condition(self, child: Child) -> Condition:
+    def condition(self, child: Child) -> ConditionSyntax:
         """Build a whole expression that is true or false."""
         self._operators = 0
         return self._condition(child)
 
-    def value(self, child: Child, *, nullable: bool) -> Value:
+    def value(self, child: Child, *, nullable: bool) -> ValueSyntax:
         """Build what an entry, an assignment or a test compares with or assigns."""
         built = self._any(child, nullable=nullable)
-        if isinstance(built, Literal | ListLiteral | Var | Now):
+        if isinstance(built, LiteralSyntax | ListSyntax | VarSyntax | NowSyntax):
             return built
         span = self._place.span(child)
         raise self._place.refused("only a literal, a parameter or now() may stand here", span)
 
-    def variable(self, token: Token) -> Var:
+    def variable(self, token: Token) -> VarSyntax:
         """Build `$name`."""
         text = token.text[1:]
         span = self._place.span(token)
@@ -97,13 +97,13 @@ class Expressions:
             lower = text[0].lower() + text[1:]
             message = f"a variable starts with a lower-case letter or '_': '${text}'"
             self._place.report(rules.SYNTAX, message, span, f"write '${lower}'")
-        return Var(text, span)
+        return VarSyntax(text, span)
 
     # -- conditions ----------------------------------------------------------------------------------
 
-    def _condition(self, child: Child) -> Condition:
+    def _condition(self, child: Child) -> ConditionSyntax:
         built = self._any(child)
-        if isinstance(built, CONDITIONS) or (isinstance(built, Call) and _matches_text(built)):
+        if isinstance(built, CONDITIONS) or (isinstance(built, CallSyntax) and _matches_text(built)):
             return built
         raise self._place.refused(
             "expected a comparison, found a value alone",
@@ -111,26 +111,26 @@ class Expressions:
             "compare it with something, as in '$x.p = true'",
         )
 
-    def _expr(self, child: Child, *, nullable: bool = False) -> Expr:
+    def _expr(self, child: Child, *, nullable: bool = False) -> ExprSyntax:
         built = self._any(child, nullable=nullable)
         if isinstance(built, CONDITIONS):
             span = self._place.span(child)
             raise self._place.refused("expected a value, found a condition", span)
         return built
 
-    def _any(self, child: Child, *, nullable: bool = False) -> Expr | Condition:
+    def _any(self, child: Child, *, nullable: bool = False) -> ExprSyntax | ConditionSyntax:
         if isinstance(child, Token):
             return self.variable(child)
         match child.rule:
             case "disjunction" | "conjunction":
                 return self._joined(child)
             case "inverse":
-                return Not(self._condition(child.children[1]), self._place.span(child))
+                return NotSyntax(self._condition(child.children[1]), self._place.span(child))
             case "comparison":
                 return self._judged(child, self._expr(child.children[0]))
             case "test":
                 word = self._place.name(subtree(child.children[0]), "a property name")
-                return self._judged(child, Name(word))
+                return self._judged(child, NameSyntax(word))
             case "sum" | "product":
                 return self._arithmetic(child)
             case "group":
@@ -140,16 +140,18 @@ class Expressions:
             case "access":
                 return self._access(child)
             case "alias":
-                return Name(Ident(word_text(child), self._place.span(child)))
+                return NameSyntax(Ident(word_text(child), self._place.span(child)))
             case "shortest":
-                return Shortest(self.traversal(first_subtree(child, "traversal")), self._place.span(child))
+                return ShortestSyntax(
+                    self.traversal(first_subtree(child, "traversal")), self._place.span(child)
+                )
             case _:
                 return self._call(child)
 
-    def _joined(self, parsed: ParseTree) -> Condition:
+    def _joined(self, parsed: ParseTree) -> ConditionSyntax:
         """Build `and` and `or`; brackets around the same word change nothing and leave no trace."""
-        kind: type[And | Or] = Or if parsed.rule == "disjunction" else And
-        operands: list[Condition] = []
+        kind: type[AndSyntax | OrSyntax] = OrSyntax if parsed.rule == "disjunction" else AndSyntax
+        operands: list[ConditionSyntax] = []
         for child in parsed.children:
             if isinstance(child, Token) and child.type in ("OR", "AND"):
                 continue
@@ -157,28 +159,28 @@ class Expressions:
             operands.extend(operand.operands if isinstance(operand, kind) else (operand,))
         return kind(tuple(operands), self._place.span(parsed))
 
-    def _judged(self, parsed: ParseTree, left: Expr) -> Condition:
+    def _judged(self, parsed: ParseTree, left: ExprSyntax) -> ConditionSyntax:
         span = self._place.span(parsed)
         operator = _token(parsed.children[1])
         if operator.type == "IS":
-            return NullTest(left, bool(tokens(parsed, "NOT")), span)
+            return NullTestSyntax(left, bool(tokens(parsed, "NOT")), span)
         last = parsed.children[-1]
-        if isinstance(left, Name):
-            right: Expr = self.value(last, nullable=False)
+        if isinstance(left, NameSyntax):
+            right: ExprSyntax = self.value(last, nullable=False)
         else:
             right = self._expr(last)
         if operator.type == "IN":
-            return Member(left, right, span)
-        if operator.type == "TEXT" and isinstance(left, Name):
+            return MemberSyntax(left, right, span)
+        if operator.type == "TEXT" and isinstance(left, NameSyntax):
             message = (
                 f"'where' has no '{operator.text}': it compares, tests membership with 'in', or for null"
             )
             raise self._place.refused(message, self._place.span(operator))
-        return Compare(left, operator.text, right, span)
+        return CompareSyntax(left, operator.text, right, span)
 
     # -- expressions ---------------------------------------------------------------------------------
 
-    def _arithmetic(self, parsed: ParseTree) -> Expr:
+    def _arithmetic(self, parsed: ParseTree) -> ExprSyntax:
         """Build a chain of operators from the left."""
         first, *rest = parsed.children
         built = self._expr(first)
@@ -187,21 +189,21 @@ class Expressions:
             span = self._place.span(first, operand)
             if self._operators > MAX_OPERATORS:
                 raise self._place.refused(f"the expression has more than {MAX_OPERATORS} operators", span)
-            built = Arithmetic(built, word_text(operator), self._expr(operand), span)
+            built = ArithmeticSyntax(built, word_text(operator), self._expr(operand), span)
         return built
 
-    def _access(self, parsed: ParseTree) -> Access:
+    def _access(self, parsed: ParseTree) -> AccessSyntax:
         variable = self.variable(tokens(parsed, "VAR")[0])
         member = self._place.name(first_subtree(parsed, "word"), "a property name")
-        return Access(variable, member, bool(tokens(parsed, "AT")), self._place.span(parsed))
+        return AccessSyntax(variable, member, bool(tokens(parsed, "AT")), self._place.span(parsed))
 
-    def traversal(self, parsed: ParseTree) -> Traversal:
+    def traversal(self, parsed: ParseTree) -> TraversalSyntax:
         """Build a traversal."""
         left, *between, right = (self.variable(token) for token in tokens(parsed, "VAR"))
         edge = first_subtree(parsed, "edge")
         name, undirected = self._edge_word(edge.children[0])
         bounds = optional_subtree(edge, "bounds")
-        return Traversal(
+        return TraversalSyntax(
             left,
             between[0] if between else None,
             name,
@@ -222,10 +224,10 @@ class Expressions:
             raise self._place.refused("an edge cannot be called 'not' in a traversal", span)
         return name, undirected
 
-    def _bounds(self, parsed: ParseTree) -> Bounds:
+    def _bounds(self, parsed: ParseTree) -> HopBoundsSyntax:
         span = self._place.span(parsed)
         low, *high = (self.integer(token) for token in tokens(parsed, "NUMBER"))
-        return Bounds(low, high[0] if high else None, span)
+        return HopBoundsSyntax(low, high[0] if high else None, span)
 
     def integer(self, token: Token, sign: str = "") -> int:
         """Read a whole number of 64 bits."""
@@ -239,7 +241,7 @@ class Expressions:
             )
         return value
 
-    def _call(self, parsed: ParseTree) -> Expr:
+    def _call(self, parsed: ParseTree) -> ExprSyntax:
         function = Ident(word_text(parsed.children[0]), self._place.span(parsed.children[0]))
         span = self._place.span(parsed)
         arguments = parsed.children[1:]
@@ -256,16 +258,20 @@ class Expressions:
             message = f"{name} takes {wanted} argument{'s' if wanted != '1' else ''}, found {len(arguments)}"
             raise self._place.refused(message, span)
         if name == "now":
-            return Now(span)
+            return NowSyntax(span)
         built = tuple(self._expr(argument) for argument in arguments)
-        return Call(function, built, span) if name in FUNCTIONS else Aggregate(function, built[0], span)
+        return (
+            CallSyntax(function, built, span)
+            if name in FUNCTIONS
+            else AggregateSyntax(function, built[0], span)
+        )
 
     # -- literals ------------------------------------------------------------------------------------
 
-    def _date(self, kind: LiteralKind, function: Ident, arguments: Sequence[Child]) -> Literal:
+    def _date(self, kind: LiteralKind, function: Ident, arguments: Sequence[Child]) -> LiteralSyntax:
         built = [self._any(argument) for argument in arguments]
         match built:
-            case [Literal(kind=LiteralKind.STRING) as text]:
+            case [LiteralSyntax(kind=LiteralKind.STRING) as text]:
                 span = self._place.reporter.source.span(function.span.start, text.span.end + 1)
                 date = kind is LiteralKind.DATE
                 try:
@@ -274,12 +280,12 @@ class Expressions:
                     message = f"invalid {'Date' if date else 'DateTime'} literal '{text.text[:40]}'"
                     shape = "2026-01-31" if date else "2026-01-31T09:00:00Z"
                     self._place.report(rules.BAD_DATE, message, text.span, f'write "{shape}"')
-                return Literal(kind, text.text, span)
+                return LiteralSyntax(kind, text.text, span)
             case _:
                 message = f"{function.text} takes one text in double quotes"
                 raise self._place.refused(message, function.span, f'write {function.text}("2026-01-31")')
 
-    def _literal(self, parsed: ParseTree, *, nullable: bool) -> Literal | ListLiteral:
+    def _literal(self, parsed: ParseTree, *, nullable: bool) -> LiteralSyntax | ListSyntax:
         child = parsed.children[0]
         span = self._place.span(parsed)
         if isinstance(child, ParseTree):
@@ -287,32 +293,32 @@ class Expressions:
         match child.type:
             case "STRING":
                 text = unquote(child.text, span, self._place.reporter, rules.SYNTAX)
-                return Literal(LiteralKind.STRING, text, span)
+                return LiteralSyntax(LiteralKind.STRING, text, span)
             case "NULL":
                 if not nullable:
                     raise self._place.refused(NULL_PLACE, span, "test for it with 'is null'")
-                return Literal(LiteralKind.NULL, "null", span)
+                return LiteralSyntax(LiteralKind.NULL, "null", span)
             case _:
-                return Literal(LiteralKind.BOOLEAN, child.text, span)
+                return LiteralSyntax(LiteralKind.BOOLEAN, child.text, span)
 
-    def _number(self, parsed: ParseTree) -> Literal:
+    def _number(self, parsed: ParseTree) -> LiteralSyntax:
         token = tokens(parsed, "NUMBER")[0]
         sign = "-" if tokens(parsed, "MINUS") else ""
         span = self._place.span(parsed)
         if "." not in token.text:
             self.integer(token, sign)
-            return Literal(LiteralKind.INTEGER, f"{sign}{token.text}", span)
+            return LiteralSyntax(LiteralKind.INTEGER, f"{sign}{token.text}", span)
         if not math.isfinite(float(token.text)):
             raise self._place.refused("the number does not fit a double", span)
-        return Literal(LiteralKind.FLOAT, f"{sign}{token.text}", span)
+        return LiteralSyntax(LiteralKind.FLOAT, f"{sign}{token.text}", span)
 
-    def _list(self, parsed: ParseTree) -> ListLiteral:
-        items: list[Literal] = []
+    def _list(self, parsed: ParseTree) -> ListSyntax:
+        items: list[LiteralSyntax] = []
         for child in parsed.children:
             item = self._any(child)
-            if isinstance(item, ListLiteral):
+            if isinstance(item, ListSyntax):
                 self._place.report(rules.NESTED_LIST, "nested list literals are not supported", item.span)
-            elif isinstance(item, Literal):
+            elif isinstance(item, LiteralSyntax):
                 items.append(item)
             else:
                 raise self._place.refused("a list holds literals only", self._place.span(child))
@@ -321,14 +327,14 @@ class Expressions:
                 message = "list literal elements must share a compatible scalar type"
                 self._place.report(rules.MIXED_LIST, message, item.span)
                 break
-        return ListLiteral(tuple(items), self._place.span(parsed))
+        return ListSyntax(tuple(items), self._place.span(parsed))
 
 
-def _matches_text(call: Call) -> bool:
+def _matches_text(call: CallSyntax) -> bool:
     return call.function.text in TEXT_MATCHES
 
 
-def _family(literal: Literal) -> str:
+def _family(literal: LiteralSyntax) -> str:
     numeric = literal.kind in (LiteralKind.INTEGER, LiteralKind.FLOAT)
     return "number" if numeric else literal.kind.value
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.base.frozen import FrozenRecord
-from omnigraph.language.diagnostics import Diagnostic, QueryError, Reporter, Source, Span
-from omnigraph.language.lalr import Mismatch
+from omnigraph.language.diagnostics import Diagnostic, QueryError, Reporter, SourceText, Span
+from omnigraph.language.lalr import SyntaxMismatch
 from omnigraph.language.query import rules
 from omnigraph.language.query.build import build
 from omnigraph.language.query.grammar import DISPLAY, parser
-from omnigraph.language.query.split import MAX_DEPTH, Piece, split
-from omnigraph.language.query.tree import Query, QueryFile
+from omnigraph.language.query.split import MAX_DEPTH, DefinitionText, split
+from omnigraph.language.query.tree import QueryFileSyntax, QuerySyntax
 from omnigraph.language.suggest import did_you_mean, nearest
 from omnigraph.language.syntax import Wording, decoded, report_syntax
 
@@ -37,10 +37,10 @@ KEYWORDS = (
 _PLAIN = {terminal: DISPLAY[terminal].strip("'") for terminal in DISPLAY}
 
 
-class Parse(FrozenRecord):
+class ParsedQueries(FrozenRecord):
     """What could be read, and what was wrong."""
 
-    file: QueryFile
+    file: QueryFileSyntax
     diagnostics: tuple[Diagnostic, ...]
 
     @property
@@ -49,20 +49,20 @@ class Parse(FrozenRecord):
         return any(d.rule is rules.SYNTAX for d in self.diagnostics)
 
 
-def parse(text: str | bytes, *, file: str = "query.gq") -> Parse:
+def parse(text: str | bytes, *, file: str = "query.gq") -> ParsedQueries:
     """Parse a text as far as it can be; checks nothing that needs a schema."""
     reporter = decoded(text, file, rules.SYNTAX)
-    queries: list[Query] = []
-    if not reporter.found:
+    queries: list[QuerySyntax] = []
+    if not reporter.diagnostics:
         for piece in split(reporter.source.text):
             query = _piece(piece, reporter)
             if query is not None:
                 queries.append(query)
         _report_duplicates(queries, reporter)
-    return Parse(QueryFile(tuple(queries), reporter.source), tuple(reporter.found))
+    return ParsedQueries(QueryFileSyntax(tuple(queries), reporter.source), tuple(reporter.diagnostics))
 
 
-def parse_query(text: str | bytes, file: str = "query.gq") -> QueryFile:
+def parse_query(text: str | bytes, file: str = "query.gq") -> QueryFileSyntax:
     """Parse a text, or raise `QueryError` with everything that is wrong with it."""
     parsed = parse(text, file=file)
     if parsed.diagnostics:
@@ -70,7 +70,7 @@ def parse_query(text: str | bytes, file: str = "query.gq") -> QueryFile:
     return parsed.file
 
 
-def select(file: QueryFile, name: str | None = None) -> Query:
+def select(file: QueryFileSyntax, name: str | None = None) -> QuerySyntax:
     """Return the query of a name; a file with one query needs none."""
     names = [query.name.text for query in file.queries]
     if name is not None:
@@ -95,7 +95,7 @@ def _choices(name: str, names: list[str]) -> str:
     return did_you_mean(name, names) or f"Name one of: {', '.join(names) or 'none'}"
 
 
-def _piece(piece: Piece, reporter: Reporter) -> Query | None:
+def _piece(piece: DefinitionText, reporter: Reporter) -> QuerySyntax | None:
     source = reporter.source
     if piece.too_deep is not None:
         span = source.span(piece.too_deep, piece.too_deep + 1)
@@ -103,13 +103,13 @@ def _piece(piece: Piece, reporter: Reporter) -> Query | None:
         return None
     try:
         parsed = parser().parse(source.text[piece.start : piece.end])
-    except Mismatch as error:
+    except SyntaxMismatch as error:
         report_syntax(error, (piece.start, piece.end), reporter, WORDING)
         return None
     return build(parsed, piece.start, reporter)
 
 
-def _report_duplicates(queries: list[Query], reporter: Reporter) -> None:
+def _report_duplicates(queries: list[QuerySyntax], reporter: Reporter) -> None:
     seen: set[str] = set()
     for query in queries:
         if query.name.text in seen:
@@ -118,7 +118,7 @@ def _report_duplicates(queries: list[Query], reporter: Reporter) -> None:
         seen.add(query.name.text)
 
 
-def _advice(source: Source, span: Span, expected: set[str]) -> str | None:
+def _advice(source: SourceText, span: Span, expected: set[str]) -> str | None:
     """Say what to write instead, for the mistakes that people make."""
     found = source.text[span.start : span.end]
     words = [_PLAIN[t] for t in expected if t in _PLAIN and _PLAIN[t] in KEYWORDS]

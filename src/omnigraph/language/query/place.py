@@ -13,11 +13,11 @@ from omnigraph.language.query import rules
 from omnigraph.language.schema.tree import Ident
 
 
-class Broken(Exception):
+class Unbuildable(Exception):
     """The query cannot be built; the reason was reported."""
 
 
-class Place(FrozenRecord):
+class BuildContext(FrozenRecord):
     """One piece of a text; `offset` is where it starts."""
 
     reporter: Reporter
@@ -32,10 +32,10 @@ class Place(FrozenRecord):
         """Note a fault."""
         self.reporter.report(rule, message, span, suggestion)
 
-    def refused(self, message: str, span: Span, suggestion: str | None = None) -> Broken:
+    def refused(self, message: str, span: Span, suggestion: str | None = None) -> Unbuildable:
         """Note a fault of form, and return what the caller raises to give the query up."""
         self.report(rules.SYNTAX, message, span, suggestion)
-        return Broken()
+        return Unbuildable()
 
     def name(self, word: Child, what: str) -> Ident:
         """Return a name that must start in lower case."""

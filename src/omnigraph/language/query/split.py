@@ -27,7 +27,7 @@ _TOKEN = re.compile(
 MAX_DEPTH = 48  # of brackets; nobody nests deeper by hand, and a tree of that depth is safe to walk
 
 
-class Piece(FrozenRecord):
+class DefinitionText(FrozenRecord):
     """The text of one query, `[start, end)`; `too_deep` is where its brackets nest too deeply."""
 
     start: int
@@ -42,13 +42,13 @@ class _Cutter:
     depth: int = 0  # open brackets of any sort
     too_deep: int | None = None
 
-    def cut(self) -> Iterator[Piece]:
+    def cut(self) -> Iterator[DefinitionText]:
         if self.start is not None:
-            yield Piece(self.start, self.end, self.too_deep)
+            yield DefinitionText(self.start, self.end, self.too_deep)
         self.start, self.depth, self.too_deep = None, 0, None
 
 
-def split(text: str) -> Iterator[Piece]:
+def split(text: str) -> Iterator[DefinitionText]:
     """Yield the pieces of the text in order; comments and space between them belong to none.
 
     >>> text = "query a() { } query b($x: I32) { }"

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from omnigraph.base.frozen import FrozenRecord, uncompared
-from omnigraph.language.diagnostics import Source, Span
+from omnigraph.language.diagnostics import SourceText, Span
 from omnigraph.language.schema.tree import Ident, TypeExpr
 
 ANONYMOUS = "_"
@@ -35,7 +35,7 @@ class LiteralKind(Enum):
     NULL = "null"
 
 
-class Literal(FrozenRecord):
+class LiteralSyntax(FrozenRecord):
     """A literal; `text` is the decoded string or date, or the number or word as spelt."""
 
     kind: LiteralKind
@@ -43,14 +43,14 @@ class Literal(FrozenRecord):
     span: Span = uncompared()
 
 
-class ListLiteral(FrozenRecord):
+class ListSyntax(FrozenRecord):
     """`[literal, ...]`."""
 
-    items: tuple[Literal, ...]
+    items: tuple[LiteralSyntax, ...]
     span: Span = uncompared()
 
 
-class Var(FrozenRecord):
+class VarSyntax(FrozenRecord):
     """`$name`: a parameter, or a variable of the match."""
 
     name: str
@@ -62,36 +62,36 @@ class Var(FrozenRecord):
         return self.name == ANONYMOUS
 
 
-class Now(FrozenRecord):
+class NowSyntax(FrozenRecord):
     """`now()`: the time of the request."""
 
     span: Span = uncompared()
 
 
-Value: TypeAlias = Literal | ListLiteral | Var | Now
+ValueSyntax: TypeAlias = LiteralSyntax | ListSyntax | VarSyntax | NowSyntax
 
 
-class Field(FrozenRecord):
+class FieldSyntax(FrozenRecord):
     """`name: value`, in a binding, an insert or an update."""
 
     name: Ident
-    value: Value
+    value: ValueSyntax
     span: Span = uncompared()
 
 
 # -- expressions -------------------------------------------------------------------------------------
 
 
-class Access(FrozenRecord):
+class AccessSyntax(FrozenRecord):
     """`$x.name`, or with `system` `$x.@name`."""
 
-    variable: Var
+    variable: VarSyntax
     member: Ident
     system: bool
     span: Span = uncompared()
 
 
-class Name(FrozenRecord):
+class NameSyntax(FrozenRecord):
     """A bare name: an alias in `return` and `order`, a property in `where`."""
 
     name: Ident
@@ -102,107 +102,111 @@ class Name(FrozenRecord):
         return self.name.span
 
 
-class Call(FrozenRecord):
+class CallSyntax(FrozenRecord):
     """A search or ranking function: one of `functions.FUNCTIONS`."""
 
     function: Ident
-    arguments: tuple[Expr, ...]
+    arguments: tuple[ExprSyntax, ...]
     span: Span = uncompared()
 
 
-class Aggregate(FrozenRecord):
+class AggregateSyntax(FrozenRecord):
     """One of `functions.AGGREGATES` over the rows of a group."""
 
     function: Ident
-    argument: Expr
+    argument: ExprSyntax
     span: Span = uncompared()
 
 
-class Arithmetic(FrozenRecord):
+class ArithmeticSyntax(FrozenRecord):
     """`left operator right`, operator one of `+ - * /`."""
 
-    left: Expr
+    left: ExprSyntax
     operator: str
-    right: Expr
+    right: ExprSyntax
     span: Span = uncompared()
 
 
-class Shortest(FrozenRecord):
+class ShortestSyntax(FrozenRecord):
     """`shortest($a edge{1,10} $b)`."""
 
-    traversal: Traversal
+    traversal: TraversalSyntax
     span: Span = uncompared()
 
 
-Expr: TypeAlias = Value | Access | Name | Call | Aggregate | Arithmetic | Shortest
+ExprSyntax: TypeAlias = (
+    ValueSyntax | AccessSyntax | NameSyntax | CallSyntax | AggregateSyntax | ArithmeticSyntax | ShortestSyntax
+)
 
 
 # -- conditions --------------------------------------------------------------------------------------
 
 
-class Compare(FrozenRecord):
+class CompareSyntax(FrozenRecord):
     """`left operator right`, operator one of `= != < <= > >= contains starts_with`."""
 
-    left: Expr
+    left: ExprSyntax
     operator: str
-    right: Expr
+    right: ExprSyntax
     span: Span = uncompared()
 
 
-class Member(FrozenRecord):
+class MemberSyntax(FrozenRecord):
     """`left in right`."""
 
-    left: Expr
-    right: Expr
+    left: ExprSyntax
+    right: ExprSyntax
     span: Span = uncompared()
 
 
-class NullTest(FrozenRecord):
+class NullTestSyntax(FrozenRecord):
     """`operand is null`, or with `negated` `is not null`."""
 
-    operand: Expr
+    operand: ExprSyntax
     negated: bool
     span: Span = uncompared()
 
 
-class And(FrozenRecord):
-    """All of two or more conditions; none of them is itself an `And`."""
+class AndSyntax(FrozenRecord):
+    """All of two or more conditions; none of them is itself an `AndSyntax`."""
 
-    operands: tuple[Condition, ...]
+    operands: tuple[ConditionSyntax, ...]
     span: Span = uncompared()
 
 
-class Or(FrozenRecord):
-    """Any of two or more conditions; none of them is itself an `Or`."""
+class OrSyntax(FrozenRecord):
+    """Any of two or more conditions; none of them is itself an `OrSyntax`."""
 
-    operands: tuple[Condition, ...]
+    operands: tuple[ConditionSyntax, ...]
     span: Span = uncompared()
 
 
-class Not(FrozenRecord):
+class NotSyntax(FrozenRecord):
     """`not(condition)`: unknown stays unknown."""
 
-    operand: Condition
+    operand: ConditionSyntax
     span: Span = uncompared()
 
 
 # A call stands alone as a condition when it is one of `functions.TEXT_MATCHES`.
-Condition: TypeAlias = Compare | Member | NullTest | And | Or | Not | Call
+ConditionSyntax: TypeAlias = (
+    CompareSyntax | MemberSyntax | NullTestSyntax | AndSyntax | OrSyntax | NotSyntax | CallSyntax
+)
 
 
 # -- clauses -----------------------------------------------------------------------------------------
 
 
-class Binding(FrozenRecord):
+class BindingSyntax(FrozenRecord):
     """`$x: Type { name: value, ... }`."""
 
-    variable: Var
+    variable: VarSyntax
     type: Ident
-    fields: tuple[Field, ...]
+    fields: tuple[FieldSyntax, ...]
     span: Span = uncompared()
 
 
-class Bounds(FrozenRecord):
+class HopBoundsSyntax(FrozenRecord):
     """`{low,high}`; a missing high is refused later, with a code of its own."""
 
     low: int
@@ -210,22 +214,22 @@ class Bounds(FrozenRecord):
     span: Span = uncompared()
 
 
-class Traversal(FrozenRecord):
+class TraversalSyntax(FrozenRecord):
     """`$left edge{bounds} $right`, `$left $binding:edge $right`, `$left <edge> $right`."""
 
-    left: Var
-    binding: Var | None
+    left: VarSyntax
+    binding: VarSyntax | None
     edge: Ident
     undirected: bool
-    bounds: Bounds | None
-    right: Var
+    bounds: HopBoundsSyntax | None
+    right: VarSyntax
     span: Span = uncompared()
 
 
-class Filter(FrozenRecord):
+class FilterSyntax(FrozenRecord):
     """A condition that a row must meet."""
 
-    condition: Condition
+    condition: ConditionSyntax
     span: Span = uncompared()
 
 
@@ -237,93 +241,93 @@ class BlockKind(Enum):
     OPTIONAL = "optional"
 
 
-class Block(FrozenRecord):
+class BlockSyntax(FrozenRecord):
     """`not { ... }`, `exists { ... }` or `optional { ... }`."""
 
     kind: BlockKind
-    clauses: tuple[Clause, ...]
+    clauses: tuple[ClauseSyntax, ...]
     span: Span = uncompared()
 
 
-class CountBlock(FrozenRecord):
+class CountBlockSyntax(FrozenRecord):
     """`count { ... } operator number`."""
 
-    clauses: tuple[Clause, ...]
+    clauses: tuple[ClauseSyntax, ...]
     operator: str
     number: int
     span: Span = uncompared()
 
 
-Clause: TypeAlias = Binding | Traversal | Filter | Block | CountBlock
+ClauseSyntax: TypeAlias = BindingSyntax | TraversalSyntax | FilterSyntax | BlockSyntax | CountBlockSyntax
 
 
 # -- bodies and queries ------------------------------------------------------------------------------
 
 
-class Output(FrozenRecord):
+class OutputSyntax(FrozenRecord):
     """`expression as alias`."""
 
-    expression: Expr
+    expression: ExprSyntax
     alias: Ident | None
     span: Span = uncompared()
 
 
-class Sort(FrozenRecord):
+class SortSyntax(FrozenRecord):
     """One sort item."""
 
-    expression: Expr
+    expression: ExprSyntax
     descending: bool
     span: Span = uncompared()
 
 
-class Read(FrozenRecord):
+class ReadSyntax(FrozenRecord):
     """`match { ... } return { ... } order { ... } limit n offset n`."""
 
-    clauses: tuple[Clause, ...]
+    clauses: tuple[ClauseSyntax, ...]
     distinct: bool
-    outputs: tuple[Output, ...]
-    order: tuple[Sort, ...]
-    limit: Literal | Var | None
-    offset: Literal | Var | None
+    outputs: tuple[OutputSyntax, ...]
+    order: tuple[SortSyntax, ...]
+    limit: LiteralSyntax | VarSyntax | None
+    offset: LiteralSyntax | VarSyntax | None
     span: Span = uncompared()
 
 
-class Insert(FrozenRecord):
+class InsertSyntax(FrozenRecord):
     """`insert Type { ... }`."""
 
     type: Ident
-    fields: tuple[Field, ...]
+    fields: tuple[FieldSyntax, ...]
     span: Span = uncompared()
 
 
-class Update(FrozenRecord):
+class UpdateSyntax(FrozenRecord):
     """`update Type set { ... } where condition`."""
 
     type: Ident
-    fields: tuple[Field, ...]
-    where: Condition
+    fields: tuple[FieldSyntax, ...]
+    where: ConditionSyntax
     span: Span = uncompared()
 
 
-class Delete(FrozenRecord):
+class DeleteSyntax(FrozenRecord):
     """`delete Type where condition`."""
 
     type: Ident
-    where: Condition
+    where: ConditionSyntax
     span: Span = uncompared()
 
 
-Statement: TypeAlias = Insert | Update | Delete
+StatementSyntax: TypeAlias = InsertSyntax | UpdateSyntax | DeleteSyntax
 
 
-class Write(FrozenRecord):
+class WriteSyntax(FrozenRecord):
     """Statements, in the order in which they run."""
 
-    statements: tuple[Statement, ...]
+    statements: tuple[StatementSyntax, ...]
     span: Span = uncompared()
 
 
-class Param(FrozenRecord):
+class ParamSyntax(FrozenRecord):
     """`$name: Type`."""
 
     name: Ident
@@ -331,7 +335,7 @@ class Param(FrozenRecord):
     span: Span = uncompared()
 
 
-class Note(FrozenRecord):
+class NoteSyntax(FrozenRecord):
     """`@description("text")` or `@instruction("text")`."""
 
     name: Ident
@@ -339,27 +343,27 @@ class Note(FrozenRecord):
     span: Span = uncompared()
 
 
-class Query(FrozenRecord):
+class QuerySyntax(FrozenRecord):
     """One named query."""
 
     name: Ident
-    params: tuple[Param, ...]
-    notes: tuple[Note, ...]
-    body: Read | Write
+    params: tuple[ParamSyntax, ...]
+    notes: tuple[NoteSyntax, ...]
+    body: ReadSyntax | WriteSyntax
     span: Span = uncompared()
 
     @property
     def mutation(self) -> bool:
         """Say whether it writes."""
-        return isinstance(self.body, Write)
+        return isinstance(self.body, WriteSyntax)
 
     def note(self, name: str) -> str | None:
         """Return the text of an annotation, or None."""
         return next((n.text for n in self.notes if n.name.text == name), None)
 
 
-class QueryFile(FrozenRecord):
+class QueryFileSyntax(FrozenRecord):
     """A whole text, queries in the order written."""
 
-    queries: tuple[Query, ...]
-    source: Source = uncompared()
+    queries: tuple[QuerySyntax, ...]
+    source: SourceText = uncompared()

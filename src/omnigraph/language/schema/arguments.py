@@ -15,14 +15,14 @@ from omnigraph.base.frozen import FrozenRecord, uncompared
 from omnigraph.language.diagnostics import Reporter, Rule, Span
 from omnigraph.language.lalr import ParseTree, Token, subtree, word_text
 from omnigraph.language.schema import rules
-from omnigraph.language.schema.tree import Ident, Keyword, Literal, LiteralKind
+from omnigraph.language.schema.tree import Ident, KeywordSyntax, LiteralKind, LiteralSyntax
 
 _ESCAPE = re.compile(r"\\([\s\S])")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 BOOLEANS = ("true", "false")
 
 
-class Bounds(FrozenRecord):
+class RangeBoundsSyntax(FrozenRecord):
     """`low..high`, either side possibly absent, as spelt."""
 
     low: str | None
@@ -30,7 +30,7 @@ class Bounds(FrozenRecord):
     span: Span = uncompared()
 
 
-Value: TypeAlias = Ident | Literal | Bounds | Keyword
+ArgumentSyntax: TypeAlias = Ident | LiteralSyntax | RangeBoundsSyntax | KeywordSyntax
 
 
 class Arguments:
@@ -42,17 +42,17 @@ class Arguments:
 
     def of_annotation(
         self, annotation: str, tree: ParseTree | None
-    ) -> tuple[Literal | Ident | None, tuple[Keyword, ...]]:
+    ) -> tuple[LiteralSyntax | Ident | None, tuple[KeywordSyntax, ...]]:
         """Return at most one positional argument, then keywords; anything else is reported."""
-        positional: Literal | Ident | None = None
-        keywords: list[Keyword] = []
+        positional: LiteralSyntax | Ident | None = None
+        keywords: list[KeywordSyntax] = []
         if tree is None:
             return None, ()
         values = [self._value(subtree(child), booleans=True) for child in tree.children]
         if not values:
             self._refuse(f"@{annotation}() has empty parentheses", self._span(tree), f"write @{annotation}")
         for position, value in enumerate(values):
-            if isinstance(value, Keyword):
+            if isinstance(value, KeywordSyntax):
                 if position == 0:
                     self._refuse(
                         f"@{annotation} has a keyword argument before its positional one",
@@ -67,55 +67,55 @@ class Arguments:
                 self._refuse(
                     f"@{annotation} takes one positional argument", value.span, "further ones are name=value"
                 )
-            elif isinstance(value, Bounds):
+            elif isinstance(value, RangeBoundsSyntax):
                 self._refuse(f"bounds are no argument of @{annotation}", value.span, None)
             else:
                 self._signed(value, annotation)
                 positional = self._bare(value)
         return positional, tuple(keywords)
 
-    def of_constraint(self, tree: ParseTree) -> list[Value]:
+    def of_constraint(self, tree: ParseTree) -> list[ArgumentSyntax]:
         """Return all arguments as they are; in a constraint `true` is a name like any other."""
         return [self._value(subtree(child), booleans=False) for child in tree.children]
 
     # -- one argument --------------------------------------------------------------------------------
 
-    def _value(self, tree: ParseTree, *, booleans: bool) -> Value:
+    def _value(self, tree: ParseTree, *, booleans: bool) -> ArgumentSyntax:
         span = self._span(tree)
         if tree.rule == "bounds":
             numbers = [(token.text, token.type) for token in tree.children if isinstance(token, Token)]
             cut = next(at for at, (_, terminal) in enumerate(numbers) if terminal == "RANGE")
             low = numbers[0][0] if cut > 0 else None
             high = numbers[-1][0] if cut < len(numbers) - 1 else None
-            return Bounds(low, high, span)
+            return RangeBoundsSyntax(low, high, span)
         if tree.rule == "keyword":
             word, value = (subtree(child) for child in tree.children)
             name = Ident(word_text(word), self._span(word))
-            return Keyword(name, self._literal(value))
+            return KeywordSyntax(name, self._literal(value))
         token = tree.children[0]
         if isinstance(token, ParseTree):
             text = word_text(token)
             if booleans and text in BOOLEANS:
-                return Literal(LiteralKind.BOOLEAN, text, span)
+                return LiteralSyntax(LiteralKind.BOOLEAN, text, span)
             return Ident(text, span)
         return self._token(token, span)
 
-    def _token(self, token: Token, span: Span) -> Literal:
+    def _token(self, token: Token, span: Span) -> LiteralSyntax:
         if token.type == "STRING":
-            return Literal(LiteralKind.STRING, unquote(token.text, span, self._reporter), span)
+            return LiteralSyntax(LiteralKind.STRING, unquote(token.text, span, self._reporter), span)
         kind = LiteralKind.FLOAT if "." in token.text else LiteralKind.INTEGER
-        return Literal(kind, token.text, span)
+        return LiteralSyntax(kind, token.text, span)
 
-    def _literal(self, tree: ParseTree) -> Literal:
+    def _literal(self, tree: ParseTree) -> LiteralSyntax:
         """The value of a keyword must be a literal; a bare word is reported and read as a string."""
         value = self._value(tree, booleans=True)
-        if isinstance(value, Literal):
+        if isinstance(value, LiteralSyntax):
             return value
         text = value.text if isinstance(value, Ident) else ""
         self._refuse(f"expected a literal, found {text!r}", value.span, f'write "{text}"')
-        return Literal(LiteralKind.STRING, text, value.span)
+        return LiteralSyntax(LiteralKind.STRING, text, value.span)
 
-    def _bare(self, value: Literal | Ident) -> Literal | Ident:
+    def _bare(self, value: LiteralSyntax | Ident) -> LiteralSyntax | Ident:
         if isinstance(value, Ident) and "A" <= value.text[0] <= "Z":
             self._refuse(
                 f"expected a literal or a property name, found {value.text!r}",
@@ -124,9 +124,9 @@ class Arguments:
             )
         return value
 
-    def _signed(self, value: Literal | Ident, annotation: str) -> None:
+    def _signed(self, value: LiteralSyntax | Ident, annotation: str) -> None:
         # A default is a value of the property, so it may be negative like any other value.
-        number = isinstance(value, Literal) and value.kind in (LiteralKind.INTEGER, LiteralKind.FLOAT)
+        number = isinstance(value, LiteralSyntax) and value.kind in (LiteralKind.INTEGER, LiteralKind.FLOAT)
         if number and value.text.startswith("-") and annotation != "default":
             message = f"a negative number is only legal in @range and @default: {value.text[:40]}"
             self._refuse(message, value.span, None)

@@ -22,23 +22,23 @@ from omnigraph.language.lalr import (
     word_text,
 )
 from omnigraph.language.schema import rules
-from omnigraph.language.schema.arguments import Arguments, Bounds
+from omnigraph.language.schema.arguments import Arguments, RangeBoundsSyntax
 from omnigraph.language.schema.tree import (
-    Annotation,
-    Cardinality,
-    CheckConstraint,
-    ColumnsConstraint,
-    Constraint,
-    Declaration,
-    Edge,
+    AnnotationSyntax,
+    CardinalitySyntax,
+    CheckConstraintSyntax,
+    ColumnsConstraintSyntax,
+    ConstraintSyntax,
+    DeclarationSyntax,
+    EdgeSyntax,
     Ident,
-    Interface,
-    Keyword,
-    Literal,
+    InterfaceSyntax,
+    KeywordSyntax,
     LiteralKind,
-    Node,
-    Property,
-    RangeConstraint,
+    LiteralSyntax,
+    NodeSyntax,
+    PropertySyntax,
+    RangeConstraintSyntax,
 )
 from omnigraph.language.schema.types import TypeBuilder
 
@@ -58,7 +58,7 @@ class Builder:
         self._reporter = reporter
         self._offset = 0
 
-    def declaration(self, parsed: ParseTree, offset: int) -> Declaration:
+    def declaration(self, parsed: ParseTree, offset: int) -> DeclarationSyntax:
         """Build one declaration."""
         self._offset = offset
         tree = subtree(parsed.children[0])
@@ -72,7 +72,7 @@ class Builder:
 
     # -- declarations --------------------------------------------------------------------------------
 
-    def _interface(self, tree: ParseTree) -> Interface:
+    def _interface(self, tree: ParseTree) -> InterfaceSyntax:
         name = self._type_name(first_subtree(tree, "word"))
         for clause in subtrees(tree, "annotation", "implements"):
             self._report(
@@ -89,12 +89,12 @@ class Builder:
                 constraint.span,
                 f"write '@{constraint.kind}' after the property, or put the constraint on the node",
             )
-        return Interface(name, properties, self._span(tree))
+        return InterfaceSyntax(name, properties, self._span(tree))
 
-    def _node(self, tree: ParseTree) -> Node:
+    def _node(self, tree: ParseTree) -> NodeSyntax:
         name = self._type_name(first_subtree(tree, "word"))
         implements: tuple[Ident, ...] = ()
-        annotations: list[Annotation] = []
+        annotations: list[AnnotationSyntax] = []
         for clause in subtrees(tree, "annotation", "implements"):
             if clause.rule == "annotation":
                 if implements:
@@ -115,12 +115,12 @@ class Builder:
             else:
                 implements = tuple(self._type_name(word) for word in subtrees(clause, "word"))
         properties, constraints = self._body(tree, "node")
-        return Node(name, tuple(annotations), implements, properties, constraints, self._span(tree))
+        return NodeSyntax(name, tuple(annotations), implements, properties, constraints, self._span(tree))
 
-    def _edge(self, tree: ParseTree) -> Edge:
+    def _edge(self, tree: ParseTree) -> EdgeSyntax:
         name, source, target = (self._type_name(word) for word in subtrees(tree, "word"))
-        card: Cardinality | None = None
-        annotations: list[Annotation] = []
+        card: CardinalitySyntax | None = None
+        annotations: list[AnnotationSyntax] = []
         for position, clause in enumerate(subtrees(tree, "annotation", "implements")):
             if clause.rule == "implements":
                 self._report(
@@ -131,13 +131,17 @@ class Builder:
             else:
                 annotations.extend(self._header_annotation(clause))
         properties, constraints = self._body(tree, "edge")
-        return Edge(name, source, target, card, tuple(annotations), properties, constraints, self._span(tree))
+        return EdgeSyntax(
+            name, source, target, card, tuple(annotations), properties, constraints, self._span(tree)
+        )
 
     # -- bodies --------------------------------------------------------------------------------------
 
-    def _body(self, tree: ParseTree, kind: str) -> tuple[tuple[Property, ...], tuple[Constraint, ...]]:
-        properties: list[Property] = []
-        constraints: list[Constraint] = []
+    def _body(
+        self, tree: ParseTree, kind: str
+    ) -> tuple[tuple[PropertySyntax, ...], tuple[ConstraintSyntax, ...]]:
+        properties: list[PropertySyntax] = []
+        constraints: list[ConstraintSyntax] = []
         for group in self._groups(tree):
             head, annotations = group[0], group[1:]
             if head.rule == "property":
@@ -174,14 +178,14 @@ class Builder:
             return False
         return self._annotation_name(tree) in CONSTRAINTS
 
-    def _property(self, tree: ParseTree, annotations: list[ParseTree], kind: str) -> Property:
+    def _property(self, tree: ParseTree, annotations: list[ParseTree], kind: str) -> PropertySyntax:
         name = self._property_name(first_subtree(tree, "word"), kind)
         expression = TypeBuilder(self._reporter, self._offset).build(first_subtree(tree, "type"))
         built = tuple(a for annotation in annotations for a in self._annotation(annotation))
         end = annotations[-1] if annotations else tree
         start = self._offset + tree.start
         span = self._reporter.source.span(start, self._offset + end.end)
-        return Property(name, expression, built, span)
+        return PropertySyntax(name, expression, built, span)
 
     # -- names ---------------------------------------------------------------------------------------
 
@@ -225,14 +229,14 @@ class Builder:
     def _annotation_name(self, tree: ParseTree) -> str:
         return word_text(first_subtree(tree, "word"))
 
-    def _header_annotation(self, tree: ParseTree) -> Iterator[Annotation]:
+    def _header_annotation(self, tree: ParseTree) -> Iterator[AnnotationSyntax]:
         """Build an annotation of a type; a constraint there is kept by name, for check/ to refuse."""
         if self._is_constraint(tree):
-            yield Annotation(self._ident(first_subtree(tree, "word")), None, (), self._span(tree))
+            yield AnnotationSyntax(self._ident(first_subtree(tree, "word")), None, (), self._span(tree))
             return
         yield from self._annotation(tree)
 
-    def _annotation(self, tree: ParseTree) -> Iterator[Annotation]:
+    def _annotation(self, tree: ParseTree) -> Iterator[AnnotationSyntax]:
         name = self._ident(first_subtree(tree, "word"))
         span = self._span(tree)
         if "A" <= name.text[0] <= "Z":
@@ -253,18 +257,18 @@ class Builder:
             return
         arguments = Arguments(self._reporter, self._offset)
         positional, keywords = arguments.of_annotation(name.text, optional_subtree(tree, "arguments"))
-        yield Annotation(name, positional, keywords, span)
+        yield AnnotationSyntax(name, positional, keywords, span)
 
     # -- constraints ---------------------------------------------------------------------------------
 
-    def _constraint(self, tree: ParseTree) -> Iterator[Constraint]:
+    def _constraint(self, tree: ParseTree) -> Iterator[ConstraintSyntax]:
         kind = self._annotation_name(tree)
         span = self._span(tree)
         values = Arguments(self._reporter, self._offset).of_constraint(first_subtree(tree, "arguments"))
         if kind in COLUMN_CONSTRAINTS:
             columns = tuple(value for value in values if isinstance(value, Ident))
             if len(columns) == len(values) and columns:
-                yield ColumnsConstraint(kind, columns, span)
+                yield ColumnsConstraintSyntax(kind, columns, span)
             else:
                 wrong = next((v.span for v in values if not isinstance(v, Ident)), span)
                 self._report(
@@ -278,10 +282,12 @@ class Builder:
         else:
             yield from self._check(values, span)
 
-    def _range(self, values: list[Ident | Literal | Bounds | Keyword], span: Span) -> Iterator[Constraint]:
+    def _range(
+        self, values: list[Ident | LiteralSyntax | RangeBoundsSyntax | KeywordSyntax], span: Span
+    ) -> Iterator[ConstraintSyntax]:
         match values:
-            case [Ident() as column, Bounds(low, high)] if low is not None or high is not None:
-                yield RangeConstraint(column, low, high, span)
+            case [Ident() as column, RangeBoundsSyntax(low, high)] if low is not None or high is not None:
+                yield RangeConstraintSyntax(column, low, high, span)
             case [Ident(), wrong, *_]:
                 self._report(
                     rules.RANGE_FORM,
@@ -301,10 +307,12 @@ class Builder:
                     "write @range(p, 1..10)",
                 )
 
-    def _check(self, values: list[Ident | Literal | Bounds | Keyword], span: Span) -> Iterator[Constraint]:
+    def _check(
+        self, values: list[Ident | LiteralSyntax | RangeBoundsSyntax | KeywordSyntax], span: Span
+    ) -> Iterator[ConstraintSyntax]:
         match values:
-            case [Ident() as column, Literal(kind=LiteralKind.STRING) as pattern]:
-                yield CheckConstraint(column, pattern, span)
+            case [Ident() as column, LiteralSyntax(kind=LiteralKind.STRING) as pattern]:
+                yield CheckConstraintSyntax(column, pattern, span)
             case [Ident(), wrong, *_]:
                 self._report(
                     rules.CHECK_FORM,
@@ -324,12 +332,12 @@ class Builder:
                     'write @check(p, "^[a-z]+$")',
                 )
 
-    def _cardinality(self, tree: ParseTree) -> Cardinality | None:
+    def _cardinality(self, tree: ParseTree) -> CardinalitySyntax | None:
         span = self._span(tree)
         arguments = optional_subtree(tree, "arguments")
         values = [] if arguments is None else Arguments(self._reporter, self._offset).of_constraint(arguments)
         match values:
-            case [Bounds(str(low), high)]:
+            case [RangeBoundsSyntax(str(low), high)]:
                 return self._limits(low, high, span)
             case _:
                 self._report(
@@ -340,7 +348,7 @@ class Builder:
                 )
                 return None
 
-    def _limits(self, low: str, high: str | None, span: Span) -> Cardinality | None:
+    def _limits(self, low: str, high: str | None, span: Span) -> CardinalitySyntax | None:
         limits: list[int | None] = []
         for side, text in (("min", low), ("max", high)):
             value = None if text is None else _unsigned(text, MAX_CARDINALITY)
@@ -358,7 +366,7 @@ class Builder:
             message = f"cardinality min ({least}) exceeds max ({most})"
             self._report(rules.CARDINALITY, message, span, f"write @card({most}..{least})")
             return None
-        return Cardinality(least or 0, most, span)
+        return CardinalitySyntax(least or 0, most, span)
 
     # -- positions -----------------------------------------------------------------------------------
 

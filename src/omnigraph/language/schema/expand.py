@@ -12,14 +12,21 @@ from __future__ import annotations
 from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Reporter
 from omnigraph.language.schema import rules
-from omnigraph.language.schema.tree import BadType, Ident, Interface, Node, Property, Schema
+from omnigraph.language.schema.tree import (
+    BadType,
+    Ident,
+    InterfaceSyntax,
+    NodeSyntax,
+    PropertySyntax,
+    SchemaSyntax,
+)
 from omnigraph.language.suggest import did_you_mean
 
 
-class Member(FrozenRecord):
+class ExpandedProperty(FrozenRecord):
     """A property of a node; `interface` names where it was inherited from."""
 
-    declared: Property
+    declared: PropertySyntax
     interface: str | None = None
 
     @property
@@ -34,34 +41,34 @@ class ExpandedNode(FrozenRecord):
     `complete` is False when an interface could not be read: then a missing property proves nothing.
     """
 
-    node: Node
-    members: tuple[Member, ...]
+    node: NodeSyntax
+    members: tuple[ExpandedProperty, ...]
     complete: bool = True
 
-    def find(self, name: str) -> Member | None:
+    def find(self, name: str) -> ExpandedProperty | None:
         """Return the member of a name."""
         return next((m for m in self.members if m.name == name), None)
 
 
 def expand(
-    schema: Schema, broken: frozenset[tuple[str, str]], reporter: Reporter
+    schema: SchemaSyntax, broken: frozenset[tuple[str, str]], reporter: Reporter
 ) -> tuple[ExpandedNode, ...]:
     """Expand all nodes, in the order written."""
-    interfaces: dict[str, Interface] = {}
+    interfaces: dict[str, InterfaceSyntax] = {}
     for interface in schema.interfaces:
         interfaces.setdefault(interface.name.text, interface)
     return tuple(_expand(node, interfaces, broken, reporter) for node in schema.nodes)
 
 
 def _expand(
-    node: Node,
-    interfaces: dict[str, Interface],
+    node: NodeSyntax,
+    interfaces: dict[str, InterfaceSyntax],
     broken: frozenset[tuple[str, str]],
     reporter: Reporter,
 ) -> ExpandedNode:
-    members: dict[str, Member] = {}
+    members: dict[str, ExpandedProperty] = {}
     for declared in node.properties:
-        members.setdefault(declared.name.text, Member(declared))
+        members.setdefault(declared.name.text, ExpandedProperty(declared))
     complete = True
     for name in dict.fromkeys(node.implements):
         interface = interfaces.get(name.text)
@@ -73,13 +80,15 @@ def _expand(
         for inherited in interface.properties:
             present = members.get(inherited.name.text)
             if present is None:
-                members[inherited.name.text] = Member(inherited, interface.name.text)
+                members[inherited.name.text] = ExpandedProperty(inherited, interface.name.text)
             else:
                 _compare(node, name, present, inherited, reporter)
     return ExpandedNode(node, tuple(members.values()), complete)
 
 
-def _report_unknown(node: Node, name: Ident, interfaces: dict[str, Interface], reporter: Reporter) -> None:
+def _report_unknown(
+    node: NodeSyntax, name: Ident, interfaces: dict[str, InterfaceSyntax], reporter: Reporter
+) -> None:
     reporter.report(
         rules.UNKNOWN_INTERFACE,
         f"node {node.name.text} implements unknown interface '{name.text}'",
@@ -88,7 +97,13 @@ def _report_unknown(node: Node, name: Ident, interfaces: dict[str, Interface], r
     )
 
 
-def _compare(node: Node, interface: Ident, present: Member, inherited: Property, reporter: Reporter) -> None:
+def _compare(
+    node: NodeSyntax,
+    interface: Ident,
+    present: ExpandedProperty,
+    inherited: PropertySyntax,
+    reporter: Reporter,
+) -> None:
     ours, theirs = present.declared.type, inherited.type
     if isinstance(ours.shape, BadType) or isinstance(theirs.shape, BadType):
         return
@@ -112,7 +127,7 @@ def _compare(node: Node, interface: Ident, present: Member, inherited: Property,
         )
 
 
-def _semantics(declared: Property) -> frozenset[object]:
+def _semantics(declared: PropertySyntax) -> frozenset[object]:
     """What two interfaces must agree about, besides the type: all annotations, in any order."""
     return frozenset(
         (a.name.text, a.value, frozenset((k.name.text, k.value.text) for k in a.keywords))

@@ -18,15 +18,15 @@ from omnigraph.language.schema.tree import (
     EnumType,
     Ident,
     ListType,
-    Literal,
     LiteralKind,
+    LiteralSyntax,
     ScalarType,
     TypeExpr,
     VectorType,
 )
 
 
-class Now:
+class DefaultNow:
     """The time at which a row is written. There is one value, `NOW`."""
 
     __slots__ = ()
@@ -35,14 +35,14 @@ class Now:
         return "NOW"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Now)
+        return isinstance(other, DefaultNow)
 
     def __hash__(self) -> int:
-        return hash(Now)
+        return hash(DefaultNow)
 
 
-NOW: Final = Now()
-DefaultValue: TypeAlias = str | bool | int | float | Now
+NOW: Final = DefaultNow()
+DefaultValue: TypeAlias = str | bool | int | float | DefaultNow
 
 RANGES = {
     "I32": (-(2**31), 2**31 - 1),
@@ -54,17 +54,17 @@ LONGEST_INTEGER = 20  # digits of 2**64; longer texts are refused before they ar
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
-class Misfit(ValueError):
+class LiteralMisfit(ValueError):
     """The literal is not a value of the type; the text says what would be."""
 
 
-def default_value(argument: Literal | Ident, expected: TypeExpr) -> DefaultValue:
-    """Return the stored value of a default, or raise `Misfit`."""
+def default_value(argument: LiteralSyntax | Ident, expected: TypeExpr) -> DefaultValue:
+    """Return the stored value of a default, or raise `LiteralMisfit`."""
     match expected.shape:
         case EnumType(values):
             text = _of_kind(argument, LiteralKind.STRING, f"one of {', '.join(sorted(values))}, in quotes")
             if text not in values:
-                raise Misfit(f"one of {', '.join(sorted(values))}")
+                raise LiteralMisfit(f"one of {', '.join(sorted(values))}")
             return text
         case ScalarType("String"):
             return _of_kind(argument, LiteralKind.STRING, "a string in double quotes")
@@ -77,16 +77,16 @@ def default_value(argument: Literal | Ident, expected: TypeExpr) -> DefaultValue
         case ScalarType(name) if name in RANGES:
             return _integer(argument, name)
         case ScalarType() | ListType() | VectorType() | BadType():
-            raise Misfit("no default: only scalars and enums can have one")
+            raise LiteralMisfit("no default: only scalars and enums can have one")
 
 
-def _of_kind(argument: Literal | Ident, kind: LiteralKind, wanted: str) -> str:
-    if not isinstance(argument, Literal) or argument.kind is not kind:
-        raise Misfit(wanted)
+def _of_kind(argument: LiteralSyntax | Ident, kind: LiteralKind, wanted: str) -> str:
+    if not isinstance(argument, LiteralSyntax) or argument.kind is not kind:
+        raise LiteralMisfit(wanted)
     return argument.text
 
 
-def _integer(argument: Literal | Ident, name: str) -> int:
+def _integer(argument: LiteralSyntax | Ident, name: str) -> int:
     low, high = RANGES[name]
     wanted = f"a whole number from {low} to {high}"
     text = _of_kind(argument, LiteralKind.INTEGER, wanted)
@@ -94,17 +94,20 @@ def _integer(argument: Literal | Ident, name: str) -> int:
     value = int(digits) if len(digits) <= LONGEST_INTEGER else high + 1
     value = -value if text.startswith("-") else value
     if not low <= value <= high:
-        raise Misfit(wanted)
+        raise LiteralMisfit(wanted)
     return value
 
 
-def _float(argument: Literal | Ident, name: str) -> float:
+def _float(argument: LiteralSyntax | Ident, name: str) -> float:
     wanted = f"a number within the range of {name}"
-    if not isinstance(argument, Literal) or argument.kind not in (LiteralKind.INTEGER, LiteralKind.FLOAT):
-        raise Misfit(wanted)
+    if not isinstance(argument, LiteralSyntax) or argument.kind not in (
+        LiteralKind.INTEGER,
+        LiteralKind.FLOAT,
+    ):
+        raise LiteralMisfit(wanted)
     value = stored_float(float(argument.text), name)
     if value is None:
-        raise Misfit(wanted)
+        raise LiteralMisfit(wanted)
     return value
 
 
@@ -122,7 +125,7 @@ def stored_float(value: float, name: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _time(argument: Literal | Ident, name: str) -> int | Now:
+def _time(argument: LiteralSyntax | Ident, name: str) -> int | DefaultNow:
     if isinstance(argument, Ident) and argument.text == "now":
         return NOW
     wanted = 'now or a day such as "2026-01-31"'
@@ -130,8 +133,8 @@ def _time(argument: Literal | Ident, name: str) -> int | Now:
         wanted = 'now or a time such as "2026-01-31T09:00:00Z"'
     text = _of_kind(argument, LiteralKind.STRING, wanted)
     if name == "Date" and not _DATE.fullmatch(text):
-        raise Misfit(wanted)
+        raise LiteralMisfit(wanted)
     try:
         return read_instant(text) if name == "DateTime" else read_day(text)
     except ValueError:
-        raise Misfit(wanted) from None
+        raise LiteralMisfit(wanted) from None

@@ -3,42 +3,42 @@
     **text -> tree** -> checked schema -> catalog
 
 Room    language.schema. Cuts the text (split.py), parses each piece (grammar.py), builds it (build.py).
-Gives   `Parse`: the declarations that could be read, the names of those that could not, the findings.
+Gives   `ParsedSchema`: the declarations that could be read, the names of those that could not, the findings.
 Rule    any text whatever gives a result: bad bytes, deep nesting and open brackets are findings.
 """
 
 from __future__ import annotations
 
 from omnigraph.base.frozen import FrozenRecord
-from omnigraph.language.diagnostics import Diagnostic, Reporter, Source, Span
-from omnigraph.language.lalr import Mismatch
+from omnigraph.language.diagnostics import Diagnostic, Reporter, SourceText, Span
+from omnigraph.language.lalr import SyntaxMismatch
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.build import Builder
 from omnigraph.language.schema.grammar import DISPLAY, parser
-from omnigraph.language.schema.split import Piece, split
-from omnigraph.language.schema.tree import Declaration, Schema
+from omnigraph.language.schema.split import DefinitionText, split
+from omnigraph.language.schema.tree import DeclarationSyntax, SchemaSyntax
 from omnigraph.language.suggest import nearest
 from omnigraph.language.syntax import Wording, decoded, report_syntax
 
 KEYWORDS = ("interface", "node", "edge", "implements", "enum")
 
 
-class Parse(FrozenRecord):
+class ParsedSchema(FrozenRecord):
     """What could be read, and what was wrong."""
 
-    schema: Schema
+    schema: SchemaSyntax
     broken: frozenset[tuple[str, str]]  # (kind, name) of declarations with a syntax error
     diagnostics: tuple[Diagnostic, ...]
 
 
-def parse(text: str | bytes, *, file: str = "schema.pg") -> Parse:
+def parse(text: str | bytes, *, file: str = "schema.pg") -> ParsedSchema:
     """Parse a text as far as it can be; checks nothing that needs more than one declaration."""
     reporter = decoded(text, file, rules.ENCODING)
     source = reporter.source
-    if reporter.found:
-        return Parse(Schema((), source), frozenset(), tuple(reporter.found))
+    if reporter.diagnostics:
+        return ParsedSchema(SchemaSyntax((), source), frozenset(), tuple(reporter.diagnostics))
     builder = Builder(reporter)
-    declarations: list[Declaration] = []
+    declarations: list[DeclarationSyntax] = []
     broken: set[tuple[str, str]] = set()
     for piece in split(source.text):
         declaration = _piece(piece, builder, reporter)
@@ -46,14 +46,16 @@ def parse(text: str | bytes, *, file: str = "schema.pg") -> Parse:
             declarations.append(declaration)
         elif piece.kind is not None and piece.name is not None:
             broken.add((piece.kind, piece.name))
-    return Parse(Schema(tuple(declarations), source), frozenset(broken), tuple(reporter.found))
+    return ParsedSchema(
+        SchemaSyntax(tuple(declarations), source), frozenset(broken), tuple(reporter.diagnostics)
+    )
 
 
-def _piece(piece: Piece, builder: Builder, reporter: Reporter) -> Declaration | None:
+def _piece(piece: DefinitionText, builder: Builder, reporter: Reporter) -> DeclarationSyntax | None:
     text = reporter.source.text[piece.start : piece.end]
     try:
         return builder.declaration(parser().parse(text), piece.start)
-    except Mismatch as error:
+    except SyntaxMismatch as error:
         report_syntax(error, (piece.start, piece.end), reporter, WORDING)
     except RecursionError:
         span = reporter.source.span(piece.start, piece.end)
@@ -61,7 +63,7 @@ def _piece(piece: Piece, builder: Builder, reporter: Reporter) -> Declaration | 
     return None
 
 
-def _advice(source: Source, span: Span, expected: set[str]) -> str | None:
+def _advice(source: SourceText, span: Span, expected: set[str]) -> str | None:
     """Say what to write instead, for the mistakes that people make."""
     found = source.text[span.start : span.end]
     keywords = [DISPLAY[t].strip("'") for t in expected if t in DISPLAY and DISPLAY[t].strip("'") in KEYWORDS]

@@ -14,50 +14,50 @@ from typing import assert_never
 
 from omnigraph.language.schema.arguments import quote
 from omnigraph.language.schema.tree import (
-    Annotation,
+    AnnotationSyntax,
     BadType,
-    Cardinality,
-    CheckConstraint,
-    ColumnsConstraint,
-    Constraint,
-    Declaration,
-    Edge,
+    CardinalitySyntax,
+    CheckConstraintSyntax,
+    ColumnsConstraintSyntax,
+    ConstraintSyntax,
+    DeclarationSyntax,
+    EdgeSyntax,
     EnumType,
     Ident,
-    Interface,
-    Literal,
+    InterfaceSyntax,
     LiteralKind,
-    Node,
-    Property,
-    RangeConstraint,
-    Schema,
+    LiteralSyntax,
+    NodeSyntax,
+    PropertySyntax,
+    RangeConstraintSyntax,
+    SchemaSyntax,
     TypeExpr,
 )
 
 INDENT = "    "
 
 
-def print_schema(schema: Schema) -> str:
+def print_schema(schema: SchemaSyntax) -> str:
     """Return the text of a schema."""
     return "\n".join(f"{_declaration(d)}\n" for d in schema.declarations)
 
 
-def _declaration(declaration: Declaration) -> str:
+def _declaration(declaration: DeclarationSyntax) -> str:
     match declaration:
-        case Interface(name, properties):
+        case InterfaceSyntax(name, properties):
             return f"interface {name.text}{_body(properties, ())}"
-        case Node(name, annotations, implements, properties, constraints):
+        case NodeSyntax(name, annotations, implements, properties, constraints):
             names = ", ".join(i.text for i in implements)
             clause = f" implements {names}" if implements else ""
             return f"node {name.text}{_annotations(annotations)}{clause}{_body(properties, constraints)}"
-        case Edge(name, source, target, card, annotations, properties, constraints):
+        case EdgeSyntax(name, source, target, card, annotations, properties, constraints):
             head = f"edge {name.text}: {source.text} -> {target.text}{_card(card)}{_annotations(annotations)}"
             return f"{head}{_body(properties, constraints)}" if properties or constraints else head
         case _:
             assert_never(declaration)
 
 
-def _body(properties: Iterable[Property], constraints: Iterable[Constraint]) -> str:
+def _body(properties: Iterable[PropertySyntax], constraints: Iterable[ConstraintSyntax]) -> str:
     members = [_property(p) for p in properties] + [_constraint(c) for c in constraints]
     if not members:
         return " {}"
@@ -65,7 +65,7 @@ def _body(properties: Iterable[Property], constraints: Iterable[Constraint]) -> 
     return f" {{\n{lines}\n}}"
 
 
-def _property(declared: Property) -> str:
+def _property(declared: PropertySyntax) -> str:
     return f"{declared.name.text}: {_type(declared.type)}{_annotations(declared.annotations)}"
 
 
@@ -79,29 +79,29 @@ def _type(expression: TypeExpr) -> str:
             return str(expression)
 
 
-def _constraint(constraint: Constraint) -> str:
+def _constraint(constraint: ConstraintSyntax) -> str:
     match constraint:
-        case ColumnsConstraint(kind, columns):
+        case ColumnsConstraintSyntax(kind, columns):
             return f"@{kind}({', '.join(c.text for c in columns)})"
-        case RangeConstraint(column, low, high):
+        case RangeConstraintSyntax(column, low, high):
             return f"@range({column.text}, {low or ''}..{high or ''})"
-        case CheckConstraint(column, pattern):
+        case CheckConstraintSyntax(column, pattern):
             return f"@check({column.text}, {quote(pattern.text)})"
         case _:
             assert_never(constraint)
 
 
-def _card(card: Cardinality | None) -> str:
+def _card(card: CardinalitySyntax | None) -> str:
     if card is None:
         return ""
     return f" @card({card.low}..{'' if card.high is None else card.high})"
 
 
-def _annotations(annotations: Iterable[Annotation]) -> str:
+def _annotations(annotations: Iterable[AnnotationSyntax]) -> str:
     return "".join(f" {_annotation(a)}" for a in annotations)
 
 
-def _annotation(annotation: Annotation) -> str:
+def _annotation(annotation: AnnotationSyntax) -> str:
     if annotation.argument is None:
         return f"@{annotation.name.text}"
     values = [_value(annotation.argument)]
@@ -109,7 +109,7 @@ def _annotation(annotation: Annotation) -> str:
     return f"@{annotation.name.text}({', '.join(values)})"
 
 
-def _value(value: Literal | Ident) -> str:
-    if isinstance(value, Literal) and value.kind is LiteralKind.STRING:
+def _value(value: LiteralSyntax | Ident) -> str:
+    if isinstance(value, LiteralSyntax) and value.kind is LiteralKind.STRING:
         return quote(value.text)
     return value.text

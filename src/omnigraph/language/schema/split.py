@@ -27,7 +27,7 @@ _TOKEN = re.compile(
 )
 
 
-class Piece(FrozenRecord):
+class DefinitionText(FrozenRecord):
     """The text of one declaration, `[start, end)`, and what its first words say that it declares."""
 
     start: int
@@ -43,15 +43,17 @@ class _Cutter:
     depth: int = 0  # open brackets of any sort
     words: tuple[str, ...] = ()  # the first two words of the piece
 
-    def cut(self) -> Iterator[Piece]:
+    def cut(self) -> Iterator[DefinitionText]:
         if self.start is not None:
             kind, name = (*self.words, "", "")[:2]
             known = kind in KEYWORDS
-            yield Piece(self.start, self.end, kind if known else None, name if known and name else None)
+            yield DefinitionText(
+                self.start, self.end, kind if known else None, name if known and name else None
+            )
         self.start, self.depth, self.words = None, 0, ()
 
 
-def split(text: str) -> Iterator[Piece]:
+def split(text: str) -> Iterator[DefinitionText]:
     """Yield the pieces of the text in order; comments and space between them belong to none.
 
     >>> [text[p.start : p.end] for text in ["node A {} edge E: A -> A"] for p in split(text)]

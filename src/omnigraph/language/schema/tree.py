@@ -13,7 +13,7 @@ from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from omnigraph.base.frozen import FrozenRecord, uncompared
-from omnigraph.language.diagnostics import Source, Span
+from omnigraph.language.diagnostics import SourceText, Span
 
 SCALARS = ("String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "Blob")
 INTEGERS = ("I32", "I64", "U32", "U64")
@@ -37,7 +37,7 @@ class LiteralKind(Enum):
     BOOLEAN = "boolean"
 
 
-class Literal(FrozenRecord):
+class LiteralSyntax(FrozenRecord):
     """A literal; `text` is the decoded string, or the number or boolean as spelt."""
 
     kind: LiteralKind
@@ -45,11 +45,11 @@ class Literal(FrozenRecord):
     span: Span = uncompared()
 
 
-class Keyword(FrozenRecord):
+class KeywordSyntax(FrozenRecord):
     """One `name=literal` argument of an annotation."""
 
     name: Ident
-    value: Literal
+    value: LiteralSyntax
 
     @property
     def span(self) -> Span:
@@ -57,12 +57,12 @@ class Keyword(FrozenRecord):
         return self.name.span
 
 
-class Annotation(FrozenRecord):
+class AnnotationSyntax(FrozenRecord):
     """`@name`, `@name(argument)` or `@name(argument, key=literal, ...)`."""
 
     name: Ident
-    argument: Literal | Ident | None
-    keywords: tuple[Keyword, ...]
+    argument: LiteralSyntax | Ident | None
+    keywords: tuple[KeywordSyntax, ...]
     span: Span = uncompared()
 
     @property
@@ -134,20 +134,20 @@ class TypeExpr(FrozenRecord):
 # -- members -----------------------------------------------------------------------------------------
 
 
-class Property(FrozenRecord):
+class PropertySyntax(FrozenRecord):
     """`name: Type @annotation ...`."""
 
     name: Ident
     type: TypeExpr
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[AnnotationSyntax, ...]
     span: Span = uncompared()
 
-    def annotated(self, name: str) -> tuple[Annotation, ...]:
+    def annotated(self, name: str) -> tuple[AnnotationSyntax, ...]:
         """Return the annotations of one name."""
         return tuple(a for a in self.annotations if a.name.text == name)
 
 
-class ColumnsConstraint(FrozenRecord):
+class ColumnsConstraintSyntax(FrozenRecord):
     """`@key(a, b)`, `@unique(a, b)` or `@index(a, b)`."""
 
     kind: str
@@ -155,7 +155,7 @@ class ColumnsConstraint(FrozenRecord):
     span: Span = uncompared()
 
 
-class RangeConstraint(FrozenRecord):
+class RangeConstraintSyntax(FrozenRecord):
     """`@range(p, low..high)`; bounds keep their spelling."""
 
     column: Ident
@@ -165,19 +165,19 @@ class RangeConstraint(FrozenRecord):
     kind: ClassVar[str] = "range"
 
 
-class CheckConstraint(FrozenRecord):
+class CheckConstraintSyntax(FrozenRecord):
     """`@check(p, "pattern")`."""
 
     column: Ident
-    pattern: Literal
+    pattern: LiteralSyntax
     span: Span = uncompared()
     kind: ClassVar[str] = "check"
 
 
-Constraint: TypeAlias = ColumnsConstraint | RangeConstraint | CheckConstraint
+ConstraintSyntax: TypeAlias = ColumnsConstraintSyntax | RangeConstraintSyntax | CheckConstraintSyntax
 
 
-class Cardinality(FrozenRecord):
+class CardinalitySyntax(FrozenRecord):
     """`@card(low..high)`: how many edges may leave one source."""
 
     low: int
@@ -188,61 +188,61 @@ class Cardinality(FrozenRecord):
 # -- declarations ------------------------------------------------------------------------------------
 
 
-class Interface(FrozenRecord):
+class InterfaceSyntax(FrozenRecord):
     """`interface Name { ... }`."""
 
     name: Ident
-    properties: tuple[Property, ...]
+    properties: tuple[PropertySyntax, ...]
     span: Span = uncompared()
     kind: ClassVar[str] = "interface"
 
 
-class Node(FrozenRecord):
+class NodeSyntax(FrozenRecord):
     """`node Name @annotation implements I, J { ... }`."""
 
     name: Ident
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[AnnotationSyntax, ...]
     implements: tuple[Ident, ...]
-    properties: tuple[Property, ...]
-    constraints: tuple[Constraint, ...]
+    properties: tuple[PropertySyntax, ...]
+    constraints: tuple[ConstraintSyntax, ...]
     span: Span = uncompared()
     kind: ClassVar[str] = "node"
 
 
-class Edge(FrozenRecord):
+class EdgeSyntax(FrozenRecord):
     """`edge Name: Source -> Target @card(0..1) @annotation { ... }`."""
 
     name: Ident
     source: Ident
     target: Ident
-    card: Cardinality | None
-    annotations: tuple[Annotation, ...]
-    properties: tuple[Property, ...]
-    constraints: tuple[Constraint, ...]
+    card: CardinalitySyntax | None
+    annotations: tuple[AnnotationSyntax, ...]
+    properties: tuple[PropertySyntax, ...]
+    constraints: tuple[ConstraintSyntax, ...]
     span: Span = uncompared()
     kind: ClassVar[str] = "edge"
 
 
-Declaration: TypeAlias = Interface | Node | Edge
+DeclarationSyntax: TypeAlias = InterfaceSyntax | NodeSyntax | EdgeSyntax
 
 
-class Schema(FrozenRecord):
+class SchemaSyntax(FrozenRecord):
     """A whole text, declarations in the order written."""
 
-    declarations: tuple[Declaration, ...]
-    source: Source = uncompared()
+    declarations: tuple[DeclarationSyntax, ...]
+    source: SourceText = uncompared()
 
     @property
-    def interfaces(self) -> tuple[Interface, ...]:
+    def interfaces(self) -> tuple[InterfaceSyntax, ...]:
         """The interfaces, in the order written."""
-        return tuple(d for d in self.declarations if isinstance(d, Interface))
+        return tuple(d for d in self.declarations if isinstance(d, InterfaceSyntax))
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[NodeSyntax, ...]:
         """The node types, in the order written."""
-        return tuple(d for d in self.declarations if isinstance(d, Node))
+        return tuple(d for d in self.declarations if isinstance(d, NodeSyntax))
 
     @property
-    def edges(self) -> tuple[Edge, ...]:
+    def edges(self) -> tuple[EdgeSyntax, ...]:
         """The edge types, in the order written."""
-        return tuple(d for d in self.declarations if isinstance(d, Edge))
+        return tuple(d for d in self.declarations if isinstance(d, EdgeSyntax))

@@ -120,7 +120,7 @@ def check(spark: SparkSession, graph: Graph, pipeline: Pipeline) -> PipelineChec
     examine(frames, graph, pipeline, reporter)
     return PipelineCheck(
         pipeline,
-        in_order(reporter.found),
+        in_order(reporter.diagnostics),
         FrozenMap({n: frame.schema.simpleString() for n, frame in sources.items() if frame is not None}),
         frames.order,
     )
@@ -128,7 +128,7 @@ def check(spark: SparkSession, graph: Graph, pipeline: Pipeline) -> PipelineChec
 
 def refuse(pipeline: Pipeline, reporter: Reporter) -> None:
     """Raise what is wrong, if anything is."""
-    errors = [finding for finding in reporter.found if finding.severity is Severity.ERROR]
+    errors = [finding for finding in reporter.diagnostics if finding.severity is Severity.ERROR]
     if errors:
         raise PipelineError(pipeline.source, errors)
 
@@ -144,7 +144,7 @@ def examine(
         with suppress(FrameUnavailable):
             frames.expectation(expectation)
     types = {} if catalog is None else _check_targets(frames, graph, pipeline, catalog, reporter)
-    if not any(finding.severity is Severity.ERROR for finding in reporter.found):
+    if not any(finding.severity is Severity.ERROR for finding in reporter.diagnostics):
         _advise(frames, pipeline, reporter)
     return types
 

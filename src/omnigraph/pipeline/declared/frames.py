@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from omnigraph.base.ids import new_id
-from omnigraph.language.diagnostics import Reporter, Rule, Source, Span
+from omnigraph.language.diagnostics import Reporter, Rule, SourceText, Span
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.pipeline.bulk.load_task import cause_of
 from omnigraph.pipeline.declared.spec import (
@@ -374,7 +374,7 @@ def _missing(error: PySparkException) -> str | None:
     return None if quoted_name is None else quoted_name[1].replace("``", "`")
 
 
-def _within(source: Source, query_span: Span, sql: str, error: PySparkException) -> Span | None:
+def _within(source: SourceText, query_span: Span, sql: str, error: PySparkException) -> Span | None:
     """Return where in the file the part of a query stands that Spark points at.
 
     YAML may fold and indent a text, so the part is looked for: the same occurrence of the same words.

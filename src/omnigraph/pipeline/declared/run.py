@@ -289,7 +289,7 @@ class _Run:
             frames = Frames(self._session, pipeline, sources, reporter, with_rows=False)
             self._types = examine(frames, self._graph, pipeline, reporter)
             refuse(pipeline, reporter)
-            self._warnings += [finding.message for finding in reporter.found]
+            self._warnings += [finding.message for finding in reporter.diagnostics]
             if self._since:
                 self._refuse_replacing(frames)
         known = self._last.watermarks if self._last is not None else FrozenMap[str, str]()

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.load.load import LoadMode
-from omnigraph.language.diagnostics import Reporter, Rule, Severity, Source, SourceError, Span
+from omnigraph.language.diagnostics import Reporter, Rule, Severity, SourceError, SourceText, Span
 from omnigraph.language.suggest import did_you_mean
 from omnigraph.language.yaml_document import KeySpans, YamlDocument, YamlMapping, YamlRules, read_text
 from omnigraph.pipeline.bulk.row_locations import reject_file
@@ -178,7 +178,9 @@ class Pipeline:
     on_violation: OnViolation = "fail"
     rejects: str | None = None  # the Parquet file that lists rejected rows
     then: ThenSpec | None = None
-    source: Source = field(default_factory=lambda: Source("", "pipeline.yaml"), compare=False, repr=False)
+    source: SourceText = field(
+        default_factory=lambda: SourceText("", "pipeline.yaml"), compare=False, repr=False
+    )
     spans: KeySpans = field(default=KeySpans(), compare=False, repr=False)
 
     @property
@@ -217,7 +219,7 @@ def parse_pipeline(text: str, *, file: str = "pipeline.yaml", folder: Path | Non
     omnigraph.pipeline.declared.spec.PipelineError: 'from' is 'raw', which is no source and no transform at \
 pipeline.yaml:1:30 [PL007]
     """
-    document = YamlDocument(Source(text, file), PIPELINE_FILE)
+    document = YamlDocument(SourceText(text, file), PIPELINE_FILE)
     reader = _Reader(document.root("the pipeline"), document.reporter)
     pipeline = reader.pipeline(Path(file).stem, folder or Path.cwd())
     document.refuse()

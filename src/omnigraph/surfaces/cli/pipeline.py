@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.engine.merge.merge import Outcome
-from omnigraph.language.diagnostics import Source, render
+from omnigraph.language.diagnostics import SourceText, render
 from omnigraph.surfaces.cli.support.call import Call, call_of
 
 if TYPE_CHECKING:  # Spark is an extra, and slow to import: other commands do without
@@ -202,7 +202,7 @@ def _bar(console: Console | None) -> Iterator[Callable[[RunProgress], None] | No
 # -- what is said ----------------------------------------------------------------------------------------
 
 
-def _refused(call: Call, source: Source, diagnostics: list[dict[str, Any]], shown: str) -> None:
+def _refused(call: Call, source: SourceText, diagnostics: list[dict[str, Any]], shown: str) -> None:
     document = {"status": "error", "file": source.file, "errors": len(diagnostics), "warnings": 0}
     total = f"ERROR {source.file}: {len(diagnostics)} errors, 0 warnings"
     call.output.result({**document, "diagnostics": diagnostics}, shown, "", total)

@@ -15,7 +15,7 @@ from omnigraph.catalog.steps import Step, UnsupportedChange
 from omnigraph.catalog.types import PropertyType
 from omnigraph.engine.schema.hard_drop import ReclaimedType
 from omnigraph.engine.schema.schema import SchemaPlan, SchemaReceipt, read_schema
-from omnigraph.language.diagnostics import Severity, Source, render
+from omnigraph.language.diagnostics import Severity, SourceText, render
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
 
 app = typer.Typer(help="Show, plan and change the schema of a branch.", no_args_is_help=True)
@@ -152,7 +152,7 @@ def lint(
     errors = sum(d.severity is Severity.ERROR for d in found)
     names = {Severity.ERROR: "errors", Severity.WARN: "warnings", Severity.INFO: "infos"}
     counts = {name: sum(d.severity is level for d in found) for level, name in names.items()}
-    source = Source(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, file)
+    source = SourceText(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, file)
     lines = [render(source, found)] if found else []
     totals = ", ".join(f"{number} {name}" for name, number in counts.items())
     call.output.result(

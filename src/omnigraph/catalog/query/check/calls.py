@@ -44,10 +44,10 @@ ARMS = ("nearest", "bm25")
 class Resolver(Protocol):
     """What resolves the arguments."""
 
-    def value(self, expression: ast.Expr, scope: Scope) -> Value | None:
+    def value(self, expression: ast.ExprSyntax, scope: Scope) -> Value | None:
         """Return the value of an expression."""
 
-    def access(self, access: ast.Access, scope: Scope) -> PropertyValue | EntityField | None:
+    def access(self, access: ast.AccessSyntax, scope: Scope) -> PropertyValue | EntityField | None:
         """Return a property or an entity field."""
 
 
@@ -58,7 +58,7 @@ class CallChecker:
         self._findings = findings
         self._resolver = resolver
 
-    def call(self, call: ast.Call, scope: Scope) -> Value | None:
+    def call(self, call: ast.CallSyntax, scope: Scope) -> Value | None:
         """Return the value of a call."""
         name, arguments = call.function.text, call.arguments
         if name == "rrf":
@@ -82,9 +82,9 @@ class CallChecker:
     # -- text ----------------------------------------------------------------------------------------
 
     def _text_field(
-        self, expression: ast.Expr, scope: Scope, name: str, rule: Rule
+        self, expression: ast.ExprSyntax, scope: Scope, name: str, rule: Rule
     ) -> tuple[Variable, Property] | None:
-        if not isinstance(expression, ast.Access) or expression.system:
+        if not isinstance(expression, ast.AccessSyntax) or expression.system:
             message = f"the first argument of {name} must be a property, as in '$x.p'"
             self._findings.report(rule, message, expression.span)
             return None
@@ -99,13 +99,13 @@ class CallChecker:
             return None
         return found.variable, found.member
 
-    def _on_edge(self, variable: Variable, expression: ast.Access, name: str) -> bool:
+    def _on_edge(self, variable: Variable, expression: ast.AccessSyntax, name: str) -> bool:
         if variable.is_edge:
             message = f"{name} works on properties of nodes; '${variable.name}' is an edge"
             self._findings.report(rules.EDGE_BINDING, message, expression.span)
         return variable.is_edge
 
-    def _text_query(self, expression: ast.Expr, scope: Scope, name: str, rule: Rule) -> Operand | None:
+    def _text_query(self, expression: ast.ExprSyntax, scope: Scope, name: str, rule: Rule) -> Operand | None:
         value = self._resolver.value(expression, scope)
         if value is None:
             return None
@@ -117,7 +117,7 @@ class CallChecker:
         return None
 
     def _integer(
-        self, expression: ast.Expr, scope: Scope, what: str, rule: Rule, *, least: int
+        self, expression: ast.ExprSyntax, scope: Scope, what: str, rule: Rule, *, least: int
     ) -> Operand | None:
         value = self._resolver.value(expression, scope)
         if value is None:
@@ -136,7 +136,7 @@ class CallChecker:
 
     # -- vectors -------------------------------------------------------------------------------------
 
-    def _nearest(self, call: ast.Call, scope: Scope) -> Nearest | None:
+    def _nearest(self, call: ast.CallSyntax, scope: Scope) -> Nearest | None:
         field = self._vector_field(call.arguments[0], scope)
         query = self._resolver.value(call.arguments[1], scope)
         if field is None or query is None:
@@ -151,8 +151,8 @@ class CallChecker:
             return None
         return Nearest(variable, declared, operand)
 
-    def _vector_field(self, expression: ast.Expr, scope: Scope) -> tuple[Variable, Property] | None:
-        if not isinstance(expression, ast.Access) or expression.system:
+    def _vector_field(self, expression: ast.ExprSyntax, scope: Scope) -> tuple[Variable, Property] | None:
+        if not isinstance(expression, ast.AccessSyntax) or expression.system:
             message = "the first argument of nearest must be a Vector property, as in '$x.p'"
             self._findings.report(rules.BOUNDS, message, expression.span)
             return None
@@ -178,7 +178,7 @@ class CallChecker:
 
     # -- fusion --------------------------------------------------------------------------------------
 
-    def _rrf(self, call: ast.Call, scope: Scope) -> Rrf | None:
+    def _rrf(self, call: ast.CallSyntax, scope: Scope) -> Rrf | None:
         first, second = (self._arm(argument, scope) for argument in call.arguments[:2])
         k = None
         if len(call.arguments) == 3:
@@ -193,8 +193,8 @@ class CallChecker:
             return None
         return Rrf(first, second, k)
 
-    def _arm(self, expression: ast.Expr, scope: Scope) -> Nearest | Bm25 | None:
-        if not isinstance(expression, ast.Call) or expression.function.text not in ARMS:
+    def _arm(self, expression: ast.ExprSyntax, scope: Scope) -> Nearest | Bm25 | None:
+        if not isinstance(expression, ast.CallSyntax) or expression.function.text not in ARMS:
             message = "rrf fuses two rankings: each must be nearest or bm25"
             self._findings.report(rules.RRF, message, expression.span)
             return None
@@ -206,7 +206,7 @@ def _is_text(declared: PropertyType) -> bool:
     return declared.scalar is Scalar.STRING and not declared.is_list
 
 
-def _shown(access: ast.Access) -> str:
+def _shown(access: ast.AccessSyntax) -> str:
     return f"${access.variable.name}.{access.member.text}"
 
 

@@ -15,25 +15,25 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.query.check.mutation import check_mutation
 from omnigraph.catalog.query.check.read import check_read
 from omnigraph.catalog.query.statements import CheckedMutation, CheckedRead
-from omnigraph.language.diagnostics import Diagnostic, QueryError, Source, in_order
-from omnigraph.language.query import Query, parse, select
-from omnigraph.language.query.tree import Read
+from omnigraph.language.diagnostics import Diagnostic, QueryError, SourceText, in_order
+from omnigraph.language.query import QuerySyntax, parse, select
+from omnigraph.language.query.tree import ReadSyntax
 
 CheckedQuery: TypeAlias = CheckedRead | CheckedMutation
 
 
-def examine(query: Query, catalog: Catalog) -> tuple[CheckedQuery | None, tuple[Diagnostic, ...]]:
+def examine(query: QuerySyntax, catalog: Catalog) -> tuple[CheckedQuery | None, tuple[Diagnostic, ...]]:
     """Return the checked query, or None and what only the schema shows to be wrong."""
     body = query.body
     checked: CheckedQuery | None
-    if isinstance(body, Read):
+    if isinstance(body, ReadSyntax):
         checked, found = check_read(query, body, catalog)
     else:
         checked, found = check_mutation(query, body, catalog)
     return checked, in_order(found)
 
 
-def check(query: Query, source: Source, catalog: Catalog) -> CheckedQuery:
+def check(query: QuerySyntax, source: SourceText, catalog: Catalog) -> CheckedQuery:
     """Check one parsed query; `source` is the text that it came from."""
     checked, found = examine(query, catalog)
     if checked is None:

@@ -46,27 +46,27 @@ class ConditionChecker:
         self._findings = findings
         self._values = values
 
-    def condition(self, condition: ast.Condition, scope: Scope) -> Condition | None:
+    def condition(self, condition: ast.ConditionSyntax, scope: Scope) -> Condition | None:
         """Return the condition, or None when something in it is wrong."""
         match condition:
-            case ast.And(operands) | ast.Or(operands):
+            case ast.AndSyntax(operands) | ast.OrSyntax(operands):
                 parts = [self.condition(operand, scope) for operand in operands]
                 sound = tuple(part for part in parts if part is not None)
                 if len(sound) != len(parts):
                     return None
-                return all_of(sound) if isinstance(condition, ast.And) else any_of(sound)
-            case ast.Not(operand):
+                return all_of(sound) if isinstance(condition, ast.AndSyntax) else any_of(sound)
+            case ast.NotSyntax(operand):
                 inner = self.condition(operand, scope)
                 return None if inner is None else Not(inner)
-            case ast.Call():
+            case ast.CallSyntax():
                 value = self._values.value(condition, scope)
                 return value if isinstance(value, TextMatch) else None
-            case ast.NullTest(operand, negated):
+            case ast.NullTestSyntax(operand, negated):
                 tested = self._operand(operand, scope)
                 return None if tested is None else IsNull(tested, negated)
-            case ast.Member():
+            case ast.MemberSyntax():
                 return self._member(condition, scope)
-            case ast.Compare():
+            case ast.CompareSyntax():
                 left = self._operand(condition.left, scope)
                 right = self._operand(condition.right, scope)
                 if left is None or right is None:
@@ -75,21 +75,21 @@ class ConditionChecker:
 
     # -- operands ------------------------------------------------------------------------------------
 
-    def _operand(self, expression: ast.Expr, scope: Scope) -> Value | None:
+    def _operand(self, expression: ast.ExprSyntax, scope: Scope) -> Value | None:
         illegal = False
         for part in _parts(expression):
             illegal |= self._illegal(part)
         return None if illegal else self._values.value(expression, scope)
 
-    def _illegal(self, expression: ast.Expr) -> bool:
+    def _illegal(self, expression: ast.ExprSyntax) -> bool:
         match expression:
-            case ast.Aggregate(function):
+            case ast.AggregateSyntax(function):
                 what = f"the aggregate {function.text}"
-            case ast.Call(function) if function.text in RANKINGS:
+            case ast.CallSyntax(function) if function.text in RANKINGS:
                 what = f"the ranking {function.text}"
-            case ast.Shortest():
+            case ast.ShortestSyntax():
                 what = "shortest"
-            case ast.Name(name):
+            case ast.NameSyntax(name):
                 message = f"'{name.text}' is a bare name: a match has no aliases"
                 self._findings.report(rules.UNKNOWN_ALIAS, message, name.span, f"write '${name.text}'")
                 return True
@@ -100,7 +100,7 @@ class ConditionChecker:
 
     # -- comparisons ---------------------------------------------------------------------------------
 
-    def _compare(self, written: ast.Compare, left: Value, right: Value) -> Condition | None:
+    def _compare(self, written: ast.CompareSyntax, left: Value, right: Value) -> Condition | None:
         match written.operator:
             case "contains":
                 return self._contains(written, left, right)
@@ -116,7 +116,7 @@ class ConditionChecker:
                 return _simplified(left, operator, right)
         return None
 
-    def _contains(self, written: ast.Compare, left: Value, right: Value) -> Condition | None:
+    def _contains(self, written: ast.CompareSyntax, left: Value, right: Value) -> Condition | None:
         inside, item = type_of(left), type_of(right)
         if inside is not None and inside.is_list and item is not None and is_plain(item):
             empty = isinstance(left, Constant) and left.value == ()
@@ -134,15 +134,15 @@ class ConditionChecker:
         found = f"{message}: {shown_type(left)} and {shown_type(right)}"
         self._findings.report(rules.INCOMPATIBLE, found, span, hint)
 
-    def _member(self, written: ast.Member, scope: Scope) -> Condition | None:
+    def _member(self, written: ast.MemberSyntax, scope: Scope) -> Condition | None:
         left = self._operand(written.left, scope)
         match written.right:
-            case ast.ListLiteral(items):
+            case ast.ListSyntax(items):
                 constants = tuple(constant(item) for item in items)
                 if left is None or not self._listed(written, left, constant(written.right).type, len(items)):
                     return None
                 return Among(left, constants)
-            case ast.Var():
+            case ast.VarSyntax():
                 right = self._operand(written.right, scope)
                 if left is None or right is None:
                     return None
@@ -155,7 +155,7 @@ class ConditionChecker:
         self._findings.report(rules.INCOMPATIBLE, message, written.right.span, hint)
         return None
 
-    def _listed(self, written: ast.Member, left: Value, right: PropertyType, size: int) -> bool:
+    def _listed(self, written: ast.MemberSyntax, left: Value, right: PropertyType, size: int) -> bool:
         found = type_of(left)
         fits = found is not None and is_plain(found)
         fits = fits and (size == 0 or (found is not None and same_family(found.scalar, right.scalar)))
@@ -165,9 +165,9 @@ class ConditionChecker:
         return fits
 
 
-def _parts(expression: ast.Expr) -> Iterator[ast.Expr]:
+def _parts(expression: ast.ExprSyntax) -> Iterator[ast.ExprSyntax]:
     """Yield the operands of arithmetic, or the expression itself."""
-    if isinstance(expression, ast.Arithmetic):
+    if isinstance(expression, ast.ArithmeticSyntax):
         yield from _parts(expression.left)
         yield from _parts(expression.right)
     else:

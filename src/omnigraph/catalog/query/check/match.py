@@ -40,29 +40,33 @@ class MatchChecker:
         self._traverser = Traverser(findings)
         self.reads: list[TableType] = []
 
-    def clauses(self, clauses: Sequence[ast.Clause], scope: Scope) -> tuple[Clause, ...]:
+    def clauses(self, clauses: Sequence[ast.ClauseSyntax], scope: Scope) -> tuple[Clause, ...]:
         """Resolve clauses in order; those with a fault are left out."""
         found = [self._clause(clause, scope) for clause in clauses]
         return tuple(clause for clause in found if clause is not None)
 
-    def _clause(self, clause: ast.Clause, scope: Scope) -> Clause | None:
+    def _clause(self, clause: ast.ClauseSyntax, scope: Scope) -> Clause | None:
         match clause:
-            case ast.Binding():
+            case ast.BindingSyntax():
                 return self._binding(clause, scope)
-            case ast.Traversal():
+            case ast.TraversalSyntax():
                 return self._traversal(clause, scope)
-            case ast.Filter(condition):
+            case ast.FilterSyntax(condition):
                 checked = self._conditions.condition(condition, scope)
                 return None if checked is None else Filter(checked)
-            case ast.CountBlock(clauses, operator, number):
+            case ast.CountBlockSyntax(clauses, operator, number):
                 return Counted(self._block(clause, clauses, "count", scope), operator, number)
-            case ast.Block(ast.BlockKind.OPTIONAL, clauses):
+            case ast.BlockSyntax(ast.BlockKind.OPTIONAL, clauses):
                 return Optional(self._block(clause, clauses, "optional", scope))
-            case ast.Block(kind, clauses):
+            case ast.BlockSyntax(kind, clauses):
                 return Exists(self._block(clause, clauses, kind.value, scope), kind is ast.BlockKind.NOT)
 
     def _block(
-        self, written: ast.Block | ast.CountBlock, clauses: Sequence[ast.Clause], word: str, scope: Scope
+        self,
+        written: ast.BlockSyntax | ast.CountBlockSyntax,
+        clauses: Sequence[ast.ClauseSyntax],
+        word: str,
+        scope: Scope,
     ) -> ClauseBlock:
         inner = scope.inside(optional=word == "optional")
         checked = self.clauses(clauses, inner)
@@ -75,7 +79,7 @@ class MatchChecker:
 
     # -- bindings ------------------------------------------------------------------------------------
 
-    def _binding(self, binding: ast.Binding, scope: Scope) -> Clause | None:
+    def _binding(self, binding: ast.BindingSyntax, scope: Scope) -> Clause | None:
         declared = self._node_type(binding)
         variable, new = self._bound(binding, declared, scope)
         if declared is None:
@@ -88,7 +92,7 @@ class MatchChecker:
                 conditions.append(condition)
         return None if variable is None else Bind(variable, tuple(conditions), new)
 
-    def _node_type(self, binding: ast.Binding) -> NodeType | None:
+    def _node_type(self, binding: ast.BindingSyntax) -> NodeType | None:
         name = binding.type.text
         found = self._catalog.find_node(name)
         if found is None:
@@ -102,7 +106,7 @@ class MatchChecker:
         return found
 
     def _bound(
-        self, binding: ast.Binding, declared: NodeType | None, scope: Scope
+        self, binding: ast.BindingSyntax, declared: NodeType | None, scope: Scope
     ) -> tuple[Variable | None, bool]:
         """Return the variable, and whether the binding introduces it."""
         variable = binding.variable
@@ -128,29 +132,31 @@ class MatchChecker:
             return None, False
         return found, False
 
-    def _is_parameter(self, variable: ast.Var) -> bool:
+    def _is_parameter(self, variable: ast.VarSyntax) -> bool:
         if variable.name not in self._findings.parameters:
             return False
         message = f"'${variable.name}' is a parameter and cannot be bound by the match"
         self._findings.report(rules.PARAMETER_BOUND, message, variable.span, "rename one of the two")
         return True
 
-    def _entry(self, field: ast.Field, declared: NodeType, variable: Variable | None) -> Condition | None:
+    def _entry(
+        self, field: ast.FieldSyntax, declared: NodeType, variable: Variable | None
+    ) -> Condition | None:
         found = declared.find(field.name.text)
         if found is None:
             message = f"node type {declared.name} has no property '{field.name.text}'"
             known = (p.name for p in declared.properties)
             self._findings.unknown(rules.UNKNOWN_ENTRY, message, field.name.span, field.name.text, known)
-            if isinstance(field.value, ast.Var):
+            if isinstance(field.value, ast.VarSyntax):
                 self._findings.parameter(field.value)
             return None
         return self._holds(field, found, f"{declared.name}.{found.name}", variable)
 
     def _holds(
-        self, field: ast.Field, declared: Property, place: str, variable: Variable | None
+        self, field: ast.FieldSyntax, declared: Property, place: str, variable: Variable | None
     ) -> Condition | None:
         if declared.type.scalar in (Scalar.BLOB, Scalar.VECTOR):
-            literal = isinstance(field.value, ast.Literal | ast.ListLiteral)
+            literal = isinstance(field.value, ast.LiteralSyntax | ast.ListSyntax)
             rule = rules.MISFIT if literal or declared.type.scalar is Scalar.BLOB else rules.INCOMPATIBLE
             message = f"{place} is a {declared.type.scalar.value} and cannot be matched"
             self._findings.report(rule, message, field.value.span)
@@ -165,7 +171,7 @@ class MatchChecker:
 
     # -- traversals ----------------------------------------------------------------------------------
 
-    def _traversal(self, traversal: ast.Traversal, scope: Scope) -> Clause | None:
+    def _traversal(self, traversal: ast.TraversalSyntax, scope: Scope) -> Clause | None:
         sound = self._check_edge_variable(traversal, scope)
         known = [self._end(end, scope) for end in (traversal.left, traversal.right)]
         if not all(usable for _, usable in known):
@@ -196,7 +202,7 @@ class MatchChecker:
             edge = scope.bind(traversal.binding.name, hops.edge)
         return Expand(left, hops, right, edge, left_new, right_new)
 
-    def _end(self, variable: ast.Var, scope: Scope) -> tuple[Variable | None, bool]:
+    def _end(self, variable: ast.VarSyntax, scope: Scope) -> tuple[Variable | None, bool]:
         """Return the node that an end is bound to, if any, and whether it can be an end at all."""
         if variable.anonymous:
             return None, True
@@ -212,7 +218,7 @@ class MatchChecker:
         # One whose type was refused fits anywhere, but nothing can be made of it.
         return found, found is not None
 
-    def _check_edge_variable(self, traversal: ast.Traversal, scope: Scope) -> bool:
+    def _check_edge_variable(self, traversal: ast.TraversalSyntax, scope: Scope) -> bool:
         binding = traversal.binding
         if binding is None:
             return True
@@ -231,10 +237,10 @@ class MatchChecker:
         self._findings.report(rules.EDGE_BINDING, message, binding.span)
         return False
 
-    def _introduce(self, variable: ast.Var, declared: NodeType, scope: Scope) -> Variable:
+    def _introduce(self, variable: ast.VarSyntax, declared: NodeType, scope: Scope) -> Variable:
         return scope.bind(variable.name, declared, anonymous=variable.anonymous)
 
-    def _poison(self, traversal: ast.Traversal, scope: Scope) -> None:
+    def _poison(self, traversal: ast.TraversalSyntax, scope: Scope) -> None:
         """After a fault, what the traversal would have introduced is known but has no type."""
         for variable in (traversal.left, traversal.binding, traversal.right):
             if variable is not None and not variable.anonymous:

@@ -53,7 +53,7 @@ from omnigraph.language.suggest import did_you_mean
 
 
 def check_mutation(
-    query: ast.Query, body: ast.Write, catalog: Catalog
+    query: ast.QuerySyntax, body: ast.WriteSyntax, catalog: Catalog
 ) -> tuple[CheckedMutation | None, list[Diagnostic]]:
     """Return the checked mutation, or None and everything that is wrong with it."""
     findings = QueryFindings(query, catalog)
@@ -74,8 +74,8 @@ def check_mutation(
     return checked, []
 
 
-def _refuse_mixture(query: ast.Query, body: ast.Write, findings: QueryFindings) -> None:
-    deletes = [isinstance(statement, ast.Delete) for statement in body.statements]
+def _refuse_mixture(query: ast.QuerySyntax, body: ast.WriteSyntax, findings: QueryFindings) -> None:
+    deletes = [isinstance(statement, ast.DeleteSyntax) for statement in body.statements]
     if any(deletes) and not all(deletes):
         message = (
             f"mutation '{query.name.text}' on the same query mixes inserts/updates and deletes; "
@@ -105,21 +105,21 @@ class _Checker:
         self._findings = findings
         self._catalog = findings.catalog
 
-    def statement(self, statement: ast.Statement) -> Statement | None:
+    def statement(self, statement: ast.StatementSyntax) -> Statement | None:
         target = self._target(statement.type)
         if target is None:
             self._check_variables(statement)
             return None
         match statement:
-            case ast.Insert():
+            case ast.InsertSyntax():
                 assignments = self._assignments(target, statement.fields, update=False)
                 self._require(target, statement)
                 return Insert(target, assignments)
-            case ast.Update():
+            case ast.UpdateSyntax():
                 assignments = self._assignments(target, statement.fields, update=True)
                 where = self._where(statement.where, target)
                 return None if where is None else Update(target, assignments, where)
-            case ast.Delete():
+            case ast.DeleteSyntax():
                 where = self._where(statement.where, target)
                 return None if where is None else Delete(target, where)
 
@@ -140,16 +140,16 @@ class _Checker:
             self._findings.unknown(rules.UNKNOWN_TARGET, message, name.span, name.text, known)
         return None
 
-    def _check_variables(self, statement: ast.Statement) -> None:
+    def _check_variables(self, statement: ast.StatementSyntax) -> None:
         """Without a type only the parameters can be checked."""
-        for field in () if isinstance(statement, ast.Delete) else statement.fields:
-            if isinstance(field.value, ast.Var):
+        for field in () if isinstance(statement, ast.DeleteSyntax) else statement.fields:
+            if isinstance(field.value, ast.VarSyntax):
                 self._findings.parameter(field.value)
 
     # -- assignments ---------------------------------------------------------------------------------
 
     def _assignments(
-        self, target: TableType, fields: Sequence[ast.Field], *, update: bool
+        self, target: TableType, fields: Sequence[ast.FieldSyntax], *, update: bool
     ) -> tuple[Assignment, ...]:
         found: list[Assignment] = []
         seen: set[str] = set()
@@ -161,7 +161,7 @@ class _Checker:
             seen.add(name)
             place = self._place(field.name, target)
             if place is None:
-                if isinstance(field.value, ast.Var):
+                if isinstance(field.value, ast.VarSyntax):
                     self._findings.parameter(field.value)
                 continue
             if update:
@@ -195,7 +195,7 @@ class _Checker:
             message = f"cannot update @key property '{place.name}'"
             self._findings.report(rules.KEY_UPDATE, message, name.span, "delete the node and insert another")
 
-    def _require(self, target: TableType, statement: ast.Insert) -> None:
+    def _require(self, target: TableType, statement: ast.InsertSyntax) -> None:
         given = {field.name.text for field in statement.fields}
         needed: list[str] = []
         if isinstance(target, EdgeType):
@@ -210,22 +210,22 @@ class _Checker:
 
     # -- conditions ----------------------------------------------------------------------------------
 
-    def _where(self, condition: ast.Condition, target: TableType) -> Condition | None:
+    def _where(self, condition: ast.ConditionSyntax, target: TableType) -> Condition | None:
         match condition:
-            case ast.And(operands) | ast.Or(operands):
+            case ast.AndSyntax(operands) | ast.OrSyntax(operands):
                 parts = [self._where(operand, target) for operand in operands]
                 sound = tuple(part for part in parts if part is not None)
                 if len(sound) != len(parts):
                     return None
-                return all_of(sound) if isinstance(condition, ast.And) else any_of(sound)
-            case ast.Not(operand):
+                return all_of(sound) if isinstance(condition, ast.AndSyntax) else any_of(sound)
+            case ast.NotSyntax(operand):
                 inner = self._where(operand, target)
                 return None if inner is None else Not(inner)
-            case ast.Compare(ast.Name(name), operator, right):
+            case ast.CompareSyntax(ast.NameSyntax(name), operator, right):
                 return self._test(name, operator, _value(right), target)
-            case ast.Member(ast.Name(name), right):
+            case ast.MemberSyntax(ast.NameSyntax(name), right):
                 return self._member(name, _value(right), target)
-            case ast.NullTest(ast.Name(name), negated):
+            case ast.NullTestSyntax(ast.NameSyntax(name), negated):
                 place = self._tested(name, target)
                 return None if place is None else IsNull(_of_row(place, target), negated)
             case _:
@@ -247,24 +247,26 @@ class _Checker:
             return None
         return place
 
-    def _test(self, name: Ident, operator: str, value: ast.Value, target: TableType) -> Condition | None:
+    def _test(
+        self, name: Ident, operator: str, value: ast.ValueSyntax, target: TableType
+    ) -> Condition | None:
         place = self._compared(name, target)
         if place is None:
-            if isinstance(value, ast.Var):
+            if isinstance(value, ast.VarSyntax):
                 self._findings.parameter(value)
             return None
         operand = self._findings.compared(value, place.type, f"{target.name}.{place_name(place)}")
         return None if operand is None else Comparison(_of_row(place, target), operator, operand)
 
-    def _member(self, name: Ident, value: ast.Value, target: TableType) -> Condition | None:
+    def _member(self, name: Ident, value: ast.ValueSyntax, target: TableType) -> Condition | None:
         place = self._compared(name, target)
         match value:
-            case ast.ListLiteral(items):
+            case ast.ListSyntax(items):
                 constants = tuple(constant(item) for item in items)
                 found = constant(value).type
                 fits = place is not None and (not items or self._listed(found, place, value))
                 return Among(_of_row(place, target), constants) if place is not None and fits else None
-            case ast.Var():
+            case ast.VarSyntax():
                 reference = self._findings.parameter(value)
                 if place is None or reference is None:
                     return None
@@ -277,7 +279,7 @@ class _Checker:
         self._findings.report(rules.INCOMPATIBLE, message, value.span)
         return None
 
-    def _listed(self, found: PropertyType, place: Place, value: ast.Value) -> bool:
+    def _listed(self, found: PropertyType, place: Place, value: ast.ValueSyntax) -> bool:
         fits = same_family(found.scalar, place.type.scalar)
         if not fits:
             message = f"cannot compare {place_name(place)}, which is {place.type}, with the values of {found}"
@@ -293,8 +295,8 @@ def _of_row(place: Place, target: TableType) -> PropertyValue | EntityField:
     return EntityField(row, EntityPart.SRC if place is Endpoint.FROM else EntityPart.DST)
 
 
-def _value(expression: ast.Expr) -> ast.Value:
-    if not isinstance(expression, ast.Literal | ast.ListLiteral | ast.Var | ast.Now):
+def _value(expression: ast.ExprSyntax) -> ast.ValueSyntax:
+    if not isinstance(expression, ast.LiteralSyntax | ast.ListSyntax | ast.VarSyntax | ast.NowSyntax):
         raise TypeError(f"the grammar gave {expression!r} in 'where'")
     return expression
 

@@ -65,7 +65,7 @@ class OrderChecker:
         values: ValueChecker,
         outputs: Sequence[Output | None],
         grouped: bool,
-        body: ast.Read,
+        body: ast.ReadSyntax,
     ) -> None:
         self._findings = findings
         self._values = values
@@ -86,16 +86,16 @@ class OrderChecker:
 
     # -- sort items ----------------------------------------------------------------------------------
 
-    def _sort(self, position: int, sort: ast.Sort, scope: Scope) -> None:
+    def _sort(self, position: int, sort: ast.SortSyntax, scope: Scope) -> None:
         expression = sort.expression
         match expression:
-            case ast.Call(function) if function.text in RANKINGS:
+            case ast.CallSyntax(function) if function.text in RANKINGS:
                 self._rank(position, sort, ranked(self._values.value(expression, scope)))
-            case ast.Name():
+            case ast.NameSyntax():
                 self._alias(position, sort, expression)
-            case ast.Access():
+            case ast.AccessSyntax():
                 self._key(sort, self._values.access(expression, scope))
-            case ast.Aggregate():
+            case ast.AggregateSyntax():
                 self._key(sort, self._values.value(expression, scope))
             case _:
                 value = self._values.value(expression, scope)
@@ -103,14 +103,16 @@ class OrderChecker:
                 if found is not None and found.scalar is Scalar.BLOB:
                     self._findings.report(rules.BLOB, "rows cannot be ordered by a Blob", sort.span)
                     return
-                what = "expression" if isinstance(expression, ast.Arithmetic | ast.Call) else "value"
+                what = (
+                    "expression" if isinstance(expression, ast.ArithmeticSyntax | ast.CallSyntax) else "value"
+                )
                 hint = "give it an alias in return and order by that" if what == "expression" else None
                 message = (
                     f"rows are ordered by '$x.p', an alias, an aggregate or a ranking, not by this {what}"
                 )
                 self._refuse(message, sort.span, hint)
 
-    def _alias(self, position: int, sort: ast.Sort, name: ast.Name) -> None:
+    def _alias(self, position: int, sort: ast.SortSyntax, name: ast.NameSyntax) -> None:
         text = name.name.text
         if text not in self._values.aliases:
             message = f"alias '{text}' not found for ordering"
@@ -130,14 +132,14 @@ class OrderChecker:
                 self._has_limit(meant, sort.span)
             self._key(sort, reference)
 
-    def _rank(self, position: int, sort: ast.Sort, found: Ranking | None) -> None:
+    def _rank(self, position: int, sort: ast.SortSyntax, found: Ranking | None) -> None:
         if position > 0:
             self._refuse("a ranking must be the first sort item", sort.span, None)
         elif self._grouped or self._body.distinct:
             kind = "grouped" if self._grouped else "distinct"
             self._refuse(f"a ranking orders rows of the match, not {kind} rows", sort.span, None)
         elif found is not None and self._has_limit(found, sort.span):
-            aliases = [s for s in self._body.order if isinstance(s.expression, ast.Name)]
+            aliases = [s for s in self._body.order if isinstance(s.expression, ast.NameSyntax)]
             if isinstance(found, Nearest) and aliases:
                 message = "ordering by nearest cannot be combined with an alias"
                 self._findings.report(rules.NEAREST_ALIAS, message, aliases[0].span)
@@ -152,7 +154,7 @@ class OrderChecker:
         self._findings.report(rule, message, span, "add 'limit 10' after the order")
         return False
 
-    def _key(self, sort: ast.Sort, value: Value | None) -> None:
+    def _key(self, sort: ast.SortSyntax, value: Value | None) -> None:
         if value is None:
             return
         found = type_of(value)
@@ -161,14 +163,14 @@ class OrderChecker:
             return
         if self._grouped or self._body.distinct:
             value = self._column(sort, value)
-        elif isinstance(sort.expression, ast.Aggregate):
+        elif isinstance(sort.expression, ast.AggregateSyntax):
             message = "rows that are not grouped have no aggregate to be ordered by"
             self._refuse(message, sort.span, "return an aggregate too")
             return
         if value is not None:
             self.keys.append(SortKey(value, sort.descending))
 
-    def _column(self, sort: ast.Sort, value: Value) -> Value | None:
+    def _column(self, sort: ast.SortSyntax, value: Value) -> Value | None:
         """Return the output that holds the value; an aggregate of a group needs none."""
         if isinstance(value, OutputRef):
             return value
@@ -179,14 +181,14 @@ class OrderChecker:
             if (
                 self._grouped
                 and self._body.outputs[position].alias
-                and isinstance(sort.expression, ast.Access)
+                and isinstance(sort.expression, ast.AccessSyntax)
             ):
                 aliased = True
                 continue
             return OutputRef(
-                position, output.name, type_of(value), isinstance(sort.expression, ast.Aggregate)
+                position, output.name, type_of(value), isinstance(sort.expression, ast.AggregateSyntax)
             )
-        if isinstance(sort.expression, ast.Aggregate) and not self._body.distinct:
+        if isinstance(sort.expression, ast.AggregateSyntax) and not self._body.distinct:
             return value
         kind = "grouped" if self._grouped else "distinct"
         hint = "order by its alias" if aliased else "return it as well"
@@ -198,10 +200,10 @@ class OrderChecker:
 
     # -- paging --------------------------------------------------------------------------------------
 
-    def _page(self, written: ast.Literal | ast.Var | None, word: str) -> Page | None:
+    def _page(self, written: ast.LiteralSyntax | ast.VarSyntax | None, word: str) -> Page | None:
         if written is None:
             return None
-        if isinstance(written, ast.Literal):
+        if isinstance(written, ast.LiteralSyntax):
             return int(written.text)
         reference = self._findings.parameter(written)
         if reference is None:
@@ -222,7 +224,7 @@ EXPRESSION = "expression"
 
 
 def check_read(
-    query: ast.Query, body: ast.Read, catalog: Catalog
+    query: ast.QuerySyntax, body: ast.ReadSyntax, catalog: Catalog
 ) -> tuple[CheckedRead | None, list[Diagnostic]]:
     """Return the checked read, or None and everything that is wrong with it."""
     findings = QueryFindings(query, catalog)
@@ -267,7 +269,7 @@ class _Outputs:
         self.outputs: list[Output | None] = []
         self.grouped = False
 
-    def check(self, outputs: Sequence[ast.Output]) -> None:
+    def check(self, outputs: Sequence[ast.OutputSyntax]) -> None:
         self.grouped = any(_has_aggregate(output.expression) for output in outputs)
         names: set[str] = set()
         for position, written in enumerate(outputs):
@@ -284,7 +286,7 @@ class _Outputs:
             if written.alias is not None:
                 self._values.aliases[written.alias.text] = _reference(position, name, value)
 
-    def _value(self, written: ast.Output) -> Value | None:
+    def _value(self, written: ast.OutputSyntax) -> Value | None:
         value = self._values.value(written.expression, self._scope)
         if value is None:
             return None
@@ -312,7 +314,7 @@ class _Outputs:
             if output is not None and not holds_aggregate(output.value)
         )
 
-    def _group(self, written: ast.Output, value: Value) -> None:
+    def _group(self, written: ast.OutputSyntax, value: Value) -> None:
         if holds_aggregate(value):
             sound = all(_of_group(part) for part in _leaves(value))
         else:
@@ -326,10 +328,10 @@ class _Outputs:
         return meant is None or isinstance(meant, PropertyValue | EntityField | EntityValue)
 
 
-def _has_aggregate(expression: ast.Expr) -> bool:
-    if isinstance(expression, ast.Arithmetic):
+def _has_aggregate(expression: ast.ExprSyntax) -> bool:
+    if isinstance(expression, ast.ArithmeticSyntax):
         return _has_aggregate(expression.left) or _has_aggregate(expression.right)
-    return isinstance(expression, ast.Aggregate)
+    return isinstance(expression, ast.AggregateSyntax)
 
 
 def _leaves(value: Value) -> list[Value]:
@@ -346,29 +348,29 @@ def _of_group(leaf: Value) -> bool:
 # -- names and types ---------------------------------------------------------------------------------
 
 
-def _name(output: ast.Output) -> str:
+def _name(output: ast.OutputSyntax) -> str:
     return _default_name(output.expression) if output.alias is None else output.alias.text
 
 
-def _default_name(expression: ast.Expr) -> str:
+def _default_name(expression: ast.ExprSyntax) -> str:
     match expression:
-        case ast.Literal() | ast.ListLiteral():
+        case ast.LiteralSyntax() | ast.ListSyntax():
             return LITERAL
-        case ast.Now():
+        case ast.NowSyntax():
             return "now"
-        case ast.Var(name):
+        case ast.VarSyntax(name):
             return name
-        case ast.Access(variable, member, system):
+        case ast.AccessSyntax(variable, member, system):
             return f"{variable.name}.{'@' if system else ''}{member.text}"
-        case ast.Name(name):
+        case ast.NameSyntax(name):
             return name.text
-        case ast.Aggregate(_, argument):
+        case ast.AggregateSyntax(_, argument):
             return _default_name(argument)
-        case ast.Call(function):
+        case ast.CallSyntax(function):
             return function.text
-        case ast.Shortest():
+        case ast.ShortestSyntax():
             return "shortest"
-        case ast.Arithmetic():
+        case ast.ArithmeticSyntax():
             return EXPRESSION
 
 

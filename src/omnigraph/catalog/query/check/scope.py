@@ -30,7 +30,7 @@ from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.diagnostics import Diagnostic, Rule, Span
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
-from omnigraph.language.schema.literals import Misfit
+from omnigraph.language.schema.literals import LiteralMisfit
 from omnigraph.language.schema.tree import BadType
 from omnigraph.language.suggest import did_you_mean, nearest
 
@@ -110,7 +110,7 @@ DATETIME = PropertyType(Scalar.DATETIME)
 class QueryFindings:
     """The faults of one query, and the parameters that it declares."""
 
-    def __init__(self, query: ast.Query, catalog: Catalog) -> None:
+    def __init__(self, query: ast.QuerySyntax, catalog: Catalog) -> None:
         self.catalog = catalog
         self.found: list[Diagnostic] = []
         # A parameter whose type was refused already has None for a value.
@@ -134,7 +134,7 @@ class QueryFindings:
 
     # -- operands ------------------------------------------------------------------------------------
 
-    def parameter(self, variable: ast.Var) -> ParamRef | None:
+    def parameter(self, variable: ast.VarSyntax) -> ParamRef | None:
         """Return a declared parameter; any other variable is T14."""
         if variable.name not in self.parameters:
             message = f"variable '${variable.name}' is not a declared parameter"
@@ -144,27 +144,27 @@ class QueryFindings:
         parameter = self.parameters[variable.name]
         return None if parameter is None else ParamRef(parameter)
 
-    def assigned(self, value: ast.Value, declared: PropertyType, place: str) -> Operand | None:
+    def assigned(self, value: ast.ValueSyntax, declared: PropertyType, place: str) -> Operand | None:
         """Return what is assigned to, or must equal, a property; `place` names it in messages."""
         match value:
-            case ast.Literal() | ast.ListLiteral():
+            case ast.LiteralSyntax() | ast.ListSyntax():
                 try:
                     return Constant(fit(value, declared), declared)
-                except Misfit as misfit:
+                except LiteralMisfit as misfit:
                     message = f"{place} is of type {declared}: expected {misfit}"
                     self.report(rules.MISFIT, message, value.span)
                     return None
-            case ast.Var():
+            case ast.VarSyntax():
                 reference = self.parameter(value)
                 if reference is not None and not assignable(reference.type, declared):
                     message = f"{place} is of type {declared}; parameter '${value.name}' is {reference.type}"
                     self.report(rules.INCOMPATIBLE, message, value.span)
                     return None
                 return reference
-            case ast.Now():
+            case ast.NowSyntax():
                 return self.now(value, declared, place)
 
-    def now(self, value: ast.Now, declared: PropertyType, place: str) -> Now | None:
+    def now(self, value: ast.NowSyntax, declared: PropertyType, place: str) -> Now | None:
         """Return the time of the request where a DateTime is wanted."""
         if declared.is_list or declared.scalar is not Scalar.DATETIME:
             message = f"now() is a DateTime; {place} is of type {declared}"
@@ -172,14 +172,14 @@ class QueryFindings:
             return None
         return Now()
 
-    def compared(self, value: ast.Value, declared: PropertyType, place: str) -> Operand | None:
+    def compared(self, value: ast.ValueSyntax, declared: PropertyType, place: str) -> Operand | None:
         """Return what a property is compared with."""
         match value:
-            case ast.Literal() | ast.ListLiteral():
+            case ast.LiteralSyntax() | ast.ListSyntax():
                 operand: Operand | None = constant(value)
-            case ast.Var():
+            case ast.VarSyntax():
                 operand = self.parameter(value)
-            case ast.Now():
+            case ast.NowSyntax():
                 return self.now(value, declared, place)
         if operand is not None and not comparable(operand.type, declared):
             message = f"cannot compare {place}, which is {declared}, with {operand.type}"
@@ -231,7 +231,9 @@ class Traverser:
         self._findings = findings
         self._catalog = findings.catalog
 
-    def hops(self, traversal: ast.Traversal, left: Variable | None, right: Variable | None) -> Hops | None:
+    def hops(
+        self, traversal: ast.TraversalSyntax, left: Variable | None, right: Variable | None
+    ) -> Hops | None:
         """Return how the edge is followed; an end that is not bound yet is None and fits."""
         bounds = self._bounds(traversal.bounds)
         edge = self._edge(traversal)
@@ -258,7 +260,7 @@ class Traverser:
         source, target = statements.endpoints(hops.edge, self._catalog)
         return (target, source) if hops.direction is Direction.BACKWARD else (source, target)
 
-    def _edge(self, traversal: ast.Traversal) -> EdgeType | None:
+    def _edge(self, traversal: ast.TraversalSyntax) -> EdgeType | None:
         name = traversal.edge
         edge = self._catalog.find_edge(name.text)
         if edge is None:
@@ -267,7 +269,7 @@ class Traverser:
             self._findings.report(rules.UNKNOWN_EDGE, f"there is no edge type '{name.text}'", name.span, hint)
         return edge
 
-    def _fits(self, edge: EdgeType, end: Variable | None, wanted: NodeType, written: ast.Var) -> bool:
+    def _fits(self, edge: EdgeType, end: Variable | None, wanted: NodeType, written: ast.VarSyntax) -> bool:
         if end is None or node_type(end).id == wanted.id:
             return True
         source, target = statements.endpoints(edge, self._catalog)
@@ -277,7 +279,7 @@ class Traverser:
         self._findings.report(rules.ENDPOINT, message, written.span)
         return False
 
-    def _bounds(self, bounds: ast.Bounds | None) -> tuple[int, int] | None:
+    def _bounds(self, bounds: ast.HopBoundsSyntax | None) -> tuple[int, int] | None:
         if bounds is None:
             return 1, 1
         if bounds.high is None:

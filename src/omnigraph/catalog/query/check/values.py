@@ -54,31 +54,31 @@ class ValueChecker:
         self._calls = CallChecker(findings, self)
         self._inside_aggregate = False
 
-    def value(self, expression: ast.Expr, scope: Scope) -> Value | None:
+    def value(self, expression: ast.ExprSyntax, scope: Scope) -> Value | None:
         """Return the value of an expression, or None when something in it is wrong."""
         match expression:
-            case ast.Literal() | ast.ListLiteral():
+            case ast.LiteralSyntax() | ast.ListSyntax():
                 return constant(expression)
-            case ast.Now():
+            case ast.NowSyntax():
                 return Now()
-            case ast.Var():
+            case ast.VarSyntax():
                 return self._bare(expression, scope)
-            case ast.Access():
+            case ast.AccessSyntax():
                 return self.access(expression, scope)
-            case ast.Name():
+            case ast.NameSyntax():
                 return self._alias(expression)
-            case ast.Arithmetic():
+            case ast.ArithmeticSyntax():
                 return self._arithmetic(expression, scope)
-            case ast.Aggregate():
+            case ast.AggregateSyntax():
                 return self._aggregate(expression, scope)
-            case ast.Call():
+            case ast.CallSyntax():
                 return self._calls.call(expression, scope)
-            case ast.Shortest():
+            case ast.ShortestSyntax():
                 return self._shortest(expression, scope)
 
     # -- variables -----------------------------------------------------------------------------------
 
-    def _bare(self, variable: ast.Var, scope: Scope) -> Value | None:
+    def _bare(self, variable: ast.VarSyntax, scope: Scope) -> Value | None:
         name = variable.name
         if name in scope and not variable.anonymous:
             found = scope.find(name)
@@ -100,7 +100,7 @@ class ValueChecker:
         hint = did_you_mean(name, (*scope.bound, *self.findings.parameters))
         return None if hint is None else hint.replace("'", "'$", 1)
 
-    def access(self, access: ast.Access, scope: Scope) -> PropertyValue | EntityField | None:
+    def access(self, access: ast.AccessSyntax, scope: Scope) -> PropertyValue | EntityField | None:
         """Return a property or an entity field."""
         variable = self.bound(access.variable, scope)
         if variable is None:
@@ -118,7 +118,7 @@ class ValueChecker:
             return None
         return PropertyValue(variable, declared)
 
-    def bound(self, variable: ast.Var, scope: Scope) -> Variable | None:
+    def bound(self, variable: ast.VarSyntax, scope: Scope) -> Variable | None:
         """Return the variable whose property is wanted; one that is not bound is T6."""
         name = variable.name
         if name in scope and not variable.anonymous:
@@ -149,7 +149,7 @@ class ValueChecker:
             hint = f"write '${variable.name}.@{name}'"
         self.findings.report(rules.UNKNOWN_PROPERTY, message, span, hint)
 
-    def _alias(self, name: ast.Name) -> Value | None:
+    def _alias(self, name: ast.NameSyntax) -> Value | None:
         text = name.name.text
         if text in self.aliases:
             reference = self.aliases[text]
@@ -167,7 +167,7 @@ class ValueChecker:
 
     # -- arithmetic ----------------------------------------------------------------------------------
 
-    def _arithmetic(self, expression: ast.Arithmetic, scope: Scope) -> Value | None:
+    def _arithmetic(self, expression: ast.ArithmeticSyntax, scope: Scope) -> Value | None:
         left, right = (self.value(side, scope) for side in (expression.left, expression.right))
         if left is None or right is None:
             return None
@@ -194,7 +194,7 @@ class ValueChecker:
 
     # -- aggregates ----------------------------------------------------------------------------------
 
-    def _aggregate(self, aggregate: ast.Aggregate, scope: Scope) -> Value | None:
+    def _aggregate(self, aggregate: ast.AggregateSyntax, scope: Scope) -> Value | None:
         function = AggregateFunction(aggregate.function.text)
         if self._inside_aggregate:
             self.findings.report(rules.AGGREGATE, "aggregates cannot be nested", aggregate.span)
@@ -221,7 +221,7 @@ class ValueChecker:
 
     # -- paths ---------------------------------------------------------------------------------------
 
-    def _shortest(self, expression: ast.Shortest, scope: Scope) -> Value | None:
+    def _shortest(self, expression: ast.ShortestSyntax, scope: Scope) -> Value | None:
         traversal = expression.traversal
         if traversal.binding is not None:
             message = "shortest follows many edges and cannot bind one"
@@ -235,7 +235,7 @@ class ValueChecker:
         self.reads += [hops.edge, *traverser.ends(hops)]
         return ShortestPath(left, hops, right)
 
-    def _end(self, variable: ast.Var, scope: Scope) -> Variable | None:
+    def _end(self, variable: ast.VarSyntax, scope: Scope) -> Variable | None:
         found = self._bare(variable, scope)
         if isinstance(found, EntityValue):
             return found.variable

@@ -12,33 +12,33 @@ Gives   `CheckedSchema`, or a `SchemaError` with every finding of the text.
 from __future__ import annotations
 
 from omnigraph.base.frozen import FrozenRecord
-from omnigraph.language.diagnostics import Diagnostic, Reporter, SchemaError, Source, in_order
+from omnigraph.language.diagnostics import Diagnostic, Reporter, SchemaError, SourceText, in_order
 from omnigraph.language.schema.check.annotations import check_annotations
 from omnigraph.language.schema.check.constraints import check_constraints
 from omnigraph.language.schema.check.declarations import check_declarations
 from omnigraph.language.schema.expand import ExpandedNode, expand
-from omnigraph.language.schema.parser import Parse, parse
-from omnigraph.language.schema.tree import Edge, Interface, Schema
+from omnigraph.language.schema.parser import ParsedSchema, parse
+from omnigraph.language.schema.tree import EdgeSyntax, InterfaceSyntax, SchemaSyntax
 
 
 class CheckedSchema(FrozenRecord):
     """A schema that breaks no rule, its nodes expanded."""
 
-    schema: Schema
+    schema: SchemaSyntax
     nodes: tuple[ExpandedNode, ...]
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SourceText:
         """The text."""
         return self.schema.source
 
     @property
-    def interfaces(self) -> tuple[Interface, ...]:
+    def interfaces(self) -> tuple[InterfaceSyntax, ...]:
         """The interfaces, in the order written."""
         return self.schema.interfaces
 
     @property
-    def edges(self) -> tuple[Edge, ...]:
+    def edges(self) -> tuple[EdgeSyntax, ...]:
         """The edges, in the order written."""
         return self.schema.edges
 
@@ -58,11 +58,11 @@ def load(text: str | bytes, *, file: str = "schema.pg") -> CheckedSchema:
     return checked
 
 
-def _findings(parsed: Parse) -> tuple[tuple[ExpandedNode, ...], list[Diagnostic]]:
+def _findings(parsed: ParsedSchema) -> tuple[tuple[ExpandedNode, ...], list[Diagnostic]]:
     schema = parsed.schema
     reporter = Reporter(schema.source)
     nodes = expand(schema, parsed.broken, reporter)
     check_annotations(nodes, schema.edges, reporter)
     check_constraints(nodes, schema.edges, reporter)
     check_declarations(schema, parsed.broken, reporter)
-    return nodes, reporter.found
+    return nodes, reporter.diagnostics

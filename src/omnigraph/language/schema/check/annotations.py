@@ -14,15 +14,15 @@ from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Reporter, Rule, Span
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.expand import ExpandedNode
-from omnigraph.language.schema.literals import Misfit, default_value
+from omnigraph.language.schema.literals import LiteralMisfit, default_value
 from omnigraph.language.schema.tree import (
-    Annotation,
+    AnnotationSyntax,
     BadType,
-    Edge,
+    EdgeSyntax,
     EnumType,
     ListType,
-    Node,
-    Property,
+    NodeSyntax,
+    PropertySyntax,
     ScalarType,
     VectorType,
 )
@@ -32,7 +32,7 @@ INLINE = ("key", "unique", "index", "embed")
 TEXTS = ("description", "instruction")
 
 
-def check_annotations(nodes: Sequence[ExpandedNode], edges: Sequence[Edge], reporter: Reporter) -> None:
+def check_annotations(nodes: Sequence[ExpandedNode], edges: Sequence[EdgeSyntax], reporter: Reporter) -> None:
     """Check the annotations of all types and properties."""
     for expanded in nodes:
         _check_type(expanded.node, reporter)
@@ -44,7 +44,7 @@ def check_annotations(nodes: Sequence[ExpandedNode], edges: Sequence[Edge], repo
             _PropertyCheck(edge.name.text, declared, reporter, None).run()
 
 
-def _check_type(declared: Node | Edge, reporter: Reporter) -> None:
+def _check_type(declared: NodeSyntax | EdgeSyntax, reporter: Reporter) -> None:
     label = f"{declared.kind} {declared.name.text}"
     _check_rename(label, declared.annotations, reporter)
     for name in TEXTS:
@@ -72,7 +72,7 @@ def _check_type(declared: Node | Edge, reporter: Reporter) -> None:
             )
 
 
-def _check_rename(label: str, annotations: Sequence[Annotation], reporter: Reporter) -> None:
+def _check_rename(label: str, annotations: Sequence[AnnotationSyntax], reporter: Reporter) -> None:
     hints = [a for a in annotations if a.name.text == "rename_from"]
     for hint in hints:
         if not (hint.value or "").strip():
@@ -86,7 +86,7 @@ def _check_rename(label: str, annotations: Sequence[Annotation], reporter: Repor
         reporter.report(rules.RENAME_REPEATED, message, repeated.span, "keep the latest old name only")
 
 
-def _check_text(label: str, name: str, annotations: Sequence[Annotation], reporter: Reporter) -> None:
+def _check_text(label: str, name: str, annotations: Sequence[AnnotationSyntax], reporter: Reporter) -> None:
     texts = [a for a in annotations if a.name.text == name]
     for annotation in texts:
         if not (annotation.value or "").strip():
@@ -100,7 +100,7 @@ class _PropertyCheck(FrozenRecord):
     """Checks one property; `node` is None when it belongs to an edge."""
 
     owner: str
-    declared: Property
+    declared: PropertySyntax
     reporter: Reporter
     node: ExpandedNode | None
 
@@ -171,7 +171,7 @@ class _PropertyCheck(FrozenRecord):
                     message = f"@embed on {self.name} has {wrong}"
                     self._report(rules.EMBED_ARGUMENT, message, keyword.name.span)
 
-    def _embed_source(self, node: ExpandedNode, annotation: Annotation) -> None:
+    def _embed_source(self, node: ExpandedNode, annotation: AnnotationSyntax) -> None:
         if annotation.argument is None:
             message = f"@embed on {self.name} requires a source property name"
             self._report(rules.EMBED_SOURCE, message, annotation.span, 'write @embed("text")')
@@ -211,6 +211,6 @@ class _PropertyCheck(FrozenRecord):
             elif not isinstance(self.declared.type.shape, BadType):
                 try:
                     default_value(annotation.argument, self.declared.type)
-                except Misfit as misfit:
+                except LiteralMisfit as misfit:
                     message = f"@default on {self.name} does not fit its type {self.declared.type}"
                     self._report(rules.DEFAULT_VALUE, message, annotation.argument.span, f"it takes {misfit}")

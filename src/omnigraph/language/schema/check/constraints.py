@@ -17,15 +17,15 @@ from omnigraph.language.schema.expand import ExpandedNode
 from omnigraph.language.schema.tree import (
     NUMERIC,
     BadType,
-    CheckConstraint,
-    ColumnsConstraint,
-    Constraint,
-    Edge,
+    CheckConstraintSyntax,
+    ColumnsConstraintSyntax,
+    ConstraintSyntax,
+    EdgeSyntax,
     EnumType,
     Ident,
     ListType,
-    Property,
-    RangeConstraint,
+    PropertySyntax,
+    RangeConstraintSyntax,
     ScalarType,
     TypeExpr,
     VectorType,
@@ -35,7 +35,7 @@ from omnigraph.language.suggest import did_you_mean
 ENDPOINTS = ("src", "dst")
 
 
-def check_constraints(nodes: Sequence[ExpandedNode], edges: Sequence[Edge], reporter: Reporter) -> None:
+def check_constraints(nodes: Sequence[ExpandedNode], edges: Sequence[EdgeSyntax], reporter: Reporter) -> None:
     """Check the constraints of all nodes and edges."""
     for expanded in nodes:
         _check_keys(expanded, reporter)
@@ -79,7 +79,7 @@ class _Body:
     def __init__(
         self,
         owner: str,
-        properties: dict[str, Property],
+        properties: dict[str, PropertySyntax],
         columns: Sequence[str],
         complete: bool,
         reporter: Reporter,
@@ -96,19 +96,19 @@ class _Body:
         return cls(node.node.name.text, properties, (), node.complete, reporter)
 
     @classmethod
-    def of_edge(cls, edge: Edge, reporter: Reporter) -> _Body:
+    def of_edge(cls, edge: EdgeSyntax, reporter: Reporter) -> _Body:
         properties = {p.name.text: p for p in reversed(edge.properties)}
         return cls(edge.name.text, properties, ENDPOINTS, True, reporter)
 
-    def run(self, constraints: Sequence[Constraint]) -> None:
+    def run(self, constraints: Sequence[ConstraintSyntax]) -> None:
         for constraint in constraints:
             match constraint:
-                case ColumnsConstraint(kind, columns):
+                case ColumnsConstraintSyntax(kind, columns):
                     for column in columns:
                         self._column(kind, column)
-                case RangeConstraint():
+                case RangeConstraintSyntax():
                     self._range(constraint)
-                case CheckConstraint():
+                case CheckConstraintSyntax():
                     self._check(constraint)
 
     def _type(self, kind: str, column: Ident) -> TypeExpr | None:
@@ -137,7 +137,7 @@ class _Body:
         message = f"@{kind} is not supported on {sort} property {name}"
         self._reporter.report(rule, message, column.span)
 
-    def _range(self, constraint: RangeConstraint) -> None:
+    def _range(self, constraint: RangeConstraintSyntax) -> None:
         found = self._type("range", constraint.column)
         name = f"{self._owner}.{constraint.column.text}"
         if found is not None and not (isinstance(found.shape, ScalarType) and found.shape.name in NUMERIC):
@@ -152,7 +152,7 @@ class _Body:
             hint = f"write @range({constraint.column.text}, {constraint.high}..{constraint.low})"
             self._reporter.report(rules.RANGE_BOUNDS, message, constraint.span, hint)
 
-    def _check(self, constraint: CheckConstraint) -> None:
+    def _check(self, constraint: CheckConstraintSyntax) -> None:
         found = self._type("check", constraint.column)
         name = f"{self._owner}.{constraint.column.text}"
         if (

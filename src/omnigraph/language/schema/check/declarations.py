@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from omnigraph.language.diagnostics import Reporter
 from omnigraph.language.schema import rules
-from omnigraph.language.schema.tree import Declaration, Edge, Property, Schema
+from omnigraph.language.schema.tree import DeclarationSyntax, EdgeSyntax, PropertySyntax, SchemaSyntax
 from omnigraph.language.suggest import did_you_mean
 
 Broken = frozenset[tuple[str, str]]
 
 
-def check_declarations(schema: Schema, broken: Broken, reporter: Reporter) -> None:
+def check_declarations(schema: SchemaSyntax, broken: Broken, reporter: Reporter) -> None:
     """Check names against each other, and the endpoints of edges."""
     for declarations in (schema.interfaces, schema.nodes, schema.edges):
         _check_duplicates(declarations, reporter)
@@ -27,8 +27,8 @@ def check_declarations(schema: Schema, broken: Broken, reporter: Reporter) -> No
     _check_endpoints(schema, broken, reporter)
 
 
-def _check_duplicates(declarations: Sequence[Declaration], reporter: Reporter) -> None:
-    first: dict[str, Declaration] = {}
+def _check_duplicates(declarations: Sequence[DeclarationSyntax], reporter: Reporter) -> None:
+    first: dict[str, DeclarationSyntax] = {}
     for declaration in declarations:
         earlier = first.setdefault(declaration.name.text, declaration)
         if earlier is not declaration:
@@ -39,8 +39,10 @@ def _check_duplicates(declarations: Sequence[Declaration], reporter: Reporter) -
             reporter.report(rules.DUPLICATE_TYPE, message, name.span, "rename or remove one of them")
 
 
-def _check_properties(kind: str, owner: str, properties: Sequence[Property], reporter: Reporter) -> None:
-    first: dict[str, Property] = {}
+def _check_properties(
+    kind: str, owner: str, properties: Sequence[PropertySyntax], reporter: Reporter
+) -> None:
+    first: dict[str, PropertySyntax] = {}
     for declared in properties:
         earlier = first.setdefault(declared.name.text, declared)
         if earlier is not declared:
@@ -50,8 +52,8 @@ def _check_properties(kind: str, owner: str, properties: Sequence[Property], rep
             reporter.report(rules.DUPLICATE_PROPERTY, message, name.span, "rename or remove one of them")
 
 
-def _check_collisions(edges: Sequence[Edge], reporter: Reporter) -> None:
-    first: dict[str, Edge] = {}
+def _check_collisions(edges: Sequence[EdgeSyntax], reporter: Reporter) -> None:
+    first: dict[str, EdgeSyntax] = {}
     for edge in edges:
         earlier = first.setdefault(edge.name.text.casefold(), edge)
         if earlier.name.text != edge.name.text:
@@ -64,7 +66,7 @@ def _check_collisions(edges: Sequence[Edge], reporter: Reporter) -> None:
             )
 
 
-def _check_endpoints(schema: Schema, broken: Broken, reporter: Reporter) -> None:
+def _check_endpoints(schema: SchemaSyntax, broken: Broken, reporter: Reporter) -> None:
     interfaces = {interface.name.text for interface in schema.interfaces}
     nodes = {node.name.text for node in schema.nodes}
     unread = {name for kind, name in broken if kind == "node"}
