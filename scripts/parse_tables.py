@@ -20,7 +20,7 @@ from lark.lexer import TerminalDef
 from lark.parsers.lalr_analysis import Shift
 
 from omnigraph.language.query import grammar as query_grammar
-from omnigraph.language.schema import grammar as schema_grammar
+from omnigraph.language.schema import parser as schema_grammar
 
 ASCII = [chr(code) for code in range(128)]
 

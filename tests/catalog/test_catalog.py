@@ -16,8 +16,8 @@ from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.model import Cardinality, Check, Embed, IndexKind, Range, Unique
 from omnigraph.catalog.resolve import resolve_text
 from omnigraph.catalog.types import PropertyType, Scalar
+from omnigraph.language.literals import NOW
 from omnigraph.language.schema import load, print_schema
-from omnigraph.language.schema.literals import NOW
 from tests.catalog.support import catalog
 from tests.language.strategies import plain_schemas, schemas
 from tests.language.test_schema_parser import LIBRARY

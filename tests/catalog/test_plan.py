@@ -17,7 +17,7 @@ from omnigraph.catalog.steps import (
     Effect,
     Support,
 )
-from omnigraph.language.schema.literals import NOW
+from omnigraph.language.literals import NOW
 from tests.catalog.support import catalog, migration, property_type
 from tests.language.strategies import plain_schemas
 

@@ -11,7 +11,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from omnigraph.language.lalr import Child, Parser, ParseTree, SyntaxMismatch
 from omnigraph.language.query import grammar as query_grammar
-from omnigraph.language.schema import grammar as schema_grammar
+from omnigraph.language.schema import parser as schema_grammar
 from scripts.parse_tables import files
 from tests.language import rejected as wrong_schemas
 from tests.language.query import rejected as wrong_queries

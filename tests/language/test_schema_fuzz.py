@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.language.diagnostics import Severity
 from omnigraph.language.schema import examine
-from omnigraph.language.schema.split import split
+from omnigraph.language.schema.parser import split
 from tests.language.test_schema_parser import LIBRARY
 
 ROUNDS = 10_000

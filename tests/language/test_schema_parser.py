@@ -5,14 +5,10 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.language.diagnostics import SchemaError
+from omnigraph.language.literals import LiteralKind, LiteralSyntax
 from omnigraph.language.schema import SchemaSyntax, load, parse
-from omnigraph.language.schema.tree import (
-    ColumnsConstraintSyntax,
-    EnumType,
-    LiteralKind,
-    LiteralSyntax,
-    RangeConstraintSyntax,
-)
+from omnigraph.language.schema.tree import ColumnsConstraintSyntax, RangeConstraintSyntax
+from omnigraph.language.syntax import EnumType
 
 LIBRARY = """
 // Everything in one place.

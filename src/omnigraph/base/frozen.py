@@ -60,16 +60,26 @@ def uncompared() -> Any:
 class _RecordType(type):
     """Turns the annotations of a class body into slots, once, when the class is created."""
 
+    __match_args__: tuple[str, ...]
+    _defaults: dict[str, Any]
+    _shown: tuple[str, ...]
+    _setters: tuple[Callable[[Any, Any], None], ...]
+
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> _RecordType:
-        names = [n for n, kind in body.get("__annotations__", {}).items() if not kind.startswith("ClassVar")]
-        defaults = {n: body.pop(n) for n in names if n in body}
-        compared = [n for n in names if defaults.get(n) is not _UNCOMPARED]
-        body["__slots__"] = body["__match_args__"] = tuple(names)
-        body["_defaults"] = {n: value for n, value in defaults.items() if value is not _UNCOMPARED}
+        own = [n for n, kind in body.get("__annotations__", {}).items() if not kind.startswith("ClassVar")]
+        parents = [base for base in bases if isinstance(base, _RecordType)]
+        inherited = [n for parent in parents for n in parent.__match_args__]
+        defaults = {n: body.pop(n) for n in own if n in body}
+        compared = [n for parent in parents for n in parent._shown]
+        compared += [n for n in own if defaults.get(n) is not _UNCOMPARED]
+        body["__slots__"] = tuple(own)
+        body["__match_args__"] = names = (*inherited, *own)
+        body["_defaults"] = {n: value for parent in parents for n, value in parent._defaults.items()}
+        body["_defaults"] |= {n: value for n, value in defaults.items() if value is not _UNCOMPARED}
         body["_shown"] = tuple(compared)
+        body["_compared"] = staticmethod(attrgetter(*compared) if compared else type)
         record_type = super().__new__(cls, name, bases, body)
-        record_type._setters = tuple(record_type.__dict__[n].__set__ for n in names)  # type: ignore[attr-defined]
-        record_type._compared = staticmethod(attrgetter(*compared) if compared else type)  # type: ignore[attr-defined]
+        record_type._setters = tuple(getattr(record_type, n).__set__ for n in names)
         return record_type
 
 

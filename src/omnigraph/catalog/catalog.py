@@ -20,7 +20,7 @@ from omnigraph.catalog import encode
 from omnigraph.catalog.encode import dumps
 from omnigraph.catalog.model import AnyType, EdgeType, IndexIntent, InterfaceType, NodeType, TableType
 from omnigraph.catalog.types import PropertyType
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import did_you_mean
 
 FORMAT = 1
 _KINDS = ("node", "edge")

@@ -27,7 +27,7 @@ from omnigraph.catalog.model import (
     constraint_json,
 )
 from omnigraph.catalog.types import PropertyType
-from omnigraph.language.schema.literals import NOW, DefaultNow, DefaultValue
+from omnigraph.language.literals import NOW, DefaultNow, DefaultValue
 
 Json = dict[str, Any]
 

@@ -36,7 +36,7 @@ from omnigraph.catalog.steps import (
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
 )
-from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Severity, Span, in_order
+from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Severity, Span, in_order, nearest
 from omnigraph.language.schema import CheckedSchema, examine, rules
 from omnigraph.language.schema.tree import (
     AnnotationSyntax,
@@ -45,7 +45,6 @@ from omnigraph.language.schema.tree import (
     InterfaceSyntax,
     NodeSyntax,
 )
-from omnigraph.language.suggest import nearest
 
 KNOWN = ("key", "unique", "index", "embed", "description", "instruction", "rename_from", "default", "card")
 BODY_ONLY = ("range", "check")

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, TypeAlias, assert_never
 import pyarrow as pa
 
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.language.schema.literals import DefaultValue
+from omnigraph.language.literals import DefaultValue
 
 # -- constraints ---------------------------------------------------------------------------------
 #

@@ -43,12 +43,12 @@ from omnigraph.catalog.model import (
     in_identity_order,
 )
 from omnigraph.catalog.types import PropertyType
-from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Span, in_order
+from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Span, did_you_mean, in_order
+from omnigraph.language.literals import DefaultValue, default_value
 from omnigraph.language.schema import CheckedSchema, load, rules
 from omnigraph.language.schema import tree as ast
-from omnigraph.language.schema.expand import ExpandedProperty
-from omnigraph.language.schema.literals import DefaultValue, default_value
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.schema.check.declarations import ExpandedProperty
+from omnigraph.language.syntax import Ident
 
 # -- match ---------------------------------------------------------------------------------------
 #
@@ -283,7 +283,7 @@ def _hint(annotations: Sequence[ast.AnnotationSyntax]) -> Hint | None:
     return None
 
 
-def _claim(label: str, name: ast.Ident, accepted: str, hint: Hint | None) -> NameClaim:
+def _claim(label: str, name: Ident, accepted: str, hint: Hint | None) -> NameClaim:
     renamed = hint is not None and accepted != name.text
     return NameClaim(label, name.span, hint.span if hint is not None and renamed else None)
 
@@ -449,12 +449,12 @@ class _Table:
             case _:
                 assert_never(constraint)
 
-    def _member(self, column: ast.Ident) -> str:
+    def _member(self, column: Ident) -> str:
         # An endpoint is no property, and on an edge no property can have its name.
         return self.ids.get(column.text, column.text)
 
 
-def _columns(constraint: ast.ConstraintSyntax) -> tuple[ast.Ident, ...]:
+def _columns(constraint: ast.ConstraintSyntax) -> tuple[Ident, ...]:
     return constraint.columns if isinstance(constraint, ast.ColumnsConstraintSyntax) else ()
 
 

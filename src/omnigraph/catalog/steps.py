@@ -30,7 +30,7 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.catalog.types import PropertyType
 from omnigraph.language.diagnostics import Rule, Severity
-from omnigraph.language.schema.literals import DefaultValue
+from omnigraph.language.literals import DefaultValue
 
 Json = dict[str, Any]
 

@@ -13,14 +13,7 @@ from typing import Any, assert_never
 
 import pyarrow as pa
 
-from omnigraph.language.schema.tree import (
-    BadType,
-    EnumType,
-    ListType,
-    ScalarType,
-    TypeExpr,
-    VectorType,
-)
+from omnigraph.language.syntax import BadType, EnumType, ListType, ScalarType, TypeExpr, VectorType
 
 
 class Scalar(Enum):

@@ -2,7 +2,8 @@
 
 Room    language. Shared by the schema and the query language, and by everything that shows their errors.
 Given   a rule, a span of a source, a message.
-Gives   `Diagnostic` values; `SourceError`, which carries all of them; `render`, which shows them.
+Gives   `Diagnostic` values; `SourceError`, which carries all of them; `render`, which shows them;
+        `did_you_mean`, the known name that a misspelt one was probably meant to be.
 Rule    offsets count characters from 0, lines and columns from 1. A code never changes its meaning.
 """
 
@@ -19,6 +20,8 @@ from omnigraph.base.frozen import FrozenRecord
 
 SHOWN_WIDTH = 160  # a longer source line is cut around the offending text
 TAB = "    "
+MIN_LIKENESS = 0.7  # of a misspelt name to the known one that is suggested
+LONGEST_COMPARED = 80  # comparing is quadratic; nobody misspells a name longer than this by a letter or two
 
 
 class Severity(Enum):
@@ -233,3 +236,32 @@ def _excerpt(source: SourceText, span: Span) -> tuple[str, str]:
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in before + marked + after
     )
     return printable, " " * len(before) + "^" * max(1, len(marked))
+
+
+# -- suggestions -------------------------------------------------------------------------------------
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name most like `name`, ignoring case, or None when none is close.
+
+    >>> nearest("Persn", ["Person", "Company"])
+    'Person'
+    >>> nearest("string", ["String", "I32"])
+    'String'
+    """
+    if len(name) > LONGEST_COMPARED:
+        return None
+    folded: dict[str, str] = {}
+    for candidate in sorted(known):
+        if candidate != name and len(candidate) <= LONGEST_COMPARED:
+            folded.setdefault(candidate.casefold(), candidate)
+    from difflib import get_close_matches  # only for a text that is wrong
+
+    matches = get_close_matches(name.casefold(), folded, n=1, cutoff=MIN_LIKENESS)
+    return folded[matches[0]] if matches else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return the suggestion as a question, or None."""
+    match = nearest(name, known)
+    return None if match is None else f"did you mean {match!r}?"

@@ -1,20 +1,201 @@
-"""Syntax: what the parsers of both languages do alike: decode a text, and say what does not match a grammar.
+"""Syntax: what both languages share: names, types and terminals; decoding, cutting and refusing a text.
 
 Room    language. Knows no grammar: each language brings its rules, its names for terminals and its advice.
-Given   the text of a file; the error that the parser raised for a part of it.
-Gives   a `Reporter` over the decoded text; findings that say what was found and what was expected.
+Given   the text of a file; the error that the parser raised for one definition in it.
+Gives   a `Reporter` over the decoded text; its definitions (a query, or a declaration of a schema), so that a
+        mistake leaves the others; findings that say what stood there and what was expected.
+Rule    a class whose values are read from a text ends in `Syntax`: `AndSyntax` is a condition as written,
+        `And` in catalog.query what it means. Names (`Ident`) and types (`TypeExpr`) are the same in both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TypeAlias
 
-from omnigraph.base.frozen import FrozenRecord
+from omnigraph.base.frozen import FrozenRecord, uncompared
 from omnigraph.language.diagnostics import Reporter, Rule, SourceText, Span
-from omnigraph.language.lalr import END, SyntaxMismatch
+from omnigraph.language.lalr import END, Child, SyntaxMismatch
 
+SCALARS = ("String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "Blob")
+INTEGERS = ("I32", "I64", "U32", "U64")
+FLOATS = ("F32", "F64")
+NUMERIC = INTEGERS + FLOATS
+MAX_DIMENSION = 2**31 - 1  # of a vector
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # some editors put one in front of a UTF-8 text
+
+# Terminals that both grammars have, for Lark. The comment is atomic, so that no text makes it slow.
+WORD_END = r"(?![A-Za-z0-9_])"
+SHARED_TERMINALS = r"""
+NAME:      /[a-z_][A-Za-z0-9_]*/
+TYPE_NAME: /[A-Z][A-Za-z0-9_]*/
+STRING:    /"(?:[^"\\]|\\[\s\S])*"/
+OPTIONAL:  "?"
+
+%ignore /[ \t\r\n]+/
+LINE.9:  /\/\/[^\n]*/
+BLOCK.9: /\/\*(?>[^*]|\*(?!\/))*\*\//
+%ignore LINE
+%ignore BLOCK
+"""
+COMMENT = r"//[^\n]*|/\*[\s\S]*?\*/"
+
+
+class Ident(FrozenRecord):
+    """A name as written."""
+
+    text: str
+    span: Span = uncompared()
+
+
+# -- types -------------------------------------------------------------------------------------------
+
+
+class ScalarType(FrozenRecord):
+    """One of `SCALARS`."""
+
+    name: str
+
+
+class ListType(FrozenRecord):
+    """A list of one of `SCALARS`."""
+
+    item: str
+
+
+class VectorType(FrozenRecord):
+    """A vector of so many F32."""
+
+    dimension: int
+
+
+class EnumType(FrozenRecord):
+    """A closed set of strings, in the order written."""
+
+    values: tuple[str, ...]
+
+
+class BadType(FrozenRecord):
+    """A type that was already reported: later checks leave it alone."""
+
+
+Shape: TypeAlias = ScalarType | ListType | VectorType | EnumType | BadType
+
+
+class TypeExpr(FrozenRecord):
+    """A property's type."""
+
+    shape: Shape
+    nullable: bool
+    span: Span = uncompared()
+
+    def same_as(self, other: TypeExpr) -> bool:
+        """Say whether both admit the same values; the order of enum values has no meaning."""
+        return str(self) == str(other)
+
+    def __str__(self) -> str:
+        match self.shape:
+            case ScalarType(name):
+                text = name
+            case ListType(item):
+                text = f"[{item}]"
+            case VectorType(dimension):
+                text = f"Vector({dimension})"
+            case EnumType(values):
+                text = f"enum({', '.join(sorted(values))})"
+            case BadType():
+                text = "?"
+        return f"{text}?" if self.nullable else text
+
+
+# -- definitions -------------------------------------------------------------------------------------
+
+
+class DefinitionText(FrozenRecord):
+    """The text of one definition, `[start, end)`; `too_deep` is where its brackets nest too deeply."""
+
+    start: int
+    end: int
+    words: tuple[str, ...]  # the first two
+    too_deep: int | None = None
+
+
+class Splitting(FrozenRecord):
+    """How one language cuts a text into definitions, before any of them is parsed."""
+
+    word: str  # the pattern of a word
+    other: str  # the pattern of what is neither space, comment, string nor word
+    starts: Callable[[Sequence[re.Match[str]], int, int], bool]  # tokens, position, depth of brackets
+    max_depth: int | None = None
+
+
+@cache
+def _token_pattern(word: str, other: str) -> re.Pattern[str]:
+    string = r'"(?:[^"\\]|\\[\s\S])*"'
+    return re.compile(
+        rf"(?P<skip>[ \t\r\n]+|{COMMENT})|(?P<string>{string})|(?P<word>{word})|(?P<other>{other})"
+    )
+
+
+def definitions(text: str, splitting: Splitting) -> Iterator[DefinitionText]:
+    """Yield the definitions in order; comments and space between them belong to none.
+
+    One ends where its brackets are closed, and where the next one starts.
+    """
+    pattern = _token_pattern(splitting.word, splitting.other)
+    tokens = [token for token in pattern.finditer(text) if token.lastgroup != "skip"]
+    first, depth = 0, 0
+    for position, token in enumerate(tokens):
+        character = token.group()
+        if position > first and splitting.starts(tokens, position, depth):
+            yield _definition(tokens[first:position], splitting)
+            first, depth = position, 0
+        if character in ("{", "(", "["):
+            depth += 1
+        elif character in ("}", ")", "]"):
+            depth -= 1
+            if character == "}" and depth <= 0:
+                yield _definition(tokens[first : position + 1], splitting)
+                first, depth = position + 1, 0
+    if first < len(tokens):
+        yield _definition(tokens[first:], splitting)
+
+
+def _definition(tokens: Sequence[re.Match[str]], splitting: Splitting) -> DefinitionText:
+    words = tuple(token.group() for token in tokens if token.lastgroup == "word")[:2]
+    return DefinitionText(tokens[0].start(), tokens[-1].end(), words, _too_deep(tokens, splitting.max_depth))
+
+
+def _too_deep(tokens: Sequence[re.Match[str]], max_depth: int | None) -> int | None:
+    depth = 0
+    for token in tokens:
+        depth += (token.group() in ("{", "(", "[")) - (token.group() in ("}", ")", "]"))
+        if max_depth is not None and depth > max_depth:
+            return token.start()
+    return None
+
+
+class BuildContext:
+    """Positions and findings while the parse tree of one definition becomes values."""
+
+    def __init__(self, reporter: Reporter, offset: int) -> None:
+        self.reporter = reporter
+        self.offset = offset  # where the definition starts in the text
+
+    def span(self, first: Child, last: Child | None = None) -> Span:
+        """Return the span of a child, or from one child to another."""
+        end = (last or first).end
+        return self.reporter.source.span(self.offset + first.start, self.offset + end)
+
+    def report(self, rule: Rule, message: str, span: Span, suggestion: str | None = None) -> None:
+        """Note a fault; the building goes on."""
+        self.reporter.report(rule, message, span, suggestion)
+
+
+# -- decoding and refusing ---------------------------------------------------------------------------
+
 
 Advice: TypeAlias = Callable[[SourceText, Span, set[str]], str | None]
 
@@ -25,7 +206,7 @@ class Wording(FrozenRecord):
     unexpected: Rule
     unterminated: Rule
     display: Mapping[str, str]  # terminal -> what a reader calls it, in the order of listing
-    end: str  # what stands at the end of a piece
+    end: str  # what stands at the end of a definition
     advice: Advice  # source, what was found, expected terminals -> what to write instead
 
 
@@ -55,11 +236,11 @@ def decoded(text: str | bytes, file: str, encoding: Rule) -> Reporter:
 
 
 def report_syntax(
-    error: SyntaxMismatch, chunk: tuple[int, int], reporter: Reporter, wording: Wording
+    error: SyntaxMismatch, definition: DefinitionText, reporter: Reporter, wording: Wording
 ) -> None:
-    """Report a grammar error of a part of the text, given as its `[start, end)`."""
+    """Report a grammar error of one definition."""
     source, token = reporter.source, error.token
-    start = chunk[0] + error.position
+    start = definition.start + error.position
     if token is None:
         span, unexpected = source.span(start, start + 1), repr(source.text[start : start + 1])
         unclosed = _unterminated(source.text, start)
@@ -67,7 +248,7 @@ def report_syntax(
             reporter.report(wording.unterminated, unclosed[0], span, unclosed[1])
             return
     elif token.type == END:
-        span, unexpected = source.span(chunk[1], chunk[1]), wording.end
+        span, unexpected = source.span(definition.end, definition.end), wording.end
     else:
         span, unexpected = source.span(start, start + len(token.text)), repr(token.text)
     message = f"unexpected {_short(unexpected)}, expected {_listed(error.expected, wording.display)}"

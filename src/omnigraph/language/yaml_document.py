@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 import yaml
 
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.language.diagnostics import Reporter, Rule, SourceError, SourceText, Span
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import Reporter, Rule, SourceError, SourceText, Span, did_you_mean
 
 KeySpans = FrozenMap[str, Span]  # where the values of a mapping stand, by key; "" is the mapping itself
 MAX_DEPTH = 100  # libyaml composes recursively: without a limit, a file of brackets ends the process

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pyspark.sql.types import StructType
 
 from omnigraph.base.errors import GraphError, InvalidRequest
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.query.values import restate
 from omnigraph.catalog.types import INTEGERS, Scalar
-from omnigraph.language.schema.literals import RANGES
+from omnigraph.language.literals import RANGES
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,

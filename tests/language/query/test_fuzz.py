@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.language.diagnostics import Severity
 from omnigraph.language.query import ParsedQueries, parse, parse_query, print_queries
-from omnigraph.language.query.split import split
+from omnigraph.language.query.parser import split
 from tests.language.query.texts import LIBRARY
 
 ROUNDS = 1_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.language.literals import LiteralKind, LiteralSyntax
 from omnigraph.language.query import QueryNotFound, parse_query, select
 from omnigraph.language.query.tree import (
     AccessSyntax,
@@ -22,8 +23,6 @@ from omnigraph.language.query.tree import (
     FilterSyntax,
     HopBoundsSyntax,
     ListSyntax,
-    LiteralKind,
-    LiteralSyntax,
     MemberSyntax,
     NameSyntax,
     NotSyntax,

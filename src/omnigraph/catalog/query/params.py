@@ -24,8 +24,8 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import OutsideYears, day_of, instant_of, read_day, read_instant
 from omnigraph.catalog.query.expressions import Parameter, Stored
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
-from omnigraph.language.schema.literals import RANGES, stored_float
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import did_you_mean
+from omnigraph.language.literals import RANGES, stored_float
 
 INLINE = "base64:"
 _DECIMAL = re.compile(r"-?[0-9]+", re.ASCII)

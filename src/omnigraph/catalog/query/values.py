@@ -16,8 +16,8 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import read_day, read_instant
 from omnigraph.catalog.query.expressions import Constant, Stored
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
-from omnigraph.language.query.tree import ListSyntax, LiteralKind, LiteralSyntax
-from omnigraph.language.schema.literals import RANGES, LiteralMisfit, stored_float
+from omnigraph.language.literals import RANGES, LiteralKind, LiteralMisfit, LiteralSyntax, stored_float
+from omnigraph.language.query.tree import ListSyntax
 
 NUMBERS = INTEGERS | FLOATS
 _SCALARS = {

@@ -18,7 +18,7 @@ from typing import Any
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog, UnknownType
 from omnigraph.catalog.model import ID, EdgeType, TableType
-from omnigraph.language.suggest import nearest
+from omnigraph.language.diagnostics import nearest
 from omnigraph.storage.manifest.records import CommitRecord
 
 ENDS = ("from", "to")

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from omnigraph.base.times import OutsideYears, day_of, instant_of, read_day, read_instant
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.validate.values import Breach, shown
-from omnigraph.language.schema.literals import RANGES
+from omnigraph.language.literals import RANGES
 
 # -- column --------------------------------------------------------------------------------------
 #

@@ -32,7 +32,7 @@ from omnigraph.engine.load.cells import (
     one_by_one,
 )
 from omnigraph.engine.validate.values import Breach, shown
-from omnigraph.language.schema.literals import LONGEST_INTEGER
+from omnigraph.language.literals import LONGEST_INTEGER
 
 # -- strict json ---------------------------------------------------------------------------------
 #

@@ -38,11 +38,11 @@ from omnigraph.language.schema.printer import print_schema
 from omnigraph.language.schema.tree import (
     DeclarationSyntax,
     EdgeSyntax,
-    Ident,
     InterfaceSyntax,
     NodeSyntax,
     SchemaSyntax,
 )
+from omnigraph.language.syntax import Ident
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.transaction import Adopted
 

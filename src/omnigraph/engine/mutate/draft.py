@@ -43,7 +43,7 @@ from omnigraph.execution.conditions import (
     stored_column,
     stored_columns,
 )
-from omnigraph.language.schema.literals import DefaultNow
+from omnigraph.language.literals import DefaultNow
 from omnigraph.storage.transaction import WriteTxn
 
 # -- search --------------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ from omnigraph.engine.change import Catalogs
 from omnigraph.engine.schema.existing import ColumnSource, Image, judge, needs_rows
 from omnigraph.engine.schema.hard_drop import as_executed, is_hard, rewrites
 from omnigraph.language.diagnostics import Diagnostic
+from omnigraph.language.literals import DefaultNow, DefaultValue
 from omnigraph.language.schema import CheckedSchema
-from omnigraph.language.schema.literals import DefaultNow, DefaultValue
 from omnigraph.storage.manifest.records import CommitKind, ManifestState
 from omnigraph.storage.tables.effects import AddColumn, DropColumn, Effect, FillNulls, SeveralEffects
 from omnigraph.storage.transaction import NewTable, PublishPlan, WriteTxn

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 
 from omnigraph.base.times import read_day, read_instant
+from omnigraph.language.diagnostics import Span, did_you_mean
 from omnigraph.language.lalr import (
     Child,
     ParseTree,
@@ -23,10 +24,12 @@ from omnigraph.language.lalr import (
     tokens,
     word_text,
 )
+from omnigraph.language.literals import RANGES, LiteralKind, LiteralSyntax, read_integer, unquote
 from omnigraph.language.query import rules
-from omnigraph.language.query.functions import AGGREGATES, FUNCTIONS, TEXT_MATCHES
-from omnigraph.language.query.place import BuildContext
 from omnigraph.language.query.tree import (
+    AGGREGATES,
+    FUNCTIONS,
+    TEXT_MATCHES,
     AccessSyntax,
     AggregateSyntax,
     AndSyntax,
@@ -37,8 +40,6 @@ from omnigraph.language.query.tree import (
     ExprSyntax,
     HopBoundsSyntax,
     ListSyntax,
-    LiteralKind,
-    LiteralSyntax,
     MemberSyntax,
     NameSyntax,
     NotSyntax,
@@ -50,23 +51,51 @@ from omnigraph.language.query.tree import (
     ValueSyntax,
     VarSyntax,
 )
-from omnigraph.language.schema.arguments import unquote
-from omnigraph.language.schema.literals import LONGEST_INTEGER, RANGES
-from omnigraph.language.schema.tree import Ident
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.syntax import COMMENT, BuildContext, Ident
 
 CONDITIONS = (CompareSyntax, MemberSyntax, NullTestSyntax, AndSyntax, OrSyntax, NotSyntax)
 DATES = {"date": LiteralKind.DATE, "datetime": LiteralKind.DATETIME}
 MAX_OPERATORS = 200  # in one expression: its tree is walked to its full depth
-_COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
 NULL_PLACE = "null is only legal as an assigned value"
 
 
-class Expressions:
-    """Builds the expressions of one piece of the text."""
+class Unbuildable(Exception):
+    """The query cannot be built; the reason was reported."""
 
-    def __init__(self, place: BuildContext) -> None:
-        self._place = place
+
+class QueryContext(BuildContext):
+    """Positions and findings of one query; raising `refused(...)` gives the query up."""
+
+    def refused(self, message: str, span: Span, suggestion: str | None = None) -> Unbuildable:
+        """Note a fault of form, and return what the caller raises to give the query up."""
+        self.report(rules.SYNTAX, message, span, suggestion)
+        return Unbuildable()
+
+    def name(self, word: Child, what: str) -> Ident:
+        """Return a name that must start in lower case."""
+        name = Ident(word_text(word), self.span(word))
+        if "A" <= name.text[0] <= "Z":
+            message = f"{what} starts with a lower-case letter or '_': {name.text!r}"
+            self.report(rules.SYNTAX, message, name.span, f"write {name.text[0].lower() + name.text[1:]!r}")
+        return name
+
+    def type_name(self, word: ParseTree) -> Ident:
+        """Return a name that must start in upper case."""
+        name = Ident(word_text(word), self.span(word))
+        if not "A" <= name.text[0] <= "Z":
+            proper = name.text[0].upper() + name.text[1:]
+            message = f"a type name starts with an upper-case letter: {name.text!r}"
+            self.report(
+                rules.SYNTAX, message, name.span, f"write {proper!r}" if proper != name.text else None
+            )
+        return name
+
+
+class Expressions:
+    """Builds the expressions of one query."""
+
+    def __init__(self, context: QueryContext) -> None:
+        self._context = context
         self._operators = 0
 
     # -- what the grammar's places take --------------------------------------------------------------
@@ -86,17 +115,17 @@ class Expressions:
         built = self._any(child, nullable=nullable)
         if isinstance(built, LiteralSyntax | ListSyntax | VarSyntax | NowSyntax):
             return built
-        span = self._place.span(child)
-        raise self._place.refused("only a literal, a parameter or now() may stand here", span)
+        span = self._context.span(child)
+        raise self._context.refused("only a literal, a parameter or now() may stand here", span)
 
     def variable(self, token: Token) -> VarSyntax:
         """Build `$name`."""
         text = token.text[1:]
-        span = self._place.span(token)
+        span = self._context.span(token)
         if "A" <= text[0] <= "Z":
             lower = text[0].lower() + text[1:]
             message = f"a variable starts with a lower-case letter or '_': '${text}'"
-            self._place.report(rules.SYNTAX, message, span, f"write '${lower}'")
+            self._context.report(rules.SYNTAX, message, span, f"write '${lower}'")
         return VarSyntax(text, span)
 
     # -- conditions ----------------------------------------------------------------------------------
@@ -105,17 +134,17 @@ class Expressions:
         built = self._any(child)
         if isinstance(built, CONDITIONS) or (isinstance(built, CallSyntax) and _matches_text(built)):
             return built
-        raise self._place.refused(
+        raise self._context.refused(
             "expected a comparison, found a value alone",
-            self._place.span(child),
+            self._context.span(child),
             "compare it with something, as in '$x.p = true'",
         )
 
     def _expr(self, child: Child, *, nullable: bool = False) -> ExprSyntax:
         built = self._any(child, nullable=nullable)
         if isinstance(built, CONDITIONS):
-            span = self._place.span(child)
-            raise self._place.refused("expected a value, found a condition", span)
+            span = self._context.span(child)
+            raise self._context.refused("expected a value, found a condition", span)
         return built
 
     def _any(self, child: Child, *, nullable: bool = False) -> ExprSyntax | ConditionSyntax:
@@ -125,11 +154,11 @@ class Expressions:
             case "disjunction" | "conjunction":
                 return self._joined(child)
             case "inverse":
-                return NotSyntax(self._condition(child.children[1]), self._place.span(child))
+                return NotSyntax(self._condition(child.children[1]), self._context.span(child))
             case "comparison":
                 return self._judged(child, self._expr(child.children[0]))
             case "test":
-                word = self._place.name(subtree(child.children[0]), "a property name")
+                word = self._context.name(subtree(child.children[0]), "a property name")
                 return self._judged(child, NameSyntax(word))
             case "sum" | "product":
                 return self._arithmetic(child)
@@ -140,10 +169,10 @@ class Expressions:
             case "access":
                 return self._access(child)
             case "alias":
-                return NameSyntax(Ident(word_text(child), self._place.span(child)))
+                return NameSyntax(Ident(word_text(child), self._context.span(child)))
             case "shortest":
                 return ShortestSyntax(
-                    self.traversal(first_subtree(child, "traversal")), self._place.span(child)
+                    self.traversal(first_subtree(child, "traversal")), self._context.span(child)
                 )
             case _:
                 return self._call(child)
@@ -157,10 +186,10 @@ class Expressions:
                 continue
             operand = self._condition(child)
             operands.extend(operand.operands if isinstance(operand, kind) else (operand,))
-        return kind(tuple(operands), self._place.span(parsed))
+        return kind(tuple(operands), self._context.span(parsed))
 
     def _judged(self, parsed: ParseTree, left: ExprSyntax) -> ConditionSyntax:
-        span = self._place.span(parsed)
+        span = self._context.span(parsed)
         operator = _token(parsed.children[1])
         if operator.type == "IS":
             return NullTestSyntax(left, bool(tokens(parsed, "NOT")), span)
@@ -175,7 +204,7 @@ class Expressions:
             message = (
                 f"'where' has no '{operator.text}': it compares, tests membership with 'in', or for null"
             )
-            raise self._place.refused(message, self._place.span(operator))
+            raise self._context.refused(message, self._context.span(operator))
         return CompareSyntax(left, operator.text, right, span)
 
     # -- expressions ---------------------------------------------------------------------------------
@@ -186,16 +215,16 @@ class Expressions:
         built = self._expr(first)
         for operator, operand in zip(rest[::2], rest[1::2], strict=True):
             self._operators += 1
-            span = self._place.span(first, operand)
+            span = self._context.span(first, operand)
             if self._operators > MAX_OPERATORS:
-                raise self._place.refused(f"the expression has more than {MAX_OPERATORS} operators", span)
+                raise self._context.refused(f"the expression has more than {MAX_OPERATORS} operators", span)
             built = ArithmeticSyntax(built, word_text(operator), self._expr(operand), span)
         return built
 
     def _access(self, parsed: ParseTree) -> AccessSyntax:
         variable = self.variable(tokens(parsed, "VAR")[0])
-        member = self._place.name(first_subtree(parsed, "word"), "a property name")
-        return AccessSyntax(variable, member, bool(tokens(parsed, "AT")), self._place.span(parsed))
+        member = self._context.name(first_subtree(parsed, "word"), "a property name")
+        return AccessSyntax(variable, member, bool(tokens(parsed, "AT")), self._context.span(parsed))
 
     def traversal(self, parsed: ParseTree) -> TraversalSyntax:
         """Build a traversal."""
@@ -210,40 +239,40 @@ class Expressions:
             undirected,
             None if bounds is None else self._bounds(bounds),
             right,
-            self._place.span(parsed),
+            self._context.span(parsed),
         )
 
     def _edge_word(self, child: Child) -> tuple[Ident, bool]:
         undirected = isinstance(child, Token)
-        span = self._place.span(child)
+        span = self._context.span(child)
         if isinstance(child, Token):
             name = Ident(_inside(child.text), span)
         else:
-            name = self._place.name(child, "an edge in a traversal")
+            name = self._context.name(child, "an edge in a traversal")
         if name.text == "not":
-            raise self._place.refused("an edge cannot be called 'not' in a traversal", span)
+            raise self._context.refused("an edge cannot be called 'not' in a traversal", span)
         return name, undirected
 
     def _bounds(self, parsed: ParseTree) -> HopBoundsSyntax:
-        span = self._place.span(parsed)
+        span = self._context.span(parsed)
         low, *high = (self.integer(token) for token in tokens(parsed, "NUMBER"))
         return HopBoundsSyntax(low, high[0] if high else None, span)
 
     def integer(self, token: Token, sign: str = "") -> int:
         """Read a whole number of 64 bits."""
-        span = self._place.span(token)
+        span = self._context.span(token)
         if "." in token.text:
-            raise self._place.refused(f"expected a whole number, found {token.text[:40]}", span)
-        value = _integer(f"{sign}{token.text}")
+            raise self._context.refused(f"expected a whole number, found {token.text[:40]}", span)
+        value = read_integer(f"{sign}{token.text}", *RANGES["I64"])
         if value is None:
-            raise self._place.refused(
+            raise self._context.refused(
                 "the integer does not fit 64 bits", span, "pass it as a parameter of type U64"
             )
         return value
 
     def _call(self, parsed: ParseTree) -> ExprSyntax:
-        function = Ident(word_text(parsed.children[0]), self._place.span(parsed.children[0]))
-        span = self._place.span(parsed)
+        function = Ident(word_text(parsed.children[0]), self._context.span(parsed.children[0]))
+        span = self._context.span(parsed)
         arguments = parsed.children[1:]
         name = function.text
         if name in DATES:
@@ -252,11 +281,11 @@ class Expressions:
         known = name in FUNCTIONS or name in AGGREGATES or name == "now"
         if not known:
             hint = did_you_mean(name, ("now", "date", "datetime", "shortest", *FUNCTIONS, *AGGREGATES))
-            raise self._place.refused(f"there is no function {name!r}", function.span, hint)
+            raise self._context.refused(f"there is no function {name!r}", function.span, hint)
         if not fewest <= len(arguments) <= most:
-            wanted = f"{fewest}" if fewest == most else f"{fewest} or {most}"
-            message = f"{name} takes {wanted} argument{'s' if wanted != '1' else ''}, found {len(arguments)}"
-            raise self._place.refused(message, span)
+            arity = f"{fewest}" if fewest == most else f"{fewest} or {most}"
+            message = f"{name} takes {arity} argument{'s' if arity != '1' else ''}, found {len(arguments)}"
+            raise self._context.refused(message, span)
         if name == "now":
             return NowSyntax(span)
         built = tuple(self._expr(argument) for argument in arguments)
@@ -272,31 +301,31 @@ class Expressions:
         built = [self._any(argument) for argument in arguments]
         match built:
             case [LiteralSyntax(kind=LiteralKind.STRING) as text]:
-                span = self._place.reporter.source.span(function.span.start, text.span.end + 1)
+                span = self._context.reporter.source.span(function.span.start, text.span.end + 1)
                 date = kind is LiteralKind.DATE
                 try:
                     (read_day if date else read_instant)(text.text)
                 except ValueError:
                     message = f"invalid {'Date' if date else 'DateTime'} literal '{text.text[:40]}'"
                     shape = "2026-01-31" if date else "2026-01-31T09:00:00Z"
-                    self._place.report(rules.BAD_DATE, message, text.span, f'write "{shape}"')
+                    self._context.report(rules.BAD_DATE, message, text.span, f'write "{shape}"')
                 return LiteralSyntax(kind, text.text, span)
             case _:
                 message = f"{function.text} takes one text in double quotes"
-                raise self._place.refused(message, function.span, f'write {function.text}("2026-01-31")')
+                raise self._context.refused(message, function.span, f'write {function.text}("2026-01-31")')
 
     def _literal(self, parsed: ParseTree, *, nullable: bool) -> LiteralSyntax | ListSyntax:
         child = parsed.children[0]
-        span = self._place.span(parsed)
+        span = self._context.span(parsed)
         if isinstance(child, ParseTree):
             return self._list(child) if child.rule == "list" else self._number(child)
         match child.type:
             case "STRING":
-                text = unquote(child.text, span, self._place.reporter, rules.SYNTAX)
+                text = unquote(child.text, span, self._context.reporter, rules.SYNTAX)
                 return LiteralSyntax(LiteralKind.STRING, text, span)
             case "NULL":
                 if not nullable:
-                    raise self._place.refused(NULL_PLACE, span, "test for it with 'is null'")
+                    raise self._context.refused(NULL_PLACE, span, "test for it with 'is null'")
                 return LiteralSyntax(LiteralKind.NULL, "null", span)
             case _:
                 return LiteralSyntax(LiteralKind.BOOLEAN, child.text, span)
@@ -304,12 +333,12 @@ class Expressions:
     def _number(self, parsed: ParseTree) -> LiteralSyntax:
         token = tokens(parsed, "NUMBER")[0]
         sign = "-" if tokens(parsed, "MINUS") else ""
-        span = self._place.span(parsed)
+        span = self._context.span(parsed)
         if "." not in token.text:
             self.integer(token, sign)
             return LiteralSyntax(LiteralKind.INTEGER, f"{sign}{token.text}", span)
         if not math.isfinite(float(token.text)):
-            raise self._place.refused("the number does not fit a double", span)
+            raise self._context.refused("the number does not fit a double", span)
         return LiteralSyntax(LiteralKind.FLOAT, f"{sign}{token.text}", span)
 
     def _list(self, parsed: ParseTree) -> ListSyntax:
@@ -317,17 +346,17 @@ class Expressions:
         for child in parsed.children:
             item = self._any(child)
             if isinstance(item, ListSyntax):
-                self._place.report(rules.NESTED_LIST, "nested list literals are not supported", item.span)
+                self._context.report(rules.NESTED_LIST, "nested list literals are not supported", item.span)
             elif isinstance(item, LiteralSyntax):
                 items.append(item)
             else:
-                raise self._place.refused("a list holds literals only", self._place.span(child))
+                raise self._context.refused("a list holds literals only", self._context.span(child))
         for item in items[1:]:
             if _family(item) != _family(items[0]):
                 message = "list literal elements must share a compatible scalar type"
-                self._place.report(rules.MIXED_LIST, message, item.span)
+                self._context.report(rules.MIXED_LIST, message, item.span)
                 break
-        return ListSyntax(tuple(items), self._place.span(parsed))
+        return ListSyntax(tuple(items), self._context.span(parsed))
 
 
 def _matches_text(call: CallSyntax) -> bool:
@@ -341,17 +370,7 @@ def _family(literal: LiteralSyntax) -> str:
 
 def _inside(text: str) -> str:
     """Return the word between `<` and `>`, which may have comments around it."""
-    return _COMMENT.sub(" ", text).strip("<> \t\r\n")
-
-
-def _integer(text: str) -> int | None:
-    """Read a whole number, or return None when it does not fit 64 bits; it may be of any length."""
-    digits = text.removeprefix("-").lstrip("0") or "0"
-    if len(digits) > LONGEST_INTEGER:
-        return None
-    value = -int(digits) if text.startswith("-") else int(digits)
-    low, high = RANGES["I64"]
-    return value if low <= value <= high else None
+    return re.sub(COMMENT, " ", text).strip("<> \t\r\n")
 
 
 def _token(child: Child) -> Token:

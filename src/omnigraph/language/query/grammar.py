@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 
 from omnigraph.language.lalr import Parser
+from omnigraph.language.syntax import SHARED_TERMINALS, WORD_END
 
 # Space and comments between a word and its bracket; atomic, so that no text makes the lookahead slow.
 _SKIP = r"(?>[ \t\r\n]+|\/\/[^\n]*|\/\*(?>[^*]|\*(?!\/))*\*\/)*+"
-_END = r"(?![A-Za-z0-9_])"
 # A brace that opens clauses rather than the hop bounds of an edge of that name.
 _BLOCK = rf"(?={_SKIP}\{{(?!{_SKIP}[0-9]+{_SKIP},))"
 
@@ -103,31 +103,31 @@ list:    "[" (_item ("," _item)*)? "]"
 _item:   literal | call
 word:    NAME | TYPE_NAME
 
-QUERY.3:    /query{_END}/
-MATCH.3:    /match{_END}/
-RETURN.3:   /return{_END}/
-DISTINCT.3: /distinct{_END}/
-ORDER.3:    /order{_END}/
-LIMIT.3:    /limit{_END}/
-OFFSET.3:   /offset{_END}/
-INSERT.3:   /insert{_END}/
-UPDATE.3:   /update{_END}/
-DELETE.3:   /delete{_END}/
-SET.3:      /set{_END}/
-WHERE.3:    /where{_END}/
-AS.3:       /as{_END}/
-ASC.3:      /asc{_END}/
-DESC.3:     /desc{_END}/
-NOT.3:      /not{_END}/
-NULL.3:     /null{_END}/
-TRUE.3:     /true{_END}/
-FALSE.3:    /false{_END}/
+QUERY.3:    /query{WORD_END}/
+MATCH.3:    /match{WORD_END}/
+RETURN.3:   /return{WORD_END}/
+DISTINCT.3: /distinct{WORD_END}/
+ORDER.3:    /order{WORD_END}/
+LIMIT.3:    /limit{WORD_END}/
+OFFSET.3:   /offset{WORD_END}/
+INSERT.3:   /insert{WORD_END}/
+UPDATE.3:   /update{WORD_END}/
+DELETE.3:   /delete{WORD_END}/
+SET.3:      /set{WORD_END}/
+WHERE.3:    /where{WORD_END}/
+AS.3:       /as{WORD_END}/
+ASC.3:      /asc{WORD_END}/
+DESC.3:     /desc{WORD_END}/
+NOT.3:      /not{WORD_END}/
+NULL.3:     /null{WORD_END}/
+TRUE.3:     /true{WORD_END}/
+FALSE.3:    /false{WORD_END}/
 // With a bracket of hop bounds behind it, the word is an edge.
-TEXT.3:     /(?:contains|starts_with){_END}(?!{_SKIP}\{{)/
-AND.3:      /and{_END}(?!{_SKIP}\{{)/
-OR.3:       /or{_END}(?!{_SKIP}\{{)/
-IN.3:       /in{_END}(?!{_SKIP}\{{)/
-IS.3:       /is{_END}(?={_SKIP}(?:not{_END}{_SKIP})?null{_END})/
+TEXT.3:     /(?:contains|starts_with){WORD_END}(?!{_SKIP}\{{)/
+AND.3:      /and{WORD_END}(?!{_SKIP}\{{)/
+OR.3:       /or{WORD_END}(?!{_SKIP}\{{)/
+IN.3:       /in{WORD_END}(?!{_SKIP}\{{)/
+IS.3:       /is{WORD_END}(?={_SKIP}(?:not{WORD_END}{_SKIP})?null{WORD_END})/
 
 NOT_BLOCK.4:      /not{_BLOCK}/
 EXISTS.4:         /exists{_BLOCK}/
@@ -145,18 +145,10 @@ MINUS:        "-"
 TIMES:        "*"
 OVER:         /\/(?![*\/])/
 AT:           "@"
-OPTIONAL:     "?"
 VAR:          /\$[A-Za-z_][A-Za-z0-9_]*/
-NAME:         /[a-z_][A-Za-z0-9_]*/
-TYPE_NAME:    /[A-Z][A-Za-z0-9_]*/
-STRING:       /"(?:[^"\\]|\\[\s\S])*"/
-NUMBER:       /[0-9]+(?:\.[0-9]+)?{_END}/
+NUMBER:       /[0-9]+(?:\.[0-9]+)?{WORD_END}/
 
-%ignore /[ \t\r\n]+/
-LINE.9:  /\/\/[^\n]*/
-BLOCK.9: /\/\*(?>[^*]|\*(?!\/))*\*\//
-%ignore LINE
-%ignore BLOCK
+{SHARED_TERMINALS}
 """
 
 TABLES = Path(__file__).with_name("tables.json")  # made from the grammar by scripts/parse_tables.py

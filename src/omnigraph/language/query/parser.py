@@ -2,25 +2,35 @@
 
     **text -> tree** -> checked query
 
-Room    language.query. Cuts the text (split.py), parses each piece (grammar.py), builds it (build.py).
+Room    language.query. Cuts the text into queries, parses each (grammar.py), builds it (build.py).
 Gives   `parse`: what could be read and what was wrong; `parse_query`: the tree, or `QueryError`.
 Rule    any text whatever gives a result: bad bytes, deep nesting and open brackets are findings.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.base.frozen import FrozenRecord
-from omnigraph.language.diagnostics import Diagnostic, QueryError, Reporter, SourceText, Span
+from omnigraph.language.diagnostics import (
+    Diagnostic,
+    QueryError,
+    Reporter,
+    SourceText,
+    Span,
+    did_you_mean,
+    nearest,
+)
 from omnigraph.language.lalr import SyntaxMismatch
 from omnigraph.language.query import rules
 from omnigraph.language.query.build import build
 from omnigraph.language.query.grammar import DISPLAY, parser
-from omnigraph.language.query.split import MAX_DEPTH, DefinitionText, split
 from omnigraph.language.query.tree import QueryFileSyntax, QuerySyntax
-from omnigraph.language.suggest import did_you_mean, nearest
-from omnigraph.language.syntax import Wording, decoded, report_syntax
+from omnigraph.language.syntax import DefinitionText, Splitting, Wording, decoded, definitions, report_syntax
 
+MAX_DEPTH = 48  # of brackets; nobody nests deeper by hand, and a tree of that depth is safe to walk
 KEYWORDS = (
     "query",
     "match",
@@ -54,8 +64,8 @@ def parse(text: str | bytes, *, file: str = "query.gq") -> ParsedQueries:
     reporter = decoded(text, file, rules.SYNTAX)
     queries: list[QuerySyntax] = []
     if not reporter.diagnostics:
-        for piece in split(reporter.source.text):
-            query = _piece(piece, reporter)
+        for definition in split(reporter.source.text):
+            query = _read_query(definition, reporter)
             if query is not None:
                 queries.append(query)
         _report_duplicates(queries, reporter)
@@ -74,10 +84,9 @@ def select(file: QueryFileSyntax, name: str | None = None) -> QuerySyntax:
     """Return the query of a name; a file with one query needs none."""
     names = [query.name.text for query in file.queries]
     if name is not None:
-        found = next((query for query in file.queries if query.name.text == name), None)
-        if found is None:
+        if name not in names:
             raise QueryNotFound(f"query '{name}' not found", remedy=_choices(name, names), name=name)
-        return found
+        return file.queries[names.index(name)]
     if not file.queries:
         raise InvalidRequest("the text holds no query", remedy="Write: query name() { ... }")
     if len(file.queries) > 1:
@@ -95,18 +104,18 @@ def _choices(name: str, names: list[str]) -> str:
     return did_you_mean(name, names) or f"Name one of: {', '.join(names) or 'none'}"
 
 
-def _piece(piece: DefinitionText, reporter: Reporter) -> QuerySyntax | None:
+def _read_query(definition: DefinitionText, reporter: Reporter) -> QuerySyntax | None:
     source = reporter.source
-    if piece.too_deep is not None:
-        span = source.span(piece.too_deep, piece.too_deep + 1)
+    if definition.too_deep is not None:
+        span = source.span(definition.too_deep, definition.too_deep + 1)
         reporter.report(rules.SYNTAX, f"the brackets are nested more than {MAX_DEPTH} deep", span)
         return None
     try:
-        parsed = parser().parse(source.text[piece.start : piece.end])
+        parsed = parser().parse(source.text[definition.start : definition.end])
     except SyntaxMismatch as error:
-        report_syntax(error, (piece.start, piece.end), reporter, WORDING)
+        report_syntax(error, definition, reporter, WORDING)
         return None
-    return build(parsed, piece.start, reporter)
+    return build(parsed, definition.start, reporter)
 
 
 def _report_duplicates(queries: list[QuerySyntax], reporter: Reporter) -> None:
@@ -118,14 +127,55 @@ def _report_duplicates(queries: list[QuerySyntax], reporter: Reporter) -> None:
         seen.add(query.name.text)
 
 
+# -- cutting -----------------------------------------------------------------------------------------
+
+
+def split(text: str) -> Iterator[DefinitionText]:
+    """Yield the queries of a text. A mistake inside one stays there, and the others are still read.
+
+    No valid query is cut in two: inside brackets, `query name ($x:` and `query name ()` occur in none
+    (`query now()`, an alias and a call, is let be).
+
+    >>> text = "query a() { } query b($x: I32) { }"
+    >>> [text[q.start : q.end] for q in split(text)]
+    ['query a() { }', 'query b($x: I32) { }']
+    """
+    return definitions(text, _SPLITTING)
+
+
+def _starts_query(tokens: Sequence[re.Match[str]], position: int, depth: int) -> bool:
+    """Inside brackets a query starts only where its whole head says so: then a bracket was left open."""
+    if tokens[position].group() != "query":
+        return False
+    before = tokens[position - 1].group() if position else ""
+    name, opened, inner, colon = ([t.group() for t in tokens[position + 1 : position + 5]] + [""] * 4)[:4]
+    if depth <= 0:
+        return before != "query" or opened == "("  # `query query()` is a query named query
+    if opened != "(" or not name.isidentifier():
+        return False
+    return (inner.startswith("$") and colon == ":") or (inner == ")" and name != "now")
+
+
+# What is never closed goes on to the end, so that no text is scanned more than twice.
+_SPLITTING = Splitting(
+    word=r"\$?[A-Za-z_][A-Za-z0-9_]*",
+    other=r'/\*[\s\S]*|"[\s\S]*|[\s\S]',
+    starts=_starts_query,
+    max_depth=MAX_DEPTH,
+)
+
+
+# -- messages ----------------------------------------------------------------------------------------
+
+
 def _advice(source: SourceText, span: Span, expected: set[str]) -> str | None:
     """Say what to write instead, for the mistakes that people make."""
-    found = source.text[span.start : span.end]
+    written = source.text[span.start : span.end]
     words = [_PLAIN[t] for t in expected if t in _PLAIN and _PLAIN[t] in KEYWORDS]
-    close = nearest(found, words) if found.isidentifier() else None
+    close = nearest(written, words) if written.isidentifier() else None
     if close is not None:
         return f"did you mean {close!r}?"
-    match found:
+    match written:
         case "mutation":
             return "a mutation is a query too: write 'query name() { insert ... }'"
         case "#":
@@ -143,11 +193,11 @@ def _advice(source: SourceText, span: Span, expected: set[str]) -> str | None:
         case "" if "RBRACE" in expected:
             return "a '}' is missing"
     if "COMPARE" not in expected and (
-        found in ("contains", "starts_with", "in", "is") or found[:1] in "=!<>"
+        written in ("contains", "starts_with", "in", "is") or written[:1] in "=!<>"
     ):
         return "comparisons do not chain: join them with 'and'"
-    if found.isidentifier() and "VAR" in expected and "NAME" not in expected:
-        return f"a variable is written with '$': ${found}"
+    if written.isidentifier() and "VAR" in expected and "NAME" not in expected:
+        return f"a variable is written with '$': ${written}"
     return None
 
 

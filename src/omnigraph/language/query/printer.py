@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import assert_never
 
+from omnigraph.language.literals import LiteralKind, LiteralSyntax, quote
 from omnigraph.language.query.tree import (
     AccessSyntax,
     AggregateSyntax,
@@ -31,8 +32,6 @@ from omnigraph.language.query.tree import (
     FilterSyntax,
     InsertSyntax,
     ListSyntax,
-    LiteralKind,
-    LiteralSyntax,
     MemberSyntax,
     NameSyntax,
     NotSyntax,
@@ -51,7 +50,6 @@ from omnigraph.language.query.tree import (
     VarSyntax,
     WriteSyntax,
 )
-from omnigraph.language.schema.arguments import quote
 
 INDENT = "    "
 _NEGATIVE = re.compile(r"\A-[0-9.]+")

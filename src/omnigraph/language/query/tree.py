@@ -15,32 +15,20 @@ from typing import TypeAlias
 
 from omnigraph.base.frozen import FrozenRecord, uncompared
 from omnigraph.language.diagnostics import SourceText, Span
-from omnigraph.language.schema.tree import Ident, TypeExpr
+from omnigraph.language.literals import LiteralSyntax
+from omnigraph.language.syntax import Ident, TypeExpr
 
 ANONYMOUS = "_"
 
+# The functions that an expression may call, and with how many arguments; `now`, `date`, `datetime` and
+# `shortest` have a form of their own.
+TEXT_MATCHES = {"search": (2, 2), "fuzzy": (2, 3), "match_text": (2, 2)}  # fewest and most arguments
+RANKINGS = {"nearest": (2, 2), "bm25": (2, 2), "rrf": (2, 3)}
+FUNCTIONS = TEXT_MATCHES | RANKINGS
+AGGREGATES = ("count", "sum", "avg", "min", "max", "count_distinct", "collect")
+
 
 # -- values ------------------------------------------------------------------------------------------
-
-
-class LiteralKind(Enum):
-    """What sort of literal was written."""
-
-    STRING = "string"
-    INTEGER = "integer"
-    FLOAT = "float"
-    BOOLEAN = "boolean"
-    DATE = "date"
-    DATETIME = "datetime"
-    NULL = "null"
-
-
-class LiteralSyntax(FrozenRecord):
-    """A literal; `text` is the decoded string or date, or the number or word as spelt."""
-
-    kind: LiteralKind
-    text: str
-    span: Span = uncompared()
 
 
 class ListSyntax(FrozenRecord):
@@ -103,7 +91,7 @@ class NameSyntax(FrozenRecord):
 
 
 class CallSyntax(FrozenRecord):
-    """A search or ranking function: one of `functions.FUNCTIONS`."""
+    """A search or ranking function: one of `FUNCTIONS`."""
 
     function: Ident
     arguments: tuple[ExprSyntax, ...]
@@ -111,7 +99,7 @@ class CallSyntax(FrozenRecord):
 
 
 class AggregateSyntax(FrozenRecord):
-    """One of `functions.AGGREGATES` over the rows of a group."""
+    """One of `AGGREGATES` over the rows of a group."""
 
     function: Ident
     argument: ExprSyntax
@@ -188,7 +176,7 @@ class NotSyntax(FrozenRecord):
     span: Span = uncompared()
 
 
-# A call stands alone as a condition when it is one of `functions.TEXT_MATCHES`.
+# A call stands alone as a condition when it is one of `TEXT_MATCHES`.
 ConditionSyntax: TypeAlias = (
     CompareSyntax | MemberSyntax | NullTestSyntax | AndSyntax | OrSyntax | NotSyntax | CallSyntax
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from omnigraph.language.diagnostics import Reporter, Rule, Span
+from omnigraph.language.diagnostics import Reporter, Span
 from omnigraph.language.lalr import (
     ParseTree,
     first_subtree,
@@ -21,8 +21,9 @@ from omnigraph.language.lalr import (
     subtrees,
     word_text,
 )
+from omnigraph.language.literals import LiteralKind, LiteralSyntax
 from omnigraph.language.schema import rules
-from omnigraph.language.schema.arguments import Arguments, RangeBoundsSyntax
+from omnigraph.language.schema.members import Arguments, ArgumentSyntax, RangeBoundsSyntax, TypeBuilder
 from omnigraph.language.schema.tree import (
     AnnotationSyntax,
     CardinalitySyntax,
@@ -31,16 +32,12 @@ from omnigraph.language.schema.tree import (
     ConstraintSyntax,
     DeclarationSyntax,
     EdgeSyntax,
-    Ident,
     InterfaceSyntax,
-    KeywordSyntax,
-    LiteralKind,
-    LiteralSyntax,
     NodeSyntax,
     PropertySyntax,
     RangeConstraintSyntax,
 )
-from omnigraph.language.schema.types import TypeBuilder
+from omnigraph.language.syntax import BuildContext, Ident
 
 RESERVED_EVERYWHERE = frozenset(
     {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version", "id"}
@@ -51,80 +48,84 @@ CONSTRAINTS = (*COLUMN_CONSTRAINTS, "range", "check")
 MAX_CARDINALITY = 2**32 - 1
 
 
-class Builder:
-    """Builds the declarations of one text; `offset` is where the current piece starts in it."""
+def build(parsed: ParseTree, offset: int, reporter: Reporter) -> DeclarationSyntax:
+    """Build one declaration; `offset` is where it starts in the text."""
+    tree = subtree(parsed.children[0])
+    builder = _Builder(BuildContext(reporter, offset))
+    match tree.rule:
+        case "interface":
+            return builder.interface(tree)
+        case "node":
+            return builder.node(tree)
+        case _:
+            return builder.edge(tree)
 
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._offset = 0
 
-    def declaration(self, parsed: ParseTree, offset: int) -> DeclarationSyntax:
-        """Build one declaration."""
-        self._offset = offset
-        tree = subtree(parsed.children[0])
-        match tree.rule:
-            case "interface":
-                return self._interface(tree)
-            case "node":
-                return self._node(tree)
-            case _:
-                return self._edge(tree)
+class _Builder:
+    def __init__(self, context: BuildContext) -> None:
+        self._context = context
+        self._arguments = Arguments(context)
 
     # -- declarations --------------------------------------------------------------------------------
 
-    def _interface(self, tree: ParseTree) -> InterfaceSyntax:
+    def interface(self, tree: ParseTree) -> InterfaceSyntax:
         name = self._type_name(first_subtree(tree, "word"))
         for clause in subtrees(tree, "annotation", "implements"):
-            self._report(
+            self._context.report(
                 rules.MISPLACED,
                 "an interface takes no annotations and extends no other interface",
-                self._span(clause),
+                self._context.span(clause),
                 "put the annotation on its properties, or on the nodes that implement it",
             )
         properties, constraints = self._body(tree, "interface")
         for constraint in constraints:
-            self._report(
+            self._context.report(
                 rules.MISPLACED,
                 f"an interface has no body constraints: @{constraint.kind} must be on a property, inline",
                 constraint.span,
                 f"write '@{constraint.kind}' after the property, or put the constraint on the node",
             )
-        return InterfaceSyntax(name, properties, self._span(tree))
+        return InterfaceSyntax(name, properties, self._context.span(tree))
 
-    def _node(self, tree: ParseTree) -> NodeSyntax:
+    def node(self, tree: ParseTree) -> NodeSyntax:
         name = self._type_name(first_subtree(tree, "word"))
         implements: tuple[Ident, ...] = ()
         annotations: list[AnnotationSyntax] = []
         for clause in subtrees(tree, "annotation", "implements"):
             if clause.rule == "annotation":
                 if implements:
-                    self._report(
+                    self._context.report(
                         rules.MISPLACED,
                         "the annotations of a node come before 'implements'",
-                        self._span(clause),
+                        self._context.span(clause),
                         "move the annotation between the node's name and 'implements'",
                     )
                 annotations.extend(self._header_annotation(clause))
             elif implements:
-                self._report(
+                self._context.report(
                     rules.MISPLACED,
                     "'implements' is given twice",
-                    self._span(clause),
+                    self._context.span(clause),
                     "write one list: implements A, B",
                 )
             else:
                 implements = tuple(self._type_name(word) for word in subtrees(clause, "word"))
         properties, constraints = self._body(tree, "node")
-        return NodeSyntax(name, tuple(annotations), implements, properties, constraints, self._span(tree))
+        return NodeSyntax(
+            name, tuple(annotations), implements, properties, constraints, self._context.span(tree)
+        )
 
-    def _edge(self, tree: ParseTree) -> EdgeSyntax:
+    def edge(self, tree: ParseTree) -> EdgeSyntax:
         name, source, target = (self._type_name(word) for word in subtrees(tree, "word"))
         card: CardinalitySyntax | None = None
         annotations: list[AnnotationSyntax] = []
         for position, clause in enumerate(subtrees(tree, "annotation", "implements")):
             if clause.rule == "implements":
-                self._report(
-                    rules.MISPLACED, "only a node can implement an interface", self._span(clause), None
+                self._context.report(
+                    rules.MISPLACED,
+                    "only a node can implement an interface",
+                    self._context.span(clause),
+                    None,
                 )
             elif position == 0 and self._annotation_name(clause) == "card":
                 card = self._cardinality(clause)
@@ -132,7 +133,7 @@ class Builder:
                 annotations.extend(self._header_annotation(clause))
         properties, constraints = self._body(tree, "edge")
         return EdgeSyntax(
-            name, source, target, card, tuple(annotations), properties, constraints, self._span(tree)
+            name, source, target, card, tuple(annotations), properties, constraints, self._context.span(tree)
         )
 
     # -- bodies --------------------------------------------------------------------------------------
@@ -149,10 +150,10 @@ class Builder:
             elif self._is_constraint(head):
                 constraints.extend(self._constraint(head))
             else:
-                self._report(
+                self._context.report(
                     rules.MISPLACED,
                     f"@{self._annotation_name(head)} follows no property",
-                    self._span(head),
+                    self._context.span(head),
                     f"annotations of the {kind} itself come before '{{'",
                 )
         return tuple(properties), tuple(constraints)
@@ -180,23 +181,21 @@ class Builder:
 
     def _property(self, tree: ParseTree, annotations: list[ParseTree], kind: str) -> PropertySyntax:
         name = self._property_name(first_subtree(tree, "word"), kind)
-        expression = TypeBuilder(self._reporter, self._offset).build(first_subtree(tree, "type"))
+        expression = TypeBuilder(self._context).build(first_subtree(tree, "type"))
         built = tuple(a for annotation in annotations for a in self._annotation(annotation))
         end = annotations[-1] if annotations else tree
-        start = self._offset + tree.start
-        span = self._reporter.source.span(start, self._offset + end.end)
-        return PropertySyntax(name, expression, built, span)
+        return PropertySyntax(name, expression, built, self._context.span(tree, end))
 
     # -- names ---------------------------------------------------------------------------------------
 
     def _ident(self, word: ParseTree) -> Ident:
-        return Ident(word_text(word), self._span(word))
+        return Ident(word_text(word), self._context.span(word))
 
     def _type_name(self, word: ParseTree) -> Ident:
         name = self._ident(word)
         if not "A" <= name.text[0] <= "Z":
             proper = name.text.lstrip("_")
-            self._report(
+            self._context.report(
                 rules.BAD_NAME,
                 f"a type name starts with an upper-case letter: {name.text!r}",
                 name.span,
@@ -207,14 +206,14 @@ class Builder:
     def _property_name(self, word: ParseTree, kind: str) -> Ident:
         name = self._ident(word)
         if "A" <= name.text[0] <= "Z":
-            self._report(
+            self._context.report(
                 rules.BAD_NAME,
                 f"a property name starts with a lower-case letter or '_': {name.text!r}",
                 name.span,
                 f"write {name.text[0].lower() + name.text[1:]!r}",
             )
         if name.text in RESERVED_EVERYWHERE or (kind == "edge" and name.text in RESERVED_ON_EDGES):
-            self._report(
+            self._context.report(
                 rules.RESERVED,
                 f"property name '{name.text}' is reserved",
                 name.span,
@@ -232,46 +231,47 @@ class Builder:
     def _header_annotation(self, tree: ParseTree) -> Iterator[AnnotationSyntax]:
         """Build an annotation of a type; a constraint there is kept by name, for check/ to refuse."""
         if self._is_constraint(tree):
-            yield AnnotationSyntax(self._ident(first_subtree(tree, "word")), None, (), self._span(tree))
+            yield AnnotationSyntax(
+                self._ident(first_subtree(tree, "word")), None, (), self._context.span(tree)
+            )
             return
         yield from self._annotation(tree)
 
     def _annotation(self, tree: ParseTree) -> Iterator[AnnotationSyntax]:
         name = self._ident(first_subtree(tree, "word"))
-        span = self._span(tree)
+        span = self._context.span(tree)
         if "A" <= name.text[0] <= "Z":
             lower = name.text[0].lower() + name.text[1:]
-            self._report(
+            self._context.report(
                 rules.BAD_NAME,
                 f"an annotation name starts with a lower-case letter or '_': {name.text!r}",
                 name.span,
                 f"write {lower!r}",
             )
         if name.text == "card":
-            self._report(
+            self._context.report(
                 rules.MISPLACED,
                 "@card must directly follow the target type of an edge",
                 span,
                 "write it as in: edge E: A -> B @card(0..1)",
             )
             return
-        arguments = Arguments(self._reporter, self._offset)
-        positional, keywords = arguments.of_annotation(name.text, optional_subtree(tree, "arguments"))
+        positional, keywords = self._arguments.of_annotation(name.text, optional_subtree(tree, "arguments"))
         yield AnnotationSyntax(name, positional, keywords, span)
 
     # -- constraints ---------------------------------------------------------------------------------
 
     def _constraint(self, tree: ParseTree) -> Iterator[ConstraintSyntax]:
         kind = self._annotation_name(tree)
-        span = self._span(tree)
-        values = Arguments(self._reporter, self._offset).of_constraint(first_subtree(tree, "arguments"))
+        span = self._context.span(tree)
+        values = self._arguments.of_constraint(first_subtree(tree, "arguments"))
         if kind in COLUMN_CONSTRAINTS:
             columns = tuple(value for value in values if isinstance(value, Ident))
             if len(columns) == len(values) and columns:
                 yield ColumnsConstraintSyntax(kind, columns, span)
             else:
                 wrong = next((v.span for v in values if not isinstance(v, Ident)), span)
-                self._report(
+                self._context.report(
                     rules.CONSTRAINT_NAME,
                     f"expected property name in constraint @{kind}",
                     wrong,
@@ -282,50 +282,46 @@ class Builder:
         else:
             yield from self._check(values, span)
 
-    def _range(
-        self, values: list[Ident | LiteralSyntax | RangeBoundsSyntax | KeywordSyntax], span: Span
-    ) -> Iterator[ConstraintSyntax]:
+    def _range(self, values: list[ArgumentSyntax], span: Span) -> Iterator[ConstraintSyntax]:
         match values:
             case [Ident() as column, RangeBoundsSyntax(low, high)] if low is not None or high is not None:
                 yield RangeConstraintSyntax(column, low, high, span)
             case [Ident(), wrong, *_]:
-                self._report(
+                self._context.report(
                     rules.RANGE_FORM,
                     "expected range bounds (min..max)",
                     wrong.span,
                     "write @range(p, 1..10), @range(p, 1..) or @range(p, ..10)",
                 )
             case [wrong, _, *_]:
-                self._report(
+                self._context.report(
                     rules.CONSTRAINT_NAME, "expected property name in constraint @range", wrong.span, None
                 )
             case _:
-                self._report(
+                self._context.report(
                     rules.RANGE_FORM,
                     "@range requires property name and bounds",
                     span,
                     "write @range(p, 1..10)",
                 )
 
-    def _check(
-        self, values: list[Ident | LiteralSyntax | RangeBoundsSyntax | KeywordSyntax], span: Span
-    ) -> Iterator[ConstraintSyntax]:
+    def _check(self, values: list[ArgumentSyntax], span: Span) -> Iterator[ConstraintSyntax]:
         match values:
             case [Ident() as column, LiteralSyntax(kind=LiteralKind.STRING) as pattern]:
                 yield CheckConstraintSyntax(column, pattern, span)
             case [Ident(), wrong, *_]:
-                self._report(
+                self._context.report(
                     rules.CHECK_FORM,
                     "expected string argument in constraint @check",
                     wrong.span,
                     'write @check(p, "^[a-z]+$")',
                 )
             case [wrong, _, *_]:
-                self._report(
+                self._context.report(
                     rules.CONSTRAINT_NAME, "expected property name in constraint @check", wrong.span, None
                 )
             case _:
-                self._report(
+                self._context.report(
                     rules.CHECK_FORM,
                     "@check requires property name and pattern",
                     span,
@@ -333,14 +329,14 @@ class Builder:
                 )
 
     def _cardinality(self, tree: ParseTree) -> CardinalitySyntax | None:
-        span = self._span(tree)
+        span = self._context.span(tree)
         arguments = optional_subtree(tree, "arguments")
-        values = [] if arguments is None else Arguments(self._reporter, self._offset).of_constraint(arguments)
+        values = [] if arguments is None else self._arguments.of_constraint(arguments)
         match values:
             case [RangeBoundsSyntax(str(low), high)]:
                 return self._limits(low, high, span)
             case _:
-                self._report(
+                self._context.report(
                     rules.CARDINALITY,
                     "invalid cardinality: @card needs bounds min..max",
                     span,
@@ -353,7 +349,7 @@ class Builder:
         for side, text in (("min", low), ("max", high)):
             value = None if text is None else _unsigned(text, MAX_CARDINALITY)
             if text is not None and value is None:
-                self._report(
+                self._context.report(
                     rules.CARDINALITY,
                     f"invalid cardinality {side}: {text[:40]}",
                     span,
@@ -364,17 +360,9 @@ class Builder:
         least, most = limits
         if most is not None and (least or 0) > most:
             message = f"cardinality min ({least}) exceeds max ({most})"
-            self._report(rules.CARDINALITY, message, span, f"write @card({most}..{least})")
+            self._context.report(rules.CARDINALITY, message, span, f"write @card({most}..{least})")
             return None
         return CardinalitySyntax(least or 0, most, span)
-
-    # -- positions -----------------------------------------------------------------------------------
-
-    def _span(self, tree: ParseTree) -> Span:
-        return self._reporter.source.span(self._offset + tree.start, self._offset + tree.end)
-
-    def _report(self, rule: Rule, message: str, span: Span, suggestion: str | None) -> None:
-        self._reporter.report(rule, message, span, suggestion)
 
 
 def _unsigned(text: str, most: int) -> int | None:

@@ -12,27 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from omnigraph.language.schema.arguments import quote
+from omnigraph.language.literals import LiteralKind, LiteralSyntax, quote
 from omnigraph.language.schema.tree import (
     AnnotationSyntax,
-    BadType,
     CardinalitySyntax,
     CheckConstraintSyntax,
     ColumnsConstraintSyntax,
     ConstraintSyntax,
     DeclarationSyntax,
     EdgeSyntax,
-    EnumType,
-    Ident,
     InterfaceSyntax,
-    LiteralKind,
-    LiteralSyntax,
     NodeSyntax,
     PropertySyntax,
     RangeConstraintSyntax,
     SchemaSyntax,
-    TypeExpr,
 )
+from omnigraph.language.syntax import BadType, EnumType, Ident, TypeExpr
 
 INDENT = "    "
 

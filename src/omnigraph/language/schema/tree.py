@@ -9,40 +9,12 @@ Rule    spans take no part in equality: two trees are equal when they declare th
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from omnigraph.base.frozen import FrozenRecord, uncompared
 from omnigraph.language.diagnostics import SourceText, Span
-
-SCALARS = ("String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "Blob")
-INTEGERS = ("I32", "I64", "U32", "U64")
-FLOATS = ("F32", "F64")
-NUMERIC = INTEGERS + FLOATS
-
-
-class Ident(FrozenRecord):
-    """A name as written."""
-
-    text: str
-    span: Span = uncompared()
-
-
-class LiteralKind(Enum):
-    """What sort of literal was written."""
-
-    STRING = "string"
-    INTEGER = "integer"
-    FLOAT = "float"
-    BOOLEAN = "boolean"
-
-
-class LiteralSyntax(FrozenRecord):
-    """A literal; `text` is the decoded string, or the number or boolean as spelt."""
-
-    kind: LiteralKind
-    text: str
-    span: Span = uncompared()
+from omnigraph.language.literals import LiteralSyntax
+from omnigraph.language.syntax import Ident, TypeExpr
 
 
 class KeywordSyntax(FrozenRecord):
@@ -69,66 +41,6 @@ class AnnotationSyntax(FrozenRecord):
     def value(self) -> str | None:
         """The positional argument as text."""
         return None if self.argument is None else self.argument.text
-
-
-# -- types -------------------------------------------------------------------------------------------
-
-
-class ScalarType(FrozenRecord):
-    """One of `SCALARS`."""
-
-    name: str
-
-
-class ListType(FrozenRecord):
-    """A list of one of `SCALARS`."""
-
-    item: str
-
-
-class VectorType(FrozenRecord):
-    """A vector of so many F32."""
-
-    dimension: int
-
-
-class EnumType(FrozenRecord):
-    """A closed set of strings, in the order written."""
-
-    values: tuple[str, ...]
-
-
-class BadType(FrozenRecord):
-    """A type that was already reported: later checks leave it alone."""
-
-
-Shape: TypeAlias = ScalarType | ListType | VectorType | EnumType | BadType
-
-
-class TypeExpr(FrozenRecord):
-    """A property's type."""
-
-    shape: Shape
-    nullable: bool
-    span: Span = uncompared()
-
-    def same_as(self, other: TypeExpr) -> bool:
-        """Say whether both admit the same values; the order of enum values has no meaning."""
-        return str(self) == str(other)
-
-    def __str__(self) -> str:
-        match self.shape:
-            case ScalarType(name):
-                text = name
-            case ListType(item):
-                text = f"[{item}]"
-            case VectorType(dimension):
-                text = f"Vector({dimension})"
-            case EnumType(values):
-                text = f"enum({', '.join(sorted(values))})"
-            case BadType():
-                text = "?"
-        return f"{text}?" if self.nullable else text
 
 
 # -- members -----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.resolve_at import read_state
 from omnigraph.engine.receipt import Receipt
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.pipeline.bulk.load import load
 from omnigraph.pipeline.reading.scan import scan_of
 from omnigraph.pipeline.session import frame_of

@@ -35,8 +35,16 @@ from omnigraph.engine.load.sources.tables import Header, read_header
 from omnigraph.engine.load.texts import arrow_endpoint, endpoint_node
 from omnigraph.engine.validate.relation import Violation
 from omnigraph.engine.validate.values import INPUT_NAMES
-from omnigraph.language.diagnostics import Diagnostic, Reporter, Rule, Severity, Span, in_order, render
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import (
+    Diagnostic,
+    Reporter,
+    Rule,
+    Severity,
+    Span,
+    did_you_mean,
+    in_order,
+    render,
+)
 from omnigraph.pipeline.declared.frames import Frames, FrameUnavailable, read_sources
 from omnigraph.pipeline.declared.spec import (
     BRANCH,

@@ -37,8 +37,7 @@ from pyspark.sql.types import (
 )
 
 from omnigraph.base.ids import new_id
-from omnigraph.language.diagnostics import Reporter, Rule, SourceText, Span
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import Reporter, Rule, SourceText, Span, did_you_mean
 from omnigraph.pipeline.bulk.load_task import cause_of
 from omnigraph.pipeline.declared.spec import (
     CYCLE,

@@ -22,8 +22,15 @@ from typing import Literal, TypeAlias
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.load.load import LoadMode
-from omnigraph.language.diagnostics import Reporter, Rule, Severity, SourceError, SourceText, Span
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import (
+    Reporter,
+    Rule,
+    Severity,
+    SourceError,
+    SourceText,
+    Span,
+    did_you_mean,
+)
 from omnigraph.language.yaml_document import KeySpans, YamlDocument, YamlMapping, YamlRules, read_text
 from omnigraph.pipeline.bulk.row_locations import reject_file
 from omnigraph.pipeline.options import ADDRESS

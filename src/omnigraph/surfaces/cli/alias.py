@@ -16,7 +16,7 @@ import typer
 
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.load.texts import InvalidJson, parse
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.surfaces.cli.query import Explain, FormatFlag, Out, ReadFlags, WithMetadata, read, write
 from omnigraph.surfaces.cli.settings import PROJECT_FILE, WRITES, Settings
 from omnigraph.surfaces.cli.support.call import GraphUri, call_of, note_old_spelling

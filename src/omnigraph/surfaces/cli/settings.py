@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.language.diagnostics import SourceError
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import SourceError, did_you_mean
 
 if TYPE_CHECKING:  # most calls have no file to read, and start without YAML
     from omnigraph.language.yaml_document import YamlMapping

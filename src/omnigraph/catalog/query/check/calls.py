@@ -30,11 +30,10 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.values import NUMBERS
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
-from omnigraph.language.diagnostics import Rule
+from omnigraph.language.diagnostics import Rule, did_you_mean
+from omnigraph.language.literals import stored_float
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
-from omnigraph.language.schema.literals import stored_float
-from omnigraph.language.suggest import did_you_mean
 
 _RULES = {"search": rules.SEARCH, "fuzzy": rules.SEARCH, "match_text": rules.MATCH_TEXT}
 _RULES |= {"bm25": rules.MATCH_TEXT, "nearest": rules.BOUNDS, "rrf": rules.RRF}

@@ -36,7 +36,7 @@ from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.diagnostics import Span
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
-from omnigraph.language.query.functions import RANKINGS
+from omnigraph.language.query.tree import RANKINGS
 
 
 class ConditionChecker:

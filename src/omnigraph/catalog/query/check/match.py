@@ -26,6 +26,7 @@ from omnigraph.catalog.query.statements import (
     Optional,
 )
 from omnigraph.catalog.types import Scalar
+from omnigraph.language.literals import LiteralSyntax
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
 
@@ -156,7 +157,7 @@ class MatchChecker:
         self, field: ast.FieldSyntax, declared: Property, place: str, variable: Variable | None
     ) -> Condition | None:
         if declared.type.scalar in (Scalar.BLOB, Scalar.VECTOR):
-            literal = isinstance(field.value, ast.LiteralSyntax | ast.ListSyntax)
+            literal = isinstance(field.value, LiteralSyntax | ast.ListSyntax)
             rule = rules.MISFIT if literal or declared.type.scalar is Scalar.BLOB else rules.INCOMPATIBLE
             message = f"{place} is a {declared.type.scalar.value} and cannot be matched"
             self._findings.report(rule, message, field.value.span)

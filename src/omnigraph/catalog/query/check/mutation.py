@@ -45,11 +45,11 @@ from omnigraph.catalog.query.statements import (
 )
 from omnigraph.catalog.query.values import constant
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.language.diagnostics import Diagnostic
+from omnigraph.language.diagnostics import Diagnostic, did_you_mean
+from omnigraph.language.literals import LiteralSyntax
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
-from omnigraph.language.schema.tree import Ident
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.syntax import Ident
 
 
 def check_mutation(
@@ -296,7 +296,7 @@ def _of_row(place: Place, target: TableType) -> PropertyValue | EntityField:
 
 
 def _value(expression: ast.ExprSyntax) -> ast.ValueSyntax:
-    if not isinstance(expression, ast.LiteralSyntax | ast.ListSyntax | ast.VarSyntax | ast.NowSyntax):
+    if not isinstance(expression, LiteralSyntax | ast.ListSyntax | ast.VarSyntax | ast.NowSyntax):
         raise TypeError(f"the grammar gave {expression!r} in 'where'")
     return expression
 

@@ -38,11 +38,11 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.statements import CheckedRead, Operation, Output, Page, SortKey
 from omnigraph.catalog.types import INTEGERS, Scalar
-from omnigraph.language.diagnostics import Diagnostic, Span
+from omnigraph.language.diagnostics import Diagnostic, Span, did_you_mean
+from omnigraph.language.literals import LiteralSyntax
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
-from omnigraph.language.query.functions import RANKINGS
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.query.tree import RANKINGS
 
 # -- check order ---------------------------------------------------------------------------------
 #
@@ -200,10 +200,10 @@ class OrderChecker:
 
     # -- paging --------------------------------------------------------------------------------------
 
-    def _page(self, written: ast.LiteralSyntax | ast.VarSyntax | None, word: str) -> Page | None:
+    def _page(self, written: LiteralSyntax | ast.VarSyntax | None, word: str) -> Page | None:
         if written is None:
             return None
-        if isinstance(written, ast.LiteralSyntax):
+        if isinstance(written, LiteralSyntax):
             return int(written.text)
         reference = self._findings.parameter(written)
         if reference is None:
@@ -354,7 +354,7 @@ def _name(output: ast.OutputSyntax) -> str:
 
 def _default_name(expression: ast.ExprSyntax) -> str:
     match expression:
-        case ast.LiteralSyntax() | ast.ListSyntax():
+        case LiteralSyntax() | ast.ListSyntax():
             return LITERAL
         case ast.NowSyntax():
             return "now"

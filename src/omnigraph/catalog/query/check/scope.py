@@ -27,12 +27,11 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.values import NUMBERS, constant, fit
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.language.diagnostics import Diagnostic, Rule, Span
+from omnigraph.language.diagnostics import Diagnostic, Rule, Span, did_you_mean, nearest
+from omnigraph.language.literals import LiteralMisfit, LiteralSyntax
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
-from omnigraph.language.schema.literals import LiteralMisfit
-from omnigraph.language.schema.tree import BadType
-from omnigraph.language.suggest import did_you_mean, nearest
+from omnigraph.language.syntax import BadType
 
 
 @dataclass
@@ -147,7 +146,7 @@ class QueryFindings:
     def assigned(self, value: ast.ValueSyntax, declared: PropertyType, place: str) -> Operand | None:
         """Return what is assigned to, or must equal, a property; `place` names it in messages."""
         match value:
-            case ast.LiteralSyntax() | ast.ListSyntax():
+            case LiteralSyntax() | ast.ListSyntax():
                 try:
                     return Constant(fit(value, declared), declared)
                 except LiteralMisfit as misfit:
@@ -175,7 +174,7 @@ class QueryFindings:
     def compared(self, value: ast.ValueSyntax, declared: PropertyType, place: str) -> Operand | None:
         """Return what a property is compared with."""
         match value:
-            case ast.LiteralSyntax() | ast.ListSyntax():
+            case LiteralSyntax() | ast.ListSyntax():
                 operand: Operand | None = constant(value)
             case ast.VarSyntax():
                 operand = self.parameter(value)

@@ -34,10 +34,10 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.values import NUMBERS, constant
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
-from omnigraph.language.diagnostics import Span
+from omnigraph.language.diagnostics import Span, did_you_mean
+from omnigraph.language.literals import LiteralSyntax
 from omnigraph.language.query import rules
 from omnigraph.language.query import tree as ast
-from omnigraph.language.suggest import did_you_mean
 
 _UNSIGNED = frozenset({Scalar.U32, Scalar.U64})
 _ORDERED = NUMBERS | {Scalar.STRING, Scalar.DATE, Scalar.DATETIME, Scalar.BOOL}
@@ -57,7 +57,7 @@ class ValueChecker:
     def value(self, expression: ast.ExprSyntax, scope: Scope) -> Value | None:
         """Return the value of an expression, or None when something in it is wrong."""
         match expression:
-            case ast.LiteralSyntax() | ast.ListSyntax():
+            case LiteralSyntax() | ast.ListSyntax():
                 return constant(expression)
             case ast.NowSyntax():
                 return Now()

@@ -43,7 +43,7 @@ from omnigraph.engine.load.texts import (
 )
 from omnigraph.engine.validate.relation import Violation
 from omnigraph.engine.validate.values import INPUT_NAMES, shown
-from omnigraph.language.suggest import did_you_mean
+from omnigraph.language.diagnostics import did_you_mean
 
 # Parsed values take several times the room of their text, so less of it is gathered than a block may hold.
 GATHERED_BYTES = 4 * 1024 * 1024

@@ -2,8 +2,8 @@
 
     text -> tree -> **checked schema** -> catalog
 
-Room    language.schema. One module for each stage: interfaces (expand.py), annotations, constraints,
-        the schema as a whole.
+Room    language.schema. Interfaces and the schema as a whole (declarations.py), annotations and
+        constraints (members.py).
 Given   what parser.py could read. Declarations with a syntax error are known by name, so that a reference
         to one of them is not reported as well.
 Gives   `CheckedSchema`, or a `SchemaError` with every finding of the text.
@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import Diagnostic, Reporter, SchemaError, SourceText, in_order
-from omnigraph.language.schema.check.annotations import check_annotations
-from omnigraph.language.schema.check.constraints import check_constraints
-from omnigraph.language.schema.check.declarations import check_declarations
-from omnigraph.language.schema.expand import ExpandedNode, expand
+from omnigraph.language.schema.check.declarations import ExpandedNode, check_declarations, expand
+from omnigraph.language.schema.check.members import check_annotations, check_constraints
 from omnigraph.language.schema.parser import ParsedSchema, parse
 from omnigraph.language.schema.tree import EdgeSyntax, InterfaceSyntax, SchemaSyntax
 
@@ -46,15 +44,15 @@ class CheckedSchema(FrozenRecord):
 def examine(text: str | bytes, *, file: str = "schema.pg") -> tuple[CheckedSchema, tuple[Diagnostic, ...]]:
     """Parse and check, returning what could be read together with the findings."""
     parsed = parse(text, file=file)
-    nodes, found = _findings(parsed)
-    return CheckedSchema(parsed.schema, nodes), in_order((*parsed.diagnostics, *found))
+    nodes, diagnostics = _findings(parsed)
+    return CheckedSchema(parsed.schema, nodes), in_order((*parsed.diagnostics, *diagnostics))
 
 
 def load(text: str | bytes, *, file: str = "schema.pg") -> CheckedSchema:
     """Parse and check a schema text, or raise `SchemaError` with everything that is wrong with it."""
-    checked, found = examine(text, file=file)
-    if found:
-        raise SchemaError(checked.source, found)
+    checked, diagnostics = examine(text, file=file)
+    if diagnostics:
+        raise SchemaError(checked.source, diagnostics)
     return checked
 
 
