@@ -155,8 +155,8 @@ class SourceError(InvalidRequest):
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """All findings, by position."""
-        found: tuple[Diagnostic, ...] = self.fields["diagnostics"]
-        return found
+        diagnostics: tuple[Diagnostic, ...] = self.fields["diagnostics"]
+        return diagnostics
 
     @property
     def source(self) -> SourceText:
@@ -204,10 +204,10 @@ def render(source: SourceText, diagnostics: Iterable[Diagnostic]) -> str:
       |      ^
       = help: write 'A'
     """
-    return "\n\n".join(_render_one(source, diagnostic) for diagnostic in diagnostics)
+    return "\n\n".join(_render_diagnostic(source, diagnostic) for diagnostic in diagnostics)
 
 
-def _render_one(source: SourceText, diagnostic: Diagnostic) -> str:
+def _render_diagnostic(source: SourceText, diagnostic: Diagnostic) -> str:
     head = f"{_place(source, diagnostic)}: {diagnostic.severity.value}[{diagnostic.code}]"
     lines = [f"{head}: {_introduced(diagnostic)}"]
     gutter = ""
