@@ -21,6 +21,15 @@ class Pair(FrozenRecord):
     y: int = 0
 
 
+class Triple(Pair):
+    z: int = 0
+
+
+def test_a_subclass_adds_to_the_fields_of_its_parent() -> None:
+    assert repr(Triple(1, z=3)) == "Triple(x=1, y=0, z=3)"
+    assert Triple(1, 2) != Pair(1, 2)
+
+
 def test_values_are_given_by_position_by_name_or_by_default() -> None:
     assert Pair(1) == Pair(x=1, y=0) == Pair(1, 0)
     for wrong in ((), (1, 2, 3)):
