@@ -15,8 +15,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.indexes import IndexReport, TypeIndexes, ensure_indexes
-from omnigraph.execution.search.stored import wanted
+from omnigraph.engine.indexes import IndexReport, TypeIndexes, declared_indexes, ensure_indexes
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables import keys
@@ -84,7 +83,7 @@ def uncovered(graph: Graph, name: str = "Doc", branch: str = "main") -> dict[str
     handle = graph.store.table(graph.store.snapshot(branch), declared.id)
     known = {i.name: {f for s in i.segments for f in s.fragment_ids} for i in handle.describe_indices()}
     living = {fragment.fragment_id for fragment in handle.get_fragments()}
-    return {spec.column: living - known.get(spec.name, set()) for spec in wanted(declared)}
+    return {spec.column: living - known.get(spec.name, set()) for spec in declared_indexes(declared)}
 
 
 def segments(graph: Graph) -> dict[str, int]:
@@ -102,7 +101,7 @@ def covers_all(graph: Graph, name: str = "Doc", branch: str = "main") -> bool:
 def test_the_kind_of_an_index_follows_the_type_of_its_property(graph: Graph) -> None:
     catalog = graph.schema.catalog()
 
-    found = {spec.column: spec.kind for spec in wanted(catalog.node("Doc"))}
+    found = {spec.column: spec.kind for spec in declared_indexes(catalog.node("Doc"))}
 
     assert found == {
         "id": StoredIndexKind.BTREE,
@@ -119,8 +118,8 @@ def test_the_ends_of_edges_are_indexed_without_being_asked_for(graph: Graph) -> 
     edge = graph.schema.catalog().edge("Cites")
 
     assert isinstance(edge, EdgeType)
-    assert [spec.column for spec in wanted(edge)] == ["id", "src", "dst", "weight"]
-    assert {spec.kind for spec in wanted(edge)} == {StoredIndexKind.BTREE}
+    assert [spec.column for spec in declared_indexes(edge)] == ["id", "src", "dst", "weight"]
+    assert {spec.kind for spec in declared_indexes(edge)} == {StoredIndexKind.BTREE}
 
 
 # -- one run, and the next
@@ -362,7 +361,7 @@ def test_a_writer_that_publishes_first_costs_no_second_build(graph: Graph) -> No
         report = meeting(graph, lambda: put(graph, range(5_000, 5_010)))
 
     assert row(report).committed
-    specs = len(wanted(graph.schema.catalog().node("Doc")))
+    specs = len(declared_indexes(graph.schema.catalog().node("Doc")))
     assert len(built) == specs + 3  # each of the three stagings also looks after the key index
     assert len(read(graph, "Doc")) == 5_010
     ensure(graph)

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, assert_never
 
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import TableType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, IndexKind, TableType
 from omnigraph.engine.change import Catalogs
-from omnigraph.execution.search.stored import wanted
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -137,7 +136,7 @@ class IndexWrite:
         """Accept: no row changes."""
 
     def _effect(self, declared: TableType) -> BuildIndexes:
-        specs = wanted(declared)
+        specs = declared_indexes(declared)
         kept = self._effects.get(declared.id)
         return kept if kept is not None and kept.specs == specs else BuildIndexes(specs)
 
@@ -180,7 +179,7 @@ def _unborn(declared: TableType) -> dict[IndexSpec, str]:
     asked = {intent.column for intent in declared.index_intents}
     return {
         spec: NO_VECTORS if spec.kind is StoredIndexKind.VECTOR else "no rows yet"
-        for spec in wanted(declared)
+        for spec in declared_indexes(declared)
         if spec.column in asked
     }
 
@@ -191,3 +190,23 @@ def _names(declared: TableType, specs: Iterable[IndexSpec]) -> tuple[str, ...]:
 
 def _name(declared: TableType, column: str) -> str:
     return next((p.name for p in declared.properties if p.column == column), column)
+
+
+def declared_indexes(declared: TableType) -> tuple[IndexSpec, ...]:
+    """Return the indexes that a type's table should have: ids and ends of edges first, then as declared."""
+    keys = (ID, *ENDPOINTS) if isinstance(declared, EdgeType) else (ID,)
+    intents = {intent.column: _stored_kind(intent.kind) for intent in declared.index_intents}
+    looked_up = tuple(IndexSpec(column, StoredIndexKind.BTREE) for column in keys)
+    return looked_up + tuple(IndexSpec(column, kind) for column, kind in sorted(intents.items()))
+
+
+def _stored_kind(intended: IndexKind) -> StoredIndexKind:
+    match intended:
+        case IndexKind.ORDERED:
+            return StoredIndexKind.BTREE
+        case IndexKind.FULL_TEXT:
+            return StoredIndexKind.INVERTED
+        case IndexKind.VECTOR:
+            return StoredIndexKind.VECTOR
+        case _:
+            assert_never(intended)

@@ -2,7 +2,7 @@
 
     match -> **rank, group, order, cut, project** -> result
 
-Room    execution. What a query returns, in the total order of the specification.
+Rows come out in the total order of the specification.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from omnigraph.execution.expand import Expander
 from omnigraph.execution.group import Groups, distinct, group, grouped, key_column
 from omnigraph.execution.match import Matcher
 from omnigraph.execution.plan.explain import Recorder
-from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, Scan, wanted_columns
+from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, Scan, needed_columns
 from omnigraph.execution.ranking import Key, Ranked, Ranker, sort, ties
 from omnigraph.execution.values import Evaluator
 
@@ -48,24 +48,24 @@ class Answerer:
     def __init__(self, context: Context, read: CheckedRead, recorder: Recorder | None = None) -> None:
         self._context = context
         self._ranker = Ranker(context)
-        self._evaluator = Evaluator(context, self._ranker.column, wanted_columns(read))
+        self._evaluator = Evaluator(context, self._ranker.column, needed_columns(read))
         self.matcher = Matcher(context, self._evaluator, recorder)
 
     def run(self, plan: Plan) -> list[pa.Array]:
         """Return the columns of the result."""
         read, values = plan.read, self._context.values
         limit, offset = page(read.limit, values, "limit"), page(read.offset, values, "offset") or 0
-        wanted = None if limit is None else limit + offset
+        most_rows = None if limit is None else limit + offset
         if plan.shortcut is not None:
             return [self._counted(plan.shortcut, read)[offset:][:limit]]
         if read.keys is None and read.ranking is None and (read.distinct or plan.top):
-            rows = self._first_rows(plan, read, wanted)
+            rows = self._first_rows(plan, read, most_rows)
         else:
             rows = self.matcher.run(plan.steps, ONE_EMPTY_ROW)
         if read.keys is not None:
-            columns = self._grouped(rows, read, wanted if plan.top else None)
+            columns = self._grouped(rows, read, most_rows if plan.top else None)
         else:
-            columns = self._plain(rows, read, wanted, top=plan.top)
+            columns = self._plain(rows, read, most_rows, top=plan.top)
         if limit is None and not offset:
             return columns
         return [column.slice(offset, limit) for column in columns]
@@ -82,7 +82,9 @@ class Answerer:
     def _chain(self, shortcut: CountEdges) -> int:
         """Count the rows of a chain of hops: what comes into each node times what goes out of it."""
         first = shortcut.clauses[0]
-        weights = {variable: self._weights(variable, asked) for variable, asked in shortcut.conditions}
+        weights = {
+            variable: self._weights(variable, conditions) for variable, conditions in shortcut.conditions
+        }
         into = self._arriving(first, weights.get(first.left), weights.get(first.right))
         if len(shortcut.clauses) == 1:
             return int(into.sum())
@@ -90,23 +92,23 @@ class Answerer:
         out = self._departing(second, weights.get(second.right))
         return int((into * out).sum())
 
-    def _weights(self, variable: Variable, asked: tuple[Condition, ...]) -> Ordinals:
+    def _weights(self, variable: Variable, conditions: tuple[Condition, ...]) -> Ordinals:
         """Return 1 for each node that meets the conditions, else 0."""
         table = self._context.table(variable.type.id)
-        kept = self.matcher.run([Scan(variable, asked)], ONE_EMPTY_ROW).bound[variable]
-        found = np.zeros(table.span, dtype=np.int64)
-        found[kept] = 1
-        return found
+        kept = self.matcher.run([Scan(variable, conditions)], ONE_EMPTY_ROW).bound[variable]
+        weights = np.zeros(table.span, dtype=np.int64)
+        weights[kept] = 1
+        return weights
 
     def _arriving(self, clause: Expand, lefts: Ordinals | None, rights: Ordinals | None) -> Ordinals:
         """Return, for each node on the right, how many nodes on the left lead to it."""
         expander = Expander(self._context, clause.hops)
         if lefts is None:
-            found = expander.degrees(left=False)
+            arriving = expander.degrees(left=False)
         else:
             a, b = expander.every_pair()
-            found = np.bincount(b[lefts[a] > 0], minlength=expander.end.span)
-        return found if rights is None else found * rights
+            arriving = np.bincount(b[lefts[a] > 0], minlength=expander.end.span)
+        return arriving if rights is None else arriving * rights
 
     def _departing(self, clause: Expand, rights: Ordinals | None) -> Ordinals:
         """Return, for each node on the left, to how many nodes on the right it leads."""
@@ -118,7 +120,7 @@ class Answerer:
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def _first_rows(self, plan: Plan, read: CheckedRead, wanted: int | None) -> Rows:
+    def _first_rows(self, plan: Plan, read: CheckedRead, most_rows: int | None) -> Rows:
         """Return the rows of the match that the answer is made of, if those are perhaps few of them.
 
         Equal rows and rows beyond a limit are let go block by block: the first rows of a block and those of
@@ -130,20 +132,20 @@ class Answerer:
         second = next(blocks, None)
         if second is None:
             return first
-        kept = self._reduced([first], read, wanted)
+        kept = self._reduced([first], read, most_rows)
         for block in chain([second], blocks):
-            kept = self._reduced([kept, self._reduced([block], read, wanted)], read, wanted)
+            kept = self._reduced([kept, self._reduced([block], read, most_rows)], read, most_rows)
             pa.default_memory_pool().release_unused()  # else each block leaves some of what it took
         return kept
 
-    def _reduced(self, parts: Sequence[Rows], read: CheckedRead, wanted: int | None) -> Rows:
+    def _reduced(self, parts: Sequence[Rows], read: CheckedRead, most_rows: int | None) -> Rows:
         """Return the first row of those that the answer shows as equal, in order; no more than are wanted."""
         rows = joined([part for part in parts if part.count] or parts[:1])
         outputs = self._room(_Outputs(self._evaluator, read, rows), read)
-        order = sort(self._keys(rows, read, outputs), rows.count, None if read.distinct else wanted)
+        order = sort(self._keys(rows, read, outputs), rows.count, None if read.distinct else most_rows)
         if read.distinct:
             columns = [column.take(pa.array(order)) for column in outputs]
-            order = order[distinct(columns, len(order), self._context.budget)][:wanted]
+            order = order[distinct(columns, len(order), self._context.budget)][:most_rows]
         return rows.take(order)
 
     def _keys(self, rows: Rows, read: CheckedRead, outputs: _Outputs) -> list[Key]:
@@ -171,28 +173,28 @@ class Answerer:
         self._context.budget.check_bytes(int(rows.count * each), f"the answer from {rows.count} rows")
         return outputs
 
-    def _plain(self, rows: Rows, read: CheckedRead, wanted: int | None, *, top: bool) -> list[pa.Array]:
-        found = Ranked(rows, ())
+    def _plain(self, rows: Rows, read: CheckedRead, most_rows: int | None, *, top: bool) -> list[pa.Array]:
+        ranked = Ranked(rows, ())
         if read.ranking is not None:
             # Equal rows are one row, so that more may be needed than are wanted.
-            found = self._ranker.rank(read.ranking, rows, None if read.distinct else wanted)
-            rows = found.rows
+            ranked = self._ranker.rank(read.ranking, rows, None if read.distinct else most_rows)
+            rows = ranked.rows
         outputs = self._room(_Outputs(self._evaluator, read, rows), read)
         further = (self._key(key, rows, outputs) for key in read.order)
-        keys = [*found.keys, *further, *found.ties, *ties(rows, self._context)]
-        order = sort(keys, rows.count, wanted if top else None)
+        keys = [*ranked.keys, *further, *ranked.ties, *ties(rows, self._context)]
+        order = sort(keys, rows.count, most_rows if top else None)
         if read.distinct:
             sorted_columns = [column.take(pa.array(order)) for column in outputs]
             first = distinct(sorted_columns, len(order), self._context.budget)
             return [column.take(pa.array(first)) for column in sorted_columns]
         chosen = rows.take(order)
         done: list[pa.Array] = []
-        for position, one in enumerate(read.outputs):
+        for position, output in enumerate(read.outputs):
             known = outputs.known.get(position)
             if known is not None:
                 done.append(known.take(pa.array(order)))
             else:  # only for the rows that are returned
-                done.append(self._evaluator.column(one.value, chosen, done))
+                done.append(self._evaluator.column(output.value, chosen, done))
         return done
 
     def _key(self, key: SortKey, rows: Rows, outputs: _Outputs) -> Key:
@@ -200,7 +202,7 @@ class Answerer:
 
     # -- groups ------------------------------------------------------------------------------------
 
-    def _grouped(self, rows: Rows, read: CheckedRead, wanted: int | None) -> list[pa.Array]:
+    def _grouped(self, rows: Rows, read: CheckedRead, most_rows: int | None) -> list[pa.Array]:
         self._room(_Outputs(self._evaluator, read, rows), read)
         rows = rows.take(sort(ties(rows, self._context), rows.count)) if _collects(read) else rows
         # An alias of a key adds nothing to it.
@@ -208,11 +210,11 @@ class Answerer:
         compared = {p: key_column(read.outputs[p].value, rows, self._evaluator, ()) for p in keys}
         groups = group(list(compared.values()), rows.count, self._context.budget)
         columns: list[pa.Array] = []
-        for one in read.outputs:
-            columns.append(self._of_groups(one.value, rows, groups, columns))
+        for output in read.outputs:
+            columns.append(self._of_groups(output.value, rows, groups, columns))
         sorting = [Key(self._sorted(key, rows, groups, columns), key.descending) for key in read.order]
         breaking = [Key(self._tie(read, p, rows, groups, columns)) for p in keys]
-        order = pa.array(sort([*sorting, *breaking], groups.count, wanted))
+        order = pa.array(sort([*sorting, *breaking], groups.count, most_rows))
         return [column.take(order) for column in columns]
 
     def _of_groups(self, value: Value, rows: Rows, groups: Groups, columns: Sequence[pa.Array]) -> pa.Array:
@@ -253,8 +255,8 @@ class _Outputs(Sequence[pa.Array]):
 
 def _plain_values(read: CheckedRead) -> list[Value]:
     """Return what a query with groups computes for each row: its keys, and what it aggregates."""
-    found: list[Value] = []
-    waiting: list[Value] = [*(one.value for one in read.outputs), *(key.value for key in read.order)]
+    row_values: list[Value] = []
+    waiting: list[Value] = [*(output.value for output in read.outputs), *(key.value for key in read.order)]
     while waiting:
         match value := waiting.pop():
             case Aggregate():
@@ -264,13 +266,13 @@ def _plain_values(read: CheckedRead) -> list[Value]:
             case EntityValue() | OutputRef():
                 pass  # no more than the rows have, or what is there already
             case _:
-                found.append(value)
-    return found
+                row_values.append(value)
+    return row_values
 
 
 def _only_counts(read: CheckedRead) -> bool:
     """Say whether nothing is done with the rows but to count them: they are neither sorted nor copied."""
-    values = [one.value for one in read.outputs]
+    values = [output.value for output in read.outputs]
     counts = [
         value
         for value in values
@@ -280,5 +282,5 @@ def _only_counts(read: CheckedRead) -> bool:
 
 
 def _collects(read: CheckedRead) -> bool:
-    values = [one.value for one in read.outputs] + [key.value for key in read.order]
+    values = [output.value for output in read.outputs] + [key.value for key in read.order]
     return any(isinstance(value, Aggregate) and value.function.value == "collect" for value in values)

@@ -1,8 +1,8 @@
 """Budget: how much memory one query may take.
 
-Room    execution. A ledger for one run: what the query holds to its end (columns, topologies: they stay in
-        the caches) and what it is about to make beside that. An operator asks before it makes anything that
-        grows with the data, so that a query ends with a typed error instead of taking the machine's memory.
+A ledger for one run: what the query holds to its end (columns and topologies, which stay in the caches) and
+what it is about to make beside that. An operator asks before it makes anything that grows with the data, so
+that a query ends with a typed error instead of taking the machine's memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Context: everything one run of a query may touch.
+"""Context: everything one run of a query may touch, and the caches that outlive it.
 
-Room    execution. One snapshot, the values of the parameters, the caches; nothing re-resolves a branch.
+A run has one snapshot and the values of its parameters; nothing resolves a branch again.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class Caches:
     def make_room(self, needed: int) -> None:
         """Let go of as much as it takes for `needed` bytes beside the caches, topologies last."""
         allowed = max(self.limit - needed, 0)
-        for one in (self.columns, self.search, self.topologies):
+        for cache in (self.columns, self.search, self.topologies):
             taken = self.columns.nbytes + self.search.nbytes + self.topologies.nbytes
             if taken > allowed:
-                one.shrink(max(one.nbytes - (taken - allowed), 0))
+                cache.shrink(max(cache.nbytes - (taken - allowed), 0))
 
     def table(self, declared: TableType, pin: Pin, reads: TableReads) -> EntityTable:
         """Return a table at a version; `declared` is the type as that version has it."""
         key = (pin.table_id, pin.version)
-        found = self.tables.get(key)
-        if found is None or found.declared is not declared:  # other names may have come since
+        table = self.tables.get(key)
+        if table is None or table.declared is not declared:  # other names may have come since
             if len(self.tables) >= TABLES:
                 self.tables.clear()  # cheap to make again
-            found = EntityTable(declared, pin.table_id, pin.version, reads, self.columns)
-            self.tables[key] = found
-        return found
+            table = EntityTable(declared, pin.table_id, pin.version, reads, self.columns)
+            self.tables[key] = table
+        return table
 
 
 @dataclass
@@ -79,12 +79,12 @@ class Context:
 
     def table(self, type_id: str) -> EntityTable:
         """Return a type's rows in the snapshot."""
-        found = self._tables.get(type_id)
-        if found is None:
+        table = self._tables.get(type_id)
+        if table is None:
             pin = self.snapshot.pin(type_id)
-            found = self.caches.table(self.catalog.table(type_id), pin, self.reads).under(self.budget)
-            self._tables[type_id] = found
-        return found
+            table = self.caches.table(self.catalog.table(type_id), pin, self.reads).under(self.budget)
+            self._tables[type_id] = table
+        return table
 
     def ends(self, edge: EdgeType) -> tuple[EntityTable, EntityTable, EntityTable]:
         """Return the tables of an edge type and of its two ends."""
@@ -96,12 +96,12 @@ class Context:
         if held is not None:
             return held
         edges, sources, targets = self.ends(edge)
-        found = self.caches.topologies.known(edges, sources, targets)
-        if found is None:
+        topology = self.caches.topologies.known(edges, sources, targets)
+        if topology is None:
             self.budget.check_bytes(edges.rows * BYTES_PER_EDGE, f"building the topology of {edge.name}")
-            found = self.caches.topologies.get(edges, sources, targets)
-        self.budget.hold(edge.id, found, found.one_way, f"the topology of {edge.name}")
-        return found
+            topology = self.caches.topologies.get(edges, sources, targets)
+        self.budget.hold(edge.id, topology, topology.one_way, f"the topology of {edge.name}")
+        return topology
 
     def rows(self, type_id: str) -> int:
         """Return how many rows a type has, without opening it."""

@@ -1,10 +1,11 @@
-"""Entities: the rows of one stored version as dense numbers.
+"""Entities: the rows of one stored version as dense numbers, and the rows of a match made of them.
 
-Room    execution. A query holds entities as ordinals, not as ids: the ordinal of a row is its place in the
-        table's files, counted through all fragments. It is arithmetic on Lance's row address, so it costs no
-        look-up; it is good for one version of one table, and deleted rows just leave holes.
-Gives   `EntityTable`: scans that yield ordinals, ids to ordinals, and columns by ordinal (read when asked
-        for, whole columns kept in a bounded cache).
+A query holds entities as ordinals, not as ids: the ordinal of a row is its place in the table's files,
+counted through all fragments. It is arithmetic on Lance's row address, so it costs no look-up; it is good
+for one version of one table, and deleted rows just leave holes.
+
+`EntityTable` scans a table, turns ids into ordinals and reads columns by ordinal; whole columns stay in a
+bounded cache. `Rows` is what a match has bound so far.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ class ColumnCache:
     def get(self, table: TableKey, column: str) -> Any:
         """Return a column (or what was derived from it), if it is here."""
         with self._lock:
-            found = self._columns.get((table, column))
-            if found is not None:
+            values = self._columns.get((table, column))
+            if values is not None:
                 self._columns.move_to_end((table, column))
-            return found
+            return values
 
     def put(self, table: TableKey, column: str, values: Any) -> None:
         """Keep a column, unless it alone would fill the cache."""
@@ -161,12 +162,12 @@ class EntityTable:
     def every(self) -> Ordinals:
         """Return the ordinals of all rows, ascending; the same array each time."""
         if self._every is None:
-            found: Ordinals | None = self._columns.get(self.key, EVERY)
-            if found is None:
-                found = np.arange(self.span) if self._alive is None else np.flatnonzero(self._alive)
-                found.setflags(write=False)
-                self._columns.put(self.key, EVERY, found)
-            self._every = found
+            ordinals: Ordinals | None = self._columns.get(self.key, EVERY)
+            if ordinals is None:
+                ordinals = np.arange(self.span) if self._alive is None else np.flatnonzero(self._alive)
+                ordinals.setflags(write=False)
+                self._columns.put(self.key, EVERY, ordinals)
+            self._every = ordinals
         return self._every
 
     def is_every(self, ordinals: Ordinals) -> bool:
@@ -185,8 +186,8 @@ class EntityTable:
 
     def where(self, predicate: Predicate, columns: Sequence[str], holds: Holds) -> Ordinals:
         """Return the ordinals of the rows for which a condition on some columns holds, ascending."""
-        found = find(self.handle, predicate, columns, holds)
-        return np.sort(self.ordinals(found[ADDRESS].to_numpy()))
+        matching = find(self.handle, predicate, columns, holds)
+        return np.sort(self.ordinals(matching[ADDRESS].to_numpy()))
 
     def by_value(self, column: str, values: pa.Array) -> tuple[Ordinals, pa.Array]:
         """Return the rows whose column is one of the values, and which value each of them has."""
@@ -194,9 +195,9 @@ class EntityTable:
         if whole is not None:
             at = np.flatnonzero(pc.is_in(whole, value_set=values).to_numpy(zero_copy_only=False))
             return at, whole.take(pa.array(at))
-        found = self._reads.addressed(*self.key, column, values)
-        order = self.ordinals(found[ADDRESS].to_numpy())
-        return order, found[column].combine_chunks()
+        rows = self._reads.addressed(*self.key, column, values)
+        order = self.ordinals(rows[ADDRESS].to_numpy())
+        return order, rows[column].combine_chunks()
 
     def scanned_by(self, column: str) -> int:
         """Return how many rows a look-up by this column must scan, for want of an index over them."""
@@ -223,22 +224,22 @@ class EntityTable:
                 return sorted_ids.find(ids, whole)
         if len(ids) == 1:
             address = self._reads.locate(*self.key, ids[0].as_py())
-            found = MISSING if address is None else int(self.ordinals([address])[0])
-            return np.array([found], dtype=np.int64)
+            ordinal = MISSING if address is None else int(self.ordinals([address])[0])
+            return np.array([ordinal], dtype=np.int64)
         order, there = self.by_value(ID, pc.unique(ids))
         if not len(order):
             return np.full(len(ids), MISSING, dtype=np.int64)
         place = pc.index_in(ids, value_set=there)
-        found = order[pc.fill_null(place, 0).to_numpy(zero_copy_only=False)]
-        return np.where(place.is_valid().to_numpy(zero_copy_only=False), found, MISSING)
+        ordinals = order[pc.fill_null(place, 0).to_numpy(zero_copy_only=False)]
+        return np.where(place.is_valid().to_numpy(zero_copy_only=False), ordinals, MISSING)
 
     def _sorted_ids(self, ids: pa.Array) -> SortedIds | None:
-        found: SortedIds | None = self._columns.get(self.key, SORTED)
-        if found is None:
-            found = SortedIds.of(ids)
-            if found is not None:
-                self._columns.put(self.key, SORTED, found)
-        return found
+        sorted_ids: SortedIds | None = self._columns.get(self.key, SORTED)
+        if sorted_ids is None:
+            sorted_ids = SortedIds.of(ids)
+            if sorted_ids is not None:
+                self._columns.put(self.key, SORTED, sorted_ids)
+        return sorted_ids
 
     # -- columns -----------------------------------------------------------------------------------
 
@@ -289,7 +290,7 @@ class EntityTable:
 
     def take_all(self, names: Sequence[str], ordinals: Ordinals) -> dict[str, pa.Array]:
         """Return several columns for some rows; those that must be picked are picked together."""
-        found: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         absent = ordinals < 0
         pick = [
             name
@@ -299,11 +300,11 @@ class EntityTable:
             and self._read_whole(name, len(ordinals)) is None
         ]
         if len(pick) > 1 and not absent.all():
-            found = dict(zip(pick, self._picked(pick, ordinals, absent), strict=True))
+            columns = dict(zip(pick, self._picked(pick, ordinals, absent), strict=True))
         for name in names:
-            if name not in found:
-                found[name] = self.take(name, ordinals)
-        return found
+            if name not in columns:
+                columns[name] = self.take(name, ordinals)
+        return columns
 
     def take(self, name: str, ordinals: Ordinals) -> pa.Array:
         """Return the values of a column for some rows, in their order; null for `MISSING`."""
@@ -338,13 +339,13 @@ class EntityTable:
         self._budget.check_bytes(whole.nbytes, f"{self.rows} values of column {name}")
         return whole.filter(pa.array(self._alive))
 
-    def _many(self, wanted: int) -> bool:
+    def _many(self, count: int) -> bool:
         """Say whether reading a column whole is cheaper than picking so many of its values."""
-        return wanted > max(FEW, self.rows * WHOLE_ABOVE)
+        return count > max(FEW, self.rows * WHOLE_ABOVE)
 
-    def _read_whole(self, name: str, wanted: int) -> pa.Array | None:
+    def _read_whole(self, name: str, count: int) -> pa.Array | None:
         """Return a whole column where many values are wanted now, or few have been again and again."""
-        if self._many(wanted):
+        if self._many(count):
             return self.column(name)
         wide = pa.types.is_nested(self.declared.stored_schema.field(name).type)
         if wide or not self._columns.worth_reading(self.key, name, self.rows):
@@ -391,13 +392,13 @@ class SortedIds:
         if len(ids) == 1:  # by far the most frequent, and Arrow's calls cost more than the search
             text = ids[0].as_py()
             place = min(int(np.searchsorted(self.texts, text.encode())), len(self.order) - 1)
-            one = int(self.order[place])
-            return np.array([one if whole[one].as_py() == text else MISSING], dtype=np.int64)
-        wanted = np.array(ids.cast(pa.binary()).to_pylist(), dtype="S")
-        at = np.minimum(np.searchsorted(self.texts, wanted), len(self.order) - 1)
-        found = self.order[at].astype(np.int64)
-        same = pc.fill_null(pc.equal(whole.take(pa.array(found)), ids), False)
-        return np.where(same.to_numpy(zero_copy_only=False), found, MISSING)
+            ordinal = int(self.order[place])
+            return np.array([ordinal if whole[ordinal].as_py() == text else MISSING], dtype=np.int64)
+        texts = np.array(ids.cast(pa.binary()).to_pylist(), dtype="S")
+        at = np.minimum(np.searchsorted(self.texts, texts), len(self.order) - 1)
+        ordinals = self.order[at].astype(np.int64)
+        same = pc.fill_null(pc.equal(whole.take(pa.array(ordinals)), ids), False)
+        return np.where(same.to_numpy(zero_copy_only=False), ordinals, MISSING)
 
 
 def _one(values: pa.ChunkedArray) -> pa.Array:
@@ -405,12 +406,10 @@ def _one(values: pa.ChunkedArray) -> pa.Array:
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
 
-# -- rows ----------------------------------------------------------------------------------------
+# -- rows of a match -------------------------------------------------------------------------------
 #
-# What a match has bound so far.
-# A row binds each variable to one entity, held as its ordinal. Inside a block every row
-# also knows which outer row it belongs to.
-# Bound   every operator that makes rows asks the budget first (budget.py).
+# A row binds each variable to one entity, held as its ordinal. Inside a block every row also knows which
+# outer row it belongs to. Every operator that makes rows asks the budget first (budget.py).
 
 
 @dataclass(frozen=True, eq=False)

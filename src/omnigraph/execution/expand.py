@@ -1,11 +1,12 @@
 """Expand: following edges, from every row at once.
 
-Room    execution. One meaning, two ways to get at the neighbours of a set of nodes: look-ups by the indexes
-        on the ends of edges (few nodes), or the topology (many, or again and again).
-Rule    without an edge variable each distinct pair of nodes counts once; breadth first from every source, a
-        node at its shortest distance; by a self-loop a source reaches itself, in one hop. With an edge
-        variable, each edge is a row.
-Choice  a topology that is there is used; else look-ups, until they have cost as much as building one.
+There are two ways to the neighbours of a set of nodes: look-ups by the indexes on the ends of edges (few
+nodes), or the topology (many, or again and again). A topology that is there is used; else look-ups, until
+they have cost as much as building one.
+
+Without an edge variable each distinct pair of nodes counts once: breadth first from every source, a node
+at its shortest distance; by a self-loop a source reaches itself, in one hop. With an edge variable, each
+edge is a row.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ class Expander:
             distinct, back = np.unique(frontier, return_inverse=True)
             share = min(len(distinct) / max(self.start.rows, 1), 1.0)
             self._context.budget.check(int(self._edges.rows * share), STEP_COLUMNS, "a hop over edges")
-            found = self.neighbours(distinct)
-            self._context.budget.check(_fanned(found.places, back, len(distinct)), 2, "a traversal")
-            at, reached = _spread(found, back, len(distinct))
+            expansion = self.neighbours(distinct)
+            self._context.budget.check(_fanned(expansion.places, back, len(distinct)), 2, "a traversal")
+            at, reached = _spread(expansion, back, len(distinct))
             keys = np.unique(places[at] * span + reached)
             fresh = keys[~np.isin(keys, visited, assume_unique=True)]
             if hop >= hops.low:
@@ -194,19 +195,19 @@ class Expander:
         return Expansion(places[kept], edges[kept], others[kept])
 
 
-def _spread(found: Expansion, back: Ordinals, distinct: int) -> tuple[Ordinals, Ordinals]:
+def _spread(expansion: Expansion, back: Ordinals, distinct: int) -> tuple[Ordinals, Ordinals]:
     """Bring what was found from distinct nodes to every frontier entry that is one of them.
 
     Returns (entry, node reached).
     """
-    order = np.argsort(found.places, kind="stable")
-    counts = np.bincount(found.places, minlength=distinct)
+    order = np.argsort(expansion.places, kind="stable")
+    counts = np.bincount(expansion.places, minlength=distinct)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if distinct else np.zeros(0, np.int64)
     each = counts[back]
     entries = np.repeat(np.arange(len(back)), each)
     before = np.concatenate([[0], np.cumsum(each)[:-1]]) if len(back) else np.zeros(0, np.int64)
     at = np.arange(int(each.sum())) - np.repeat(before - starts[back], each)
-    return entries, found.others[order][at]
+    return entries, expansion.others[order][at]
 
 
 def _fanned(places: Ordinals, back: Ordinals, distinct: int) -> int:

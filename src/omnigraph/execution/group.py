@@ -1,7 +1,7 @@
 """Group: aggregates over the rows of each group.
 
-Room    execution. Keys compare by value, null is a value of its own; a node groups by identity. Rows where
-        the argument is null do not count. Without keys there is one group, even over no rows.
+Keys compare by value, and null is a value of its own; a node groups by identity. Rows where the argument is
+null do not count. Without keys there is one group, even over no rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Match: run the steps of a plan, all rows at once.
 
-Room    execution. From one empty row to every combination of entities that the match keeps.
+From one empty row to every combination of entities that the match keeps.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class Matcher:
         ids = self._ids(key, declared)
         if not len(ids):
             return np.zeros(0, np.int64)
-        found = self._context.table(variable.type.id).find(ids)
-        return np.sort(found[found != MISSING])
+        ordinals = self._context.table(variable.type.id).find(ids)
+        return np.sort(ordinals[ordinals != MISSING])
 
     def _ids(self, key: Comparison | Among, declared: PropertyType) -> pa.Array:
         if isinstance(key, Among):
@@ -147,13 +147,13 @@ class Matcher:
         return pa.array([text], pa.string())
 
     def _introduce(
-        self, rows: Rows, variable: Variable, found: Ordinals, conditions: tuple[Condition, ...]
+        self, rows: Rows, variable: Variable, ordinals: Ordinals, conditions: tuple[Condition, ...]
     ) -> Rows:
         """Bind a variable to some entities: those that meet the conditions, beside every row there is."""
         if variable in rows.bound:
-            there = np.isin(rows.bound[variable], found)
+            there = np.isin(rows.bound[variable], ordinals)
             return self._keep(rows.keep(there), conditions)
-        alone = self._keep(Rows(len(found), {variable: found}), conditions)
+        alone = self._keep(Rows(len(ordinals), {variable: ordinals}), conditions)
         if rows.count == 1 and not rows.bound and rows.origin is None:
             return alone
         self._context.budget.check(rows.count * alone.count, len(rows.bound) + 1, "a cross product")
@@ -192,16 +192,18 @@ class Matcher:
             places, others = expander.pairs(nodes)
             edges = None
         else:
-            found = expander.neighbours(nodes)
-            order = np.argsort(found.places, kind="stable")
-            places, others, edges = found.places[order], found.others[order], found.edges[order]
+            expansion = expander.neighbours(nodes)
+            order = np.argsort(expansion.places, kind="stable")
+            places, others, edges = expansion.places[order], expansion.others[order], expansion.edges[order]
         if left and right:
             return self._close(rows, back, places, others, edges, rows.bound[far], clause.edge)
         fanned = int(np.bincount(places, minlength=len(nodes))[back].sum()) if len(nodes) else 0
         self._context.budget.check(fanned, len(rows.bound) + 2, "a traversal")
         at, entries = repeat_for(back, places)
-        made = rows.take(at).bind(far, others[entries])
-        return made if edges is None or clause.edge is None else made.bind(clause.edge, edges[entries])
+        rows_after = rows.take(at).bind(far, others[entries])
+        if edges is None or clause.edge is None:
+            return rows_after
+        return rows_after.bind(clause.edge, edges[entries])
 
     def _close(
         self,
@@ -216,11 +218,11 @@ class Matcher:
         """Keep the rows whose two bound ends are joined; with an edge variable, once for each edge."""
         span = int(max(others.max(initial=0), targets.max(initial=0))) + 1
         keys = places * span + others
-        wanted = np.where(targets < 0, -1, back * span + targets)
+        row_keys = np.where(targets < 0, -1, back * span + targets)
         if edges is None or edge is None:
-            return rows.keep(np.isin(wanted, keys))
+            return rows.keep(np.isin(row_keys, keys))
         order = np.argsort(keys, kind="stable")
-        at, entries = repeat_for(wanted, keys[order])
+        at, entries = repeat_for(row_keys, keys[order])
         return rows.take(at).bind(edge, edges[order][entries])
 
     def _every(self, rows: Rows, clause: Expand) -> Rows:
@@ -241,18 +243,18 @@ class Matcher:
             edges = None if edges is None else edges[loops]
         self._context.budget.check(rows.count * len(lefts), len(rows.bound) + 3, "a traversal")
         at = np.repeat(np.arange(rows.count), len(lefts))
-        made = rows.take(at).bind(clause.left, np.tile(lefts, rows.count))
-        made = made.bind(clause.right, np.tile(rights, rows.count))
+        rows_after = rows.take(at).bind(clause.left, np.tile(lefts, rows.count))
+        rows_after = rows_after.bind(clause.right, np.tile(rights, rows.count))
         if edges is not None and clause.edge is not None:
-            made = made.bind(clause.edge, np.tile(edges, rows.count))
-        return made
+            rows_after = rows_after.bind(clause.edge, np.tile(edges, rows.count))
+        return rows_after
 
     # -- blocks ------------------------------------------------------------------------------------
 
     def _inner(self, rows: Rows, clause: Exists | Counted | Optional, steps: tuple[Step, ...]) -> Rows:
         inside = Rows(rows.count, rows.bound, np.arange(rows.count))
-        found = self.run(steps, inside)
-        origin = found.origin if found.origin is not None else np.zeros(0, np.int64)
+        inner_rows = self.run(steps, inside)
+        origin = inner_rows.origin if inner_rows.origin is not None else np.zeros(0, np.int64)
         match clause:
             case Exists(_, negated):
                 there = np.zeros(rows.count, dtype=bool)
@@ -262,18 +264,20 @@ class Matcher:
                 counts = np.bincount(origin, minlength=rows.count)
                 return rows.keep(OPERATORS[operator](counts, number))
             case Optional(block):
-                return self._optional(rows, found, origin, block.introduces)
+                return self._optional(rows, inner_rows, origin, block.introduces)
             case _:
                 assert_never(clause)
 
-    def _optional(self, rows: Rows, found: Rows, origin: Ordinals, introduced: tuple[Variable, ...]) -> Rows:
+    def _optional(
+        self, rows: Rows, inner_rows: Rows, origin: Ordinals, introduced: tuple[Variable, ...]
+    ) -> Rows:
         alone = np.setdiff1d(np.arange(rows.count), origin)
         index = np.concatenate([origin, alone])
-        made = rows.take(index)
+        rows_after = rows.take(index)
         for variable in introduced:
-            values = found.bound.get(variable, np.zeros(0, np.int64))
-            made = made.bind(variable, np.concatenate([values, np.full(len(alone), MISSING)]))
-        return made
+            values = inner_rows.bound.get(variable, np.zeros(0, np.int64))
+            rows_after = rows_after.bind(variable, np.concatenate([values, np.full(len(alone), MISSING)]))
+        return rows_after
 
 
 def _parts(rows: Rows) -> Iterator[Rows]:

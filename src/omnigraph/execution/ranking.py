@@ -1,7 +1,8 @@
-"""Ranking: search functions as columns, and the order that a ranking gives.
+"""Ranking: the order of result rows, by sort keys and by search functions.
 
-Room    execution. Between the match and the search room: what is ranked is what the match kept, so a filter
-        never starves the limit, whether the variable was bound directly or reached by an edge.
+Three parts: sorting rows by keys, fusing two rankings into one, and `Ranker`, which evaluates search
+functions over the rows of a match. What is ranked is what the match kept, so a filter never starves the
+limit, whether the variable was bound directly or reached by an edge.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from omnigraph.execution.context import Context
 from omnigraph.execution.entities import EntityTable, Ordinals, Rows
 from omnigraph.execution.search.search_cache import EDITS
 
-# -- order ---------------------------------------------------------------------------------------
+# -- order -----------------------------------------------------------------------------------------
 #
-# The total order of result rows.
-# Nulls are smallest: first ascending, last descending. What the sort keys leave equal is
-# ordered by the ids of the bound entities, so that the same snapshot always answers in the same order.
+# The total order of result rows. Nulls are smallest: first ascending, last descending. What the sort keys
+# leave equal is ordered by the ids of the bound entities, so that the same snapshot always answers in the
+# same order.
 
 
 TOP_SHARE = 8  # selecting beats sorting while the wanted rows are fewer than one in so many
@@ -45,10 +46,10 @@ def ties(rows: Rows, context: Context) -> list[Key]:
     """Return the keys that break ties: ids of all bound entities, by the names of the variables."""
     if rows.count <= 1:
         return []
-    found = []
+    keys = []
     for variable in sorted(rows.bound, key=lambda v: (v.name.encode(), v.number)):
-        found.append(Key(context.table(variable.type.id).take(ID, rows.bound[variable])))
-    return found
+        keys.append(Key(context.table(variable.type.id).take(ID, rows.bound[variable])))
+    return keys
 
 
 def sort(keys: Sequence[Key], count: int, first: int | None = None) -> Ordinals:
@@ -69,8 +70,10 @@ def sort(keys: Sequence[Key], count: int, first: int | None = None) -> Ordinals:
     table = pa.table(columns)
     if first is not None and first * TOP_SHARE < count:
         return _selected(table, orders, first)
-    found: Ordinals = pc.sort_indices(table, sort_keys=orders).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found if first is None else found[:first]
+    row_numbers: Ordinals = (
+        pc.sort_indices(table, sort_keys=orders).to_numpy(zero_copy_only=False).astype(np.int64)
+    )
+    return row_numbers if first is None else row_numbers[:first]
 
 
 def _sortable(values: pa.Array) -> pa.Array:
@@ -80,9 +83,9 @@ def _sortable(values: pa.Array) -> pa.Array:
     if not pa.types.is_nested(values.type):
         return values
     lists = values.cast(numbers_in(values.type)).to_pylist()
-    distinct = sorted({tuple(one) for one in lists if one is not None})
-    place = {one: number for number, one in enumerate(distinct)}
-    return pa.array([None if one is None else place[tuple(one)] for one in lists], pa.int64())
+    distinct = sorted({tuple(items) for items in lists if items is not None})
+    place = {items: number for number, items in enumerate(distinct)}
+    return pa.array([None if items is None else place[tuple(items)] for items in lists], pa.int64())
 
 
 def _selected(table: pa.Table, orders: list[tuple[str, str]], first: int) -> Ordinals:
@@ -102,10 +105,10 @@ def _selected(table: pa.Table, orders: list[tuple[str, str]], first: int) -> Ord
     return chosen
 
 
-# -- fusion --------------------------------------------------------------------------------------
+# -- fusion ----------------------------------------------------------------------------------------
 #
-# Two rankings of the same entities become one, by reciprocal ranks.
-# Pure: a ranking is entities in order, best first.
+# Two rankings of the same entities become one, by reciprocal ranks. A ranking is entities in order, best
+# first.
 
 
 K = 60
@@ -171,7 +174,7 @@ def fuse(first: Ordinals, second: Ordinals, k: int = K) -> Fused:
     return Fused(entities[best], scores[best])
 
 
-# -- ranking -------------------------------------------------------------------------------------
+# -- search functions ------------------------------------------------------------------------------
 
 
 Floats = NDArray[np.float64]
@@ -199,8 +202,8 @@ class Ranker:
             case TextMatch():
                 return pa.array(self._matching(value, rows))
             case Nearest():
-                found = self._distances(value, rows.bound[value.variable])
-                return pa.array(found, mask=np.isnan(found))
+                distances = self._distances(value, rows.bound[value.variable])
+                return pa.array(distances, mask=np.isnan(distances))
             case Bm25():
                 return pa.array(self._scores(value, rows.bound[value.variable]))
             case Rrf():
@@ -208,17 +211,17 @@ class Ranker:
             case _:
                 assert_never(value)
 
-    def rank(self, ranking: Ranking, rows: Rows, wanted: int | None) -> Ranked:
-        """Order rows by a ranking; `wanted` rows will be returned, all if it is None."""
+    def rank(self, ranking: Ranking, rows: Rows, most_rows: int | None) -> Ranked:
+        """Order rows by a ranking; at most `most_rows` will be returned."""
         match ranking:
             case Nearest(variable):
-                at, distances = self._nearest(ranking, rows.bound[variable], wanted)
+                at, distances = self._nearest(ranking, rows.bound[variable], most_rows)
                 return Ranked(rows.take(at), (Key(pa.array(distances)),))
             case Bm25(variable):
-                at, scores = self._matching_best(ranking, rows.bound[variable], wanted)
+                at, scores = self._matching_best(ranking, rows.bound[variable], most_rows)
                 return Ranked(rows.take(at), (Key(pa.array(scores), descending=True),))
             case Rrf(first):
-                fused = self._fusion(ranking, rows, wanted)
+                fused = self._fusion(ranking, rows, most_rows)
                 places = fused.positions(rows.bound[first.variable])
                 kept = rows.keep(places >= 0)
                 scores = fused.of(kept.bound[first.variable])
@@ -244,20 +247,22 @@ class Ranker:
             edits = EDITS if value.edits is None else self._operand(value.edits)
             if not isinstance(edits, int) or edits < 0:
                 raise InvalidRequest(f"fuzzy takes a number of edits from 0, not {edits!r}")
-            found = corpus.fuzzy(query, edits)
+            matching = corpus.fuzzy(query, edits)
         else:
-            found = corpus.matches(query)
-        return np.isin(rows.bound[value.variable], found)
+            matching = corpus.matches(query)
+        return np.isin(rows.bound[value.variable], matching)
 
-    def _matching_best(self, value: Bm25, ordinals: Ordinals, wanted: int | None) -> tuple[Ordinals, Floats]:
+    def _matching_best(
+        self, value: Bm25, ordinals: Ordinals, most_rows: int | None
+    ) -> tuple[Ordinals, Floats]:
         """Return the rows that match, and their scores; those that cannot be wanted may be missing."""
         query = self._operand(value.query)
-        if wanted is None or not isinstance(query, str):
+        if most_rows is None or not isinstance(query, str):
             scores = self._scores(value, ordinals)
             at = np.flatnonzero(scores > 0)
             return at, scores[at]
         corpus = self._context.caches.search.text(self._table(value), value.member.column)
-        return corpus.best(query, ordinals, wanted)
+        return corpus.best(query, ordinals, most_rows)
 
     def _scores(self, value: Bm25, ordinals: Ordinals) -> Floats:
         query = self._operand(value.query)
@@ -268,15 +273,15 @@ class Ranker:
             scores[there] = corpus.scores(query, ordinals[there])
         return scores
 
-    def _nearest(self, value: Nearest, ordinals: Ordinals, wanted: int | None) -> tuple[Ordinals, Floats]:
+    def _nearest(self, value: Nearest, ordinals: Ordinals, most_rows: int | None) -> tuple[Ordinals, Floats]:
         """Return the rows with a vector, and their distances; those that cannot be wanted may be missing."""
         query = self._vector(value)
-        if wanted is None or query is None:
+        if most_rows is None or query is None:
             distances = self._distances(value, ordinals)
             at = np.flatnonzero(~np.isnan(distances))
             return at, distances[at]
         vectors = self._context.caches.search.vectors(self._table(value), value.member.column)
-        return vectors.best(query, ordinals, wanted)
+        return vectors.best(query, ordinals, most_rows)
 
     def _vector(self, value: Nearest) -> list[float] | None:
         """Return the vector that is asked for, embedding a text; None for null."""
@@ -298,7 +303,7 @@ class Ranker:
             distances[there] = vectors.distances(query, ordinals[there])
         return distances
 
-    def _fusion(self, value: Rrf, rows: Rows, wanted: int | None) -> Fused:
+    def _fusion(self, value: Rrf, rows: Rows, most_rows: int | None) -> Fused:
         """Fuse the rankings of two arms over the entities at hand; the same for order and output."""
         if value not in self._fused:
             k = K if value.k is None else self._operand(value.k)
@@ -306,14 +311,14 @@ class Ranker:
                 raise InvalidRequest(f"rrf takes a k above 0, not {k!r}")
             entities = np.unique(rows.bound[value.first.variable])
             entities = entities[entities >= 0]
-            arms = [self._arm(arm, entities, wanted) for arm in (value.first, value.second)]
+            arms = [self._arm(arm, entities, most_rows) for arm in (value.first, value.second)]
             self._fused[value] = fuse(arms[0], arms[1], k)
         return self._fused[value]
 
-    def _arm(self, arm: Nearest | Bm25, entities: Ordinals, wanted: int | None) -> Ordinals:
+    def _arm(self, arm: Nearest | Bm25, entities: Ordinals, most_rows: int | None) -> Ordinals:
         nearest = isinstance(arm, Nearest)
         values = self._distances(arm, entities) if isinstance(arm, Nearest) else self._scores(arm, entities)
         there = ~np.isnan(values) if nearest else values > 0
         ids = self._table(arm).take(ID, entities[there])
-        limit = wanted if nearest else None
+        limit = most_rows if nearest else None
         return ranked(entities[there], values[there], ids, descending=not nearest, limit=limit)

@@ -1,9 +1,9 @@
 """Topology: the edges of one type as adjacency lists of dense numbers.
 
-Room    execution. Built from one version of an edge table and of its endpoint tables, so it never changes;
-        cached by those versions, which branches share as long as they pin the same.
-Cost    reading both ends of every edge and two sorts; worth it for large or deep traversals (expand.py
-        decides). Four arrays of 32-bit numbers for each direction used.
+Built from one version of an edge table and of its endpoint tables, so it never changes; cached by those
+versions, which branches share as long as they pin the same. Building one reads both ends of every edge and
+sorts them twice, which is worth it for large or deep traversals (expand.py decides). It takes four arrays of
+32-bit numbers for each direction used.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def build(edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Top
     """Read both ends of every edge and number them, a stretch at a time: text takes far more room."""
     source_ids = sources.column(ID)
     target_ids = source_ids if targets.key == sources.key else targets.column(ID)
-    found: list[tuple[Numbers, Numbers, Numbers]] = []
+    numbered: list[tuple[Numbers, Numbers, Numbers]] = []
     with ThreadPoolExecutor(2) as pool:  # Arrow looks ids up without holding the interpreter
         for part in _stretches(edges):
             ends = [
@@ -122,8 +122,8 @@ def build(edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Top
                 pool.submit(_numbered, part["dst"], target_ids),
             ]
             numbers = edges.ordinals(part[ADDRESS].to_numpy()).astype(np.int32)
-            found.append((numbers, ends[0].result(), ends[1].result()))
-    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+            numbered.append((numbers, ends[0].result(), ends[1].result()))
+    columns = [np.concatenate(column) for column in zip(*numbered, strict=True)]
     if not columns:
         columns = [np.zeros(0, np.int32)] * 3
     return Topology(columns[0], columns[1], columns[2], sources.span, targets.span)
@@ -144,8 +144,8 @@ def _stretches(edges: EntityTable) -> Iterator[pa.Table]:
 
 
 def _numbered(ends: pa.ChunkedArray, ids: pa.Array) -> Numbers:
-    found = pc.index_in(ends, value_set=ids)
-    return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in found.chunks]).astype(np.int32)
+    places = pc.index_in(ends, value_set=ids)
+    return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in places.chunks]).astype(np.int32)
 
 
 def _adjacency(by: Numbers, others: Numbers, edges: Numbers, span: int) -> Adjacency:
@@ -172,10 +172,10 @@ class Topologies:
         """Return the topology if it was built before."""
         key = (edges.key, sources.key, targets.key)
         with self._lock:
-            found = self._known.get(key)
-            if found is not None:
+            topology = self._known.get(key)
+            if topology is not None:
                 self._known.move_to_end(key)
-            return found
+            return topology
 
     def get(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
         """Return the topology, building it once."""
@@ -183,11 +183,11 @@ class Topologies:
         with self._lock:
             building = self._building.setdefault(key, threading.Lock())
         with building:
-            found = self.known(edges, sources, targets)
-            if found is None:
-                found = build(edges, sources, targets)
-                self._keep(key, found)
-        return found
+            topology = self.known(edges, sources, targets)
+            if topology is None:
+                topology = build(edges, sources, targets)
+                self._keep(key, topology)
+        return topology
 
     def _keep(self, key: tuple[TableKey, ...], topology: Topology) -> None:
         with self._lock:

@@ -1,8 +1,8 @@
 """Values: what an expression is in each row, as an Arrow column.
 
-Room    execution. Properties are fetched when they are asked for, and only those: a vector or blob that no
-        expression names is never read.
-Rule    null in, null out. Arithmetic on integers that overflows or divides by zero is a typed error.
+Properties are fetched when they are asked for, and only those: a vector or blob that no expression names
+is never read. Null in, null out; arithmetic on integers that overflows or divides by zero is a typed
+error. Shortest paths are values too: they come last in the file.
 """
 
 from __future__ import annotations
@@ -44,58 +44,6 @@ from omnigraph.execution.context import Context
 from omnigraph.execution.entities import FEW, Rows
 from omnigraph.execution.expand import Expander
 
-# -- paths ---------------------------------------------------------------------------------------
-#
-# The shortest way from one node to another.
-# Breadth first from each distinct source; among ways of one length the first by ids.
-
-
-def shortest_paths(context: Context, path: ShortestPath, rows: Rows) -> pa.Array:
-    """Return for each row the ids from its source to its target, both included; null if there is no way."""
-    sources, targets = rows.bound[path.source], rows.bound[path.target]
-    expander = Expander(context, path.hops)
-    found: dict[tuple[int, int], list[str] | None] = {}
-    for source in np.unique(sources[sources >= 0]):
-        wanted = np.unique(targets[sources == source])
-        for target, way in _from(expander, int(source), wanted, path.hops.low, path.hops.high).items():
-            found[(int(source), target)] = way
-    ways = [found.get((int(s), int(t))) for s, t in zip(sources, targets, strict=True)]
-    return pa.array(ways, pa.list_(pa.field("item", pa.string())))
-
-
-def _from(
-    expander: Expander, source: int, wanted: np.ndarray[tuple[int], np.dtype[np.int64]], low: int, high: int
-) -> dict[int, list[str] | None]:
-    """Walk outwards level by level; a node's way is its first parent's by ids, then the node itself."""
-    nodes, end = expander.start, expander.end
-    ways: dict[int, list[str]] = {source: [nodes.take(ID, np.array([source]))[0].as_py()]}
-    answers: dict[int, list[str] | None] = {}
-    frontier = [source]
-    for hop in range(1, high + 1):
-        if not frontier or len(answers) == len(wanted):
-            break
-        found = expander.neighbours(np.array(frontier, dtype=np.int64))
-        ids = end.take(ID, found.others).to_pylist()
-        reached: dict[int, list[str]] = {}
-        for place, other, name in zip(found.places.tolist(), found.others.tolist(), ids, strict=True):
-            way = [*ways[frontier[place]], name]
-            if hop == low == 1 and other == source and other in wanted:
-                answers[other] = way  # by its own self-loop, or of another type: numbers meet by chance
-            if other not in ways and (other not in reached or way < reached[other]):
-                reached[other] = way
-        ways |= reached
-        frontier = sorted(reached)
-        for node, way in reached.items():
-            if node in wanted and hop >= low:
-                answers.setdefault(node, way)
-        if nodes.key != end.key:
-            break
-    return answers
-
-
-# -- values --------------------------------------------------------------------------------------
-
-
 Searches = Callable[[TextMatch | Nearest | Bm25 | Rrf, Rows], pa.Array]
 
 
@@ -103,11 +51,11 @@ class Evaluator:
     """Evaluates expressions over rows; `outputs` are the columns computed so far, for aliases."""
 
     def __init__(
-        self, context: Context, searches: Searches, wanted: Mapping[Variable, tuple[str, ...]] | None = None
+        self, context: Context, searches: Searches, needed: Mapping[Variable, tuple[str, ...]] | None = None
     ) -> None:
         self.context = context
         self._searches = searches
-        self._wanted = wanted or {}  # the columns of each variable that the answer needs
+        self._needed = needed or {}  # the columns of each variable that the answer needs
         self.sets: Sets = {}
         self._fetched: tuple[Variable, Any, dict[str, pa.Array]] | None = None
 
@@ -144,12 +92,12 @@ class Evaluator:
         """Return a column of a variable; the columns that the answer needs of it come in one go."""
         ordinals = rows.bound[variable]
         table = self.context.table(variable.type.id)
-        wanted = self._wanted.get(variable, ())
-        if column not in wanted or len(wanted) == 1 or len(ordinals) > FEW:
+        needed = self._needed.get(variable, ())
+        if column not in needed or len(needed) == 1 or len(ordinals) > FEW:
             return table.take(column, ordinals)
         kept = self._fetched
         if kept is None or kept[0] != variable or kept[1] is not ordinals:
-            kept = self._fetched = (variable, ordinals, table.take_all(wanted, ordinals))
+            kept = self._fetched = (variable, ordinals, table.take_all(needed, ordinals))
         return kept[2][column]
 
     def _part(self, rows: Rows, variable: Variable, part: EntityPart) -> pa.Array:
@@ -167,33 +115,6 @@ class Evaluator:
         absent = rows.bound[variable] < 0
         fields = [pa.field(name, column.type) for name, column in zip(names, columns, strict=True)]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(absent))
-
-
-def calculate(operator: str, left: pa.Array, right: pa.Array, kind: PropertyType) -> pa.Array:
-    """Return `left operator right` in the type of the result."""
-    functions = {
-        "+": pc.add_checked,
-        "-": pc.subtract_checked,
-        "*": pc.multiply_checked,
-        "/": pc.divide_checked,
-    }
-    try:
-        left, right = (side.cast(kind.arrow, safe=kind.scalar in INTEGERS) for side in (left, right))
-        if operator == "/":
-            right = _divisor(left, right)
-        return functions[operator](left, right)
-    except pa.ArrowInvalid as error:
-        raise InvalidRequest(
-            f"{kind} overflow in {operator!r}", remedy="Use F64 values where numbers get so large"
-        ) from error
-
-
-def _divisor(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Return the divisors; a zero is an error, unless there is nothing to divide."""
-    zero = pc.equal(right, pa.scalar(0, right.type))
-    if pc.any(pc.and_(zero, pc.is_valid(left))).as_py():
-        raise InvalidRequest("division by zero", remedy="Filter out the rows that divide by zero first")
-    return pc.if_else(zero, None, right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,3 +145,82 @@ class MatchedRows:
     def absent(self, variable: Variable) -> pa.Array:
         """Return where an optional variable stands for nothing."""
         return pa.array(self.rows.bound[variable] < 0)
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+
+
+def calculate(operator: str, left: pa.Array, right: pa.Array, kind: PropertyType) -> pa.Array:
+    """Return `left operator right` in the type of the result."""
+    functions = {
+        "+": pc.add_checked,
+        "-": pc.subtract_checked,
+        "*": pc.multiply_checked,
+        "/": pc.divide_checked,
+    }
+    try:
+        left, right = (side.cast(kind.arrow, safe=kind.scalar in INTEGERS) for side in (left, right))
+        if operator == "/":
+            right = _divisor(left, right)
+        return functions[operator](left, right)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            f"{kind} overflow in {operator!r}", remedy="Use F64 values where numbers get so large"
+        ) from error
+
+
+def _divisor(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return the divisors; a zero is an error, unless there is nothing to divide."""
+    zero = pc.equal(right, pa.scalar(0, right.type))
+    if pc.any(pc.and_(zero, pc.is_valid(left))).as_py():
+        raise InvalidRequest("division by zero", remedy="Filter out the rows that divide by zero first")
+    return pc.if_else(zero, None, right)
+
+
+# -- shortest paths --------------------------------------------------------------------------------
+#
+# The shortest way from one node to another, breadth first from each distinct source; among ways of one
+# length the first by ids.
+
+
+def shortest_paths(context: Context, path: ShortestPath, rows: Rows) -> pa.Array:
+    """Return for each row the ids from its source to its target, both included; null if there is no way."""
+    sources, targets = rows.bound[path.source], rows.bound[path.target]
+    expander = Expander(context, path.hops)
+    way_of: dict[tuple[int, int], list[str] | None] = {}
+    for source in np.unique(sources[sources >= 0]):
+        goals = np.unique(targets[sources == source])
+        for target, way in _from(expander, int(source), goals, path.hops.low, path.hops.high).items():
+            way_of[(int(source), target)] = way
+    ways = [way_of.get((int(s), int(t))) for s, t in zip(sources, targets, strict=True)]
+    return pa.array(ways, pa.list_(pa.field("item", pa.string())))
+
+
+def _from(
+    expander: Expander, source: int, goals: np.ndarray[tuple[int], np.dtype[np.int64]], low: int, high: int
+) -> dict[int, list[str] | None]:
+    """Walk outwards level by level; a node's way is its first parent's by ids, then the node itself."""
+    nodes, end = expander.start, expander.end
+    ways: dict[int, list[str]] = {source: [nodes.take(ID, np.array([source]))[0].as_py()]}
+    answers: dict[int, list[str] | None] = {}
+    frontier = [source]
+    for hop in range(1, high + 1):
+        if not frontier or len(answers) == len(goals):
+            break
+        expansion = expander.neighbours(np.array(frontier, dtype=np.int64))
+        ids = end.take(ID, expansion.others).to_pylist()
+        reached: dict[int, list[str]] = {}
+        for place, other, name in zip(expansion.places.tolist(), expansion.others.tolist(), ids, strict=True):
+            way = [*ways[frontier[place]], name]
+            if hop == low == 1 and other == source and other in goals:
+                answers[other] = way  # by its own self-loop, or of another type: numbers meet by chance
+            if other not in ways and (other not in reached or way < reached[other]):
+                reached[other] = way
+        ways |= reached
+        frontier = sorted(reached)
+        for node, way in reached.items():
+            if node in goals and hop >= low:
+                answers.setdefault(node, way)
+        if nodes.key != end.key:
+            break
+    return answers

@@ -1,11 +1,11 @@
-"""Expressions: the values and conditions of a checked read.
+"""Expressions: the values and conditions of checked reads and mutations.
 
-    text -> tree -> **checked read** -> plan
+    text -> tree -> **checked query** -> plan
 
-Room    catalog.query. Plain values; check_values.py and check_conditions.py make them. Constants,
-        parameters and now() are those of operands.py.
-Rule    every value but a bare node has a `type`; its `nullable` says whether it may be NULL in a row.
-        Numbers compare by mathematical value, whatever their types (restate.py); text by UTF-8 bytes.
+Plain values, made by the checks in check/. Conditions have no other tree: execution/conditions.py judges
+them on rows and lowers them to what a scan prunes by. Every value but a bare node has a `type`; its
+`nullable` says whether it may be NULL in a row. Numbers compare by mathematical value, whatever their
+types (`restate` in values.py); text by UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, TypeAlias, assert_never
 from omnigraph.catalog.model import EdgeType, NodeType, Property, TableType
 from omnigraph.catalog.types import PropertyType, Scalar
 
-# -- columns -------------------------------------------------------------------------------------
+# -- described columns -----------------------------------------------------------------------------
 #
-# How results and parameters are described to machines (query spec 16.1).
-# The kinds are those that callers know: widths and signs of numbers are folded.
+# How results and parameters are described to machines (query spec 16.1). The kinds are those that callers
+# know: widths and signs of numbers are folded.
 
 
 KINDS = {
@@ -65,22 +65,20 @@ class OutputColumn:
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain JSON values; what does not apply is left out."""
-        found: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        described: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.item_kind is not None:
-            found["item_kind"] = self.item_kind
+            described["item_kind"] = self.item_kind
         if self.vector_dim is not None:
-            found["vector_dim"] = self.vector_dim
-        return found | {"nullable": self.nullable}
+            described["vector_dim"] = self.vector_dim
+        return described | {"nullable": self.nullable}
 
 
-# -- operands ------------------------------------------------------------------------------------
+# -- operands --------------------------------------------------------------------------------------
 #
-# The values of a checked query: constants, parameters and the time of the request.
-# Shared by reads and mutations.
-# Rule    a `Stored` value is what a column would hold: days and milliseconds since 1970 for Date and
-# DateTime,
-# floats already rounded to their width, lists and vectors as tuples. A Blob is still the text that
-# names it (`base64:...` or a URI).
+# The values of a checked query that do not depend on the row: constants, parameters and the time of the
+# request. A `Stored` value is what a column would hold: days and milliseconds since 1970 for Date and
+# DateTime, floats already rounded to their width, lists and vectors as tuples. A Blob is still the text
+# that names it (`base64:...` or a URI).
 
 
 Stored: TypeAlias = str | bool | int | float | tuple[str | bool | int | float, ...]
@@ -146,7 +144,7 @@ def operand_value(operand: Operand, values: Values, now: int) -> Stored | None:
             assert_never(operand)
 
 
-# -- expressions ---------------------------------------------------------------------------------
+# -- variables -------------------------------------------------------------------------------------
 
 
 _STRING = PropertyType(Scalar.STRING)

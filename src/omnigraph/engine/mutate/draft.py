@@ -2,8 +2,8 @@
 
     checked mutation + parameters -> **draft** -> judged, staged, published
 
-Room    engine.mutate. A pure function of its transaction, so that a lost race runs it again.
-Rule    later statements see earlier ones. A delete takes the edges of its nodes along, whatever their type.
+A pure function of its transaction, so that a lost race runs it again. Later statements see earlier ones.
+A delete takes the edges of its nodes along, whatever their type.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def _pinned(condition: Condition, declared: TableType, request: StoredRows) -> t
     return column, pinned.values
 
 
-# -- pending -------------------------------------------------------------------------------------
+# -- pending ---------------------------------------------------------------------------------------
 #
-# The rows that a mutation has written so far, seen by its own later statements.
-# An overlay on the base: a pending row hides the committed one with its id.
-# Rule    statements come in order; of several rows with one id the last one counts.
+# The rows that a mutation has written so far, seen by its own later statements: an overlay on the base,
+# where a pending row hides the committed one with its id. Statements come in order; of several rows with
+# one id the last one counts.
 
 
 @dataclass
@@ -131,9 +131,9 @@ class Pending:
 
     def _committed(self, txn: WriteTxn, search: RowSearch, mine: pa.Table) -> pa.Table:
         schema = self.declared.stored_schema
-        found = search.run(txn, schema.names).cast(schema)
-        hidden = pc.is_in(found[ID], value_set=mine[ID].combine_chunks())
-        return found.filter(pc.invert(hidden))
+        rows = search.run(txn, schema.names).cast(schema)
+        hidden = pc.is_in(rows[ID], value_set=mine[ID].combine_chunks())
+        return rows.filter(pc.invert(hidden))
 
     def rows(self) -> pa.Table:
         """Return the rows so far, one for each id."""
@@ -154,7 +154,7 @@ class Pending:
         return TypeChange(self.declared, rows, minted=self.minted and rows.num_rows > 0)
 
 
-# -- draft ---------------------------------------------------------------------------------------
+# -- statements ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,8 @@ class Run:
                 edges += count
             else:
                 nodes += count
-        changes = [one.change() for one in pending.values()]
-        change = ChangeSet.of(catalog, [one for one in changes if one.rows.num_rows])
+        changes = [part.change() for part in pending.values()]
+        change = ChangeSet.of(catalog, [part for part in changes if part.rows.num_rows])
         return Draft(change, frozenset(decided), nodes, edges)
 
     def _insert(self, statement: Insert, pending: Pending) -> None:
@@ -222,11 +222,11 @@ class Run:
         return pending.update(txn, search, values)
 
     def _assigned(self, assignments: tuple[Assignment, ...], target: TableType) -> dict[str, Any]:
-        found = {}
-        for one in assignments:
-            value = assigned_value(one, target, self.values, self.now_ms)
-            found[one.column] = _stored(value, one)
-        return found
+        row = {}
+        for assignment in assignments:
+            value = assigned_value(assignment, target, self.values, self.now_ms)
+            row[assignment.column] = _stored(value, assignment)
+        return row
 
     # -- delete ------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Explain: a plan as people read it, and what each step really did.
 
-Room    execution. `explain` describes the plan with estimates and runs nothing; `profile` runs it and adds
-        rows, time, requests and the choices made on the way.
+`explain` describes the plan with estimates and runs nothing; `profile` runs it and adds rows, time, requests
+and the choices made on the way.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class ExplainLine:
 
     def to_json(self) -> dict[str, Any]:
         """Return the operator as plain JSON values; what is not known is left out."""
-        found: dict[str, Any] = {"operator": self.operator, "detail": self.detail}
+        described: dict[str, Any] = {"operator": self.operator, "detail": self.detail}
         for name in ("estimate", "rows", "seconds", "requests"):
             value = getattr(self, name)
             if value is not None:
-                found[name] = round(value, 6) if name == "seconds" else value
+                described[name] = round(value, 6) if name == "seconds" else value
         if self.notes:
-            found["notes"] = self.notes
+            described["notes"] = self.notes
         if self.inner:
-            found["inner"] = [one.to_json() for one in self.inner]
-        return found
+            described["inner"] = [line.to_json() for line in self.inner]
+        return described
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class Recorder:
             line.requests = (line.requests or 0) + process_totals().requests - before
 
     def _line(self, step: Step) -> ExplainLine:
-        made = self._described(step)
-        self._lines[id(step)] = made
-        return made
+        line = self._described(step)
+        self._lines[id(step)] = line
+        return line
 
     def _described(self, step: Step) -> ExplainLine:
         match step:
@@ -147,7 +147,9 @@ class Recorder:
                 number = len(condition.operands) if isinstance(condition, And) else 1
                 return ExplainLine("filter", "one condition" if number == 1 else f"{number} conditions")
             case Inner(clause, steps):
-                return ExplainLine(block_name(clause), "block", inner=[self._line(one) for one in steps])
+                return ExplainLine(
+                    block_name(clause), "block", inner=[self._line(inner_step) for inner_step in steps]
+                )
             case _:
                 assert_never(step)
 

@@ -1,6 +1,7 @@
-"""Build: the plain plan of a read, step by step as it is written, then the rules over it.
+"""Rules: the plan of a read as it is written, and the rules that make it cheaper.
 
-Room    execution.plan. Without any rule the plan is right and slow: the rules are tested against it.
+A rule is a function from a plan and the rows of each type to a plan with the same answer. Without any
+rule the plan is right and slow: the rules are tested against it, each alone and with each alone off.
 """
 
 from __future__ import annotations
@@ -52,12 +53,39 @@ from omnigraph.execution.plan.steps import (
     variables_of,
 )
 
+RowCounts: TypeAlias = Mapping[str, int]  # rows of each type, by id
+Rule: TypeAlias = Callable[[Plan, RowCounts], Plan]
+
+
+# -- the plan as it is written ---------------------------------------------------------------------
+
+
+def _steps(clauses: tuple[Clause, ...]) -> tuple[Step, ...]:
+    return tuple(step for clause in clauses for step in _step(clause))
+
+
+def _step(clause: Clause) -> tuple[Step, ...]:
+    match clause:
+        case Bind(variable, conditions, new):
+            if new:
+                return (Scan(variable, conditions),)
+            return tuple(Keep(condition) for condition in conditions)
+        case Expand():
+            return (Follow(clause),)
+        case Filter(condition):
+            return (Keep(condition),)
+        case Exists(block) | Counted(block) | Optional(block):
+            return (Inner(clause, _steps(block.clauses)),)
+        case _:
+            assert_never(clause)
+
+
 # -- push filters --------------------------------------------------------------------------------
 #
 # A condition on one variable is judged where it is bound, in the scan if it can be.
 
 
-def push_filters(plan: Plan, rows: Mapping[str, int]) -> Plan:
+def push_filters(plan: Plan, rows: RowCounts) -> Plan:
     """Move conditions down to the scans that introduce their variable."""
     return replace(plan, steps=_pushed(plan.steps))
 
@@ -80,13 +108,14 @@ def _pushed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 def _parts(condition: Condition) -> tuple[Condition, ...]:
     if isinstance(condition, And):
-        return tuple(part for one in condition.operands for part in _parts(one))
+        return tuple(part for operand in condition.operands for part in _parts(operand))
     return (condition,)
 
 
 def _split(scan: Scan, conditions: Sequence[Condition]) -> Scan:
     every = _parts(all_of(conditions)) if conditions else ()
-    return replace(scan, conditions=every, pushed=tuple(one for one in every if _scannable(one)))
+    pushed = tuple(condition for condition in every if _scannable(condition))
+    return replace(scan, conditions=every, pushed=pushed)
 
 
 def _scannable(condition: Condition) -> bool:
@@ -107,7 +136,7 @@ def _scannable(condition: Condition) -> bool:
 # A key that equals values is a look-up by id, at the same cost in a table of any size.
 
 
-def key_lookup(plan: Plan, rows: Mapping[str, int]) -> Plan:
+def key_lookup(plan: Plan, rows: RowCounts) -> Plan:
     """Turn scans that name a key into look-ups, and conditions on nodes that edges lead to."""
     return replace(plan, steps=_all(plan.steps))
 
@@ -132,7 +161,7 @@ def _looked_up(step: Step, reached: Set[Variable]) -> Step:
     for condition in step.conditions:
         key = _key(condition, step.variable)
         if key is not None:
-            others = tuple(one for one in step.conditions if one is not condition)
+            others = tuple(other for other in step.conditions if other is not condition)
             return Lookup(step.variable, key, others)
     return step
 
@@ -157,14 +186,12 @@ def _key(condition: Condition, variable: Variable) -> Comparison | Among | None:
 # Begin with what binds the fewest rows, and filter as soon as a condition can be judged.
 
 
-def join_order(plan: Plan, rows: Mapping[str, int]) -> Plan:
+def join_order(plan: Plan, rows: RowCounts) -> Plan:
     """Order the steps by how few rows they are expected to leave."""
     return replace(plan, steps=_ordered(plan.steps, rows, frozenset()))
 
 
-def _ordered(
-    steps: tuple[Step, ...], rows: Mapping[str, int], outer: frozenset[Variable]
-) -> tuple[Step, ...]:
+def _ordered(steps: tuple[Step, ...], rows: RowCounts, outer: frozenset[Variable]) -> tuple[Step, ...]:
     waiting = [
         replace(step, steps=_ordered(step.steps, rows, frozenset(step.clause.block.uses)))
         if isinstance(step, Inner)
@@ -207,7 +234,7 @@ def _ends(step: Step) -> frozenset[Variable]:
     return frozenset({step.clause.left, step.clause.right}) if isinstance(step, Follow) else frozenset()
 
 
-def _price(step: Step, rows: Mapping[str, int], bound: set[Variable]) -> tuple[int, float]:
+def _price(step: Step, rows: RowCounts, bound: set[Variable]) -> tuple[int, float]:
     """Rank a step: conditions at once, then what follows from bound rows, then the smallest beginnings."""
     match step:
         case Keep():
@@ -231,8 +258,8 @@ def _price(step: Step, rows: Mapping[str, int], bound: set[Variable]) -> tuple[i
 def _share(conditions: tuple[Condition, ...]) -> float:
     """Guess which share of rows meets conditions."""
     share = 1.0
-    for one in conditions:
-        share *= 0.05 if isinstance(one, Comparison) and one.operator == "=" else 0.4
+    for condition in conditions:
+        share *= 0.05 if isinstance(condition, Comparison) and condition.operator == "=" else 0.4
     return share
 
 
@@ -241,7 +268,7 @@ def _share(conditions: tuple[Condition, ...]) -> float:
 # `match { $x: T } return { count($x) }` is known without reading a row.
 
 
-def count_from_metadata(plan: Plan, rows: Mapping[str, int]) -> Plan:
+def count_from_metadata(plan: Plan, rows: RowCounts) -> Plan:
     """Answer a bare count of one type from the snapshot."""
     if len(plan.steps) != 1 or not isinstance(plan.steps[0], Scan) or plan.steps[0].conditions:
         return plan
@@ -264,13 +291,13 @@ def only_counts(plan: Plan) -> bool:
     )
 
 
-# -- count from topology -------------------------------------------------------------------------
+# -- count from topology ---------------------------------------------------------------------------
 #
-# The rows of one hop or two follow from degrees, without listing them.
-# Conditions on single nodes stay possible: a node that does not meet them counts for nothing.
+# The rows of one hop or two follow from degrees, without listing them. Conditions on single nodes stay
+# possible: a node that does not meet them counts for nothing.
 
 
-def count_from_topology(plan: Plan, rows: Mapping[str, int]) -> Plan:
+def count_from_topology(plan: Plan, rows: RowCounts) -> Plan:
     """Answer a bare count over a chain of hops."""
     follows = [step for step in plan.steps if isinstance(step, Follow)]
     if plan.shortcut is not None or not only_counts(plan) or not _chain(follows):
@@ -281,20 +308,20 @@ def count_from_topology(plan: Plan, rows: Mapping[str, int]) -> Plan:
         match step:
             case Follow():
                 continue
-            case Scan(variable, asked):
-                found = asked
+            case Scan(variable, listed):
+                pass
             case Keep(condition):
                 mentioned = variables_of((condition,))
                 if len(mentioned) != 1:
                     return plan
-                variable, found = next(iter(mentioned)), (condition,)
+                variable, listed = next(iter(mentioned)), (condition,)
             case _:
                 return plan
         if variable not in nodes:
             return plan
-        conditions[variable] = (*conditions.get(variable, ()), *found)
-    asked_of = tuple((variable, found) for variable, found in conditions.items() if found)
-    return replace(plan, shortcut=CountEdges(tuple(step.clause for step in follows), asked_of))
+        conditions[variable] = (*conditions.get(variable, ()), *listed)
+    node_conditions = tuple((variable, listed) for variable, listed in conditions.items() if listed)
+    return replace(plan, shortcut=CountEdges(tuple(step.clause for step in follows), node_conditions))
 
 
 def _chain(follows: list[Follow]) -> bool:
@@ -315,17 +342,15 @@ def _chain(follows: list[Follow]) -> bool:
 # An order that is cut after a few rows selects them instead of sorting all.
 
 
-def top_rows(plan: Plan, rows: Mapping[str, int]) -> Plan:
+def top_rows(plan: Plan, rows: RowCounts) -> Plan:
     """Mark the plan where a limit cuts the order."""
     read = plan.read
     return replace(plan, top=read.limit is not None and not read.distinct)
 
 
-# -- build ---------------------------------------------------------------------------------------
+# -- all rules -------------------------------------------------------------------------------------
 
 
-RowCounts: TypeAlias = Mapping[str, int]  # rows of each type, by id
-Rule: TypeAlias = Callable[[Plan, RowCounts], Plan]
 RULES: Mapping[str, Rule] = {
     "count_from_metadata": count_from_metadata,
     "count_from_topology": count_from_topology,
@@ -338,28 +363,8 @@ RULES: Mapping[str, Rule] = {
 
 def plan(read: CheckedRead, rows: RowCounts, rules: Set[str] | None = None) -> Plan:
     """Return the plan of a read; `rules` names those to apply, all of them if it is None."""
-    made = Plan(read, _steps(read.clauses))
+    rewritten = Plan(read, _steps(read.clauses))
     for name, rule in RULES.items():
         if rules is None or name in rules:
-            made = rule(made, rows)
-    return made
-
-
-def _steps(clauses: tuple[Clause, ...]) -> tuple[Step, ...]:
-    return tuple(step for clause in clauses for step in _step(clause))
-
-
-def _step(clause: Clause) -> tuple[Step, ...]:
-    match clause:
-        case Bind(variable, conditions, new):
-            if new:
-                return (Scan(variable, conditions),)
-            return tuple(Keep(condition) for condition in conditions)
-        case Expand():
-            return (Follow(clause),)
-        case Filter(condition):
-            return (Keep(condition),)
-        case Exists(block) | Counted(block) | Optional(block):
-            return (Inner(clause, _steps(block.clauses)),)
-        case _:
-            assert_never(clause)
+            rewritten = rule(rewritten, rows)
+    return rewritten

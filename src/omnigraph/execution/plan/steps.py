@@ -2,8 +2,8 @@
 
     checked read -> **plan** -> rows -> result
 
-Room    execution.plan. What the match does, one step after the other; each binds variables or drops rows.
-        Rules rewrite steps; the operators run them; explain prints them.
+A plan is what the match does, one step after the other; each step binds variables or drops rows. Rules
+rewrite steps (rules.py), match.py runs them and explain.py prints them.
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ def needs(step: Step) -> frozenset[Variable]:
             assert_never(step)
 
 
-def wanted_columns(read: CheckedRead) -> dict[Variable, tuple[str, ...]]:
+def needed_columns(read: CheckedRead) -> dict[Variable, tuple[str, ...]]:
     """Return the stored columns of each variable that outputs and order name."""
-    found: dict[Variable, dict[str, None]] = {}
-    for value in [*(one.value for one in read.outputs), *(key.value for key in read.order)]:
+    columns_of: dict[Variable, dict[str, None]] = {}
+    for value in [*(output.value for output in read.outputs), *(key.value for key in read.order)]:
         for variable, column in _columns(value):
-            found.setdefault(variable, {})[column] = None
-    return {variable: tuple(columns) for variable, columns in found.items()}
+            columns_of.setdefault(variable, {})[column] = None
+    return {variable: tuple(columns) for variable, columns in columns_of.items()}
 
 
 def _columns(value: e.Value) -> Iterator[tuple[Variable, str]]:
@@ -140,7 +140,9 @@ def _columns(value: e.Value) -> Iterator[tuple[Variable, str]]:
 
 def variables_of(conditions: tuple[Condition, ...]) -> frozenset[Variable]:
     """Return the variables that conditions mention."""
-    return frozenset(variable for one in conditions for value in e.leaves(one) for variable in _of(value))
+    return frozenset(
+        variable for condition in conditions for value in e.leaves(condition) for variable in _of(value)
+    )
 
 
 def _of(value: e.Value) -> Iterator[Variable]:

@@ -1,5 +1,4 @@
 """Search: full text and vectors, over the entities of one table version.
 
-Room    execution. Knows nothing of queries: it takes tables, columns and values, and gives ordinals
-        and scores.
+It knows nothing of queries: it takes tables, columns and values, and gives ordinals and scores.
 """

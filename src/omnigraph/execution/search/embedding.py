@@ -1,13 +1,15 @@
 """Embedding: text to vectors, for `nearest` with a text.
 
-Room    execution.search. Whoever opens a graph brings the embedder; nothing here reaches a network.
-Given   "mock", "mock-hash", or a function from texts to vectors. The environment's EMBEDDINGS_MOCK=1 wins
-        over it, so that a test run never asks a provider.
-Gives   one vector of the asked size for a text: checked, L2-normalised, float32, kept for the next query.
-Mock    words are hashed into signed buckets and added up, so that texts that share words are near each other,
-        on every platform alike. `mock-hash` gives every text a direction of its own instead.
-Rule    where a property records the model of its vectors, a function must say that it is that model, by an
-        attribute `model`: vectors of two models do not compare. The mocks stand for every model.
+Whoever opens a graph brings the embedder: "mock", "mock-hash", or a function from texts to vectors;
+nothing here reaches a network. EMBEDDINGS_MOCK=1 in the environment wins over it, so that a test run
+never asks a provider. A text becomes one vector of the size asked for: checked, L2-normalised, float32,
+kept for the next query.
+
+The mock hashes words into signed buckets and adds them up, so that texts that share words are near each
+other, on every platform alike. `mock-hash` gives every text a direction of its own instead.
+
+Where a property records the model of its vectors, a function must say that it is that model, by an
+attribute `model`: vectors of two models do not compare. The mocks stand for every model.
 """
 
 from __future__ import annotations
@@ -90,20 +92,20 @@ class FunctionEmbedder:
         return [list(vector) for vector in self._function(texts)]
 
 
-def embedder_of(given: str | EmbedTexts | None) -> Embedder | None:
+def embedder_of(choice: str | EmbedTexts | None) -> Embedder | None:
     """Return what the caller or the environment means; None is no embedder."""
     if os.environ.get(MOCKED) == "1":
         return MockEmbedder()
-    if given is None:
+    if choice is None:
         return None
-    if given == "mock":
+    if choice == "mock":
         return MockEmbedder()
-    if given == "mock-hash":
+    if choice == "mock-hash":
         return HashEmbedder()
-    if callable(given):
-        return FunctionEmbedder(given)
+    if callable(choice):
+        return FunctionEmbedder(choice)
     raise InvalidRequest(
-        f"unknown embedding {given!r}", remedy="Give 'mock', 'mock-hash' or a function from texts to vectors"
+        f"unknown embedding {choice!r}", remedy="Give 'mock', 'mock-hash' or a function from texts to vectors"
     )
 
 
@@ -125,20 +127,20 @@ class Embeddings:
         if model is not None:
             self._embedder.check_model(model)
         with self._lock:
-            found = self._known.get((size, text))
-        if found is None:
-            found = _checked(self._embedder([text], size), size)
+            vector = self._known.get((size, text))
+        if vector is None:
+            vector = _checked(self._embedder([text], size), size)
             with self._lock:
-                self._known[(size, text)] = found
+                self._known[(size, text)] = vector
                 while len(self._known) > KEPT:
                     self._known.popitem(last=False)
-        return found
+        return vector
 
 
-def _checked(given: Sequence[Sequence[float]], size: int) -> Vector:
-    if len(given) != 1:
-        raise InvalidRequest(f"the embedder gave {len(given)} vectors for one text")
-    vector = np.asarray(given[0], dtype=np.float64)
+def _checked(vectors: Sequence[Sequence[float]], size: int) -> Vector:
+    if len(vectors) != 1:
+        raise InvalidRequest(f"the embedder gave {len(vectors)} vectors for one text")
+    vector = np.asarray(vectors[0], dtype=np.float64)
     length = float(np.linalg.norm(vector)) if vector.ndim == 1 else 0.0
     if vector.shape != (size,) or not np.isfinite(length) or length == 0:
         raise InvalidRequest(

@@ -1,12 +1,12 @@
 """Parts: what search derives from a column, fragment by fragment.
 
-Room    execution.search. A data file never changes, so what is derived from a column of one fragment (its
-        postings, its vectors) is right for ever and shared by all versions and branches that hold it. After
-        a write only new fragments are read; deleted rows are masked, not forgotten, because an earlier
-        version may still have them.
-Gives   `Parts`: for one column of one table version, each fragment's part, where its ordinals start, and
-        which of its rows are alive.
-Bound   by bytes of the distinct parts that the cached versions hold, least recently used version first.
+A data file never changes, so what is derived from a column of one fragment (its postings, its vectors) is
+right for ever and shared by all versions and branches that hold it. After a write only new fragments are
+read; deleted rows are masked, not forgotten, because an earlier version may still have them.
+
+`PartsCache` gives, for one column of one table version, each fragment's part, where its ordinals start,
+and which of its rows are alive. It is bounded by the bytes of the distinct parts that the cached versions
+hold; the version that was not used for longest goes first.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ class PartsCache(Generic[D, V]):
     def known(self, table: EntityTable, column: str) -> V | None:
         """Return a column of a version if it is at hand."""
         with self._lock:
-            found = self._known.get((table.key, column))
-            if found is None:
+            entry = self._known.get((table.key, column))
+            if entry is None:
                 return None
             self._known.move_to_end((table.key, column))
-            return found[0]
+            return entry[0]
 
     def count(self, table: EntityTable, column: str, rows: int) -> int:
         """Count rows that are asked for without the whole column; return how many there have been."""
@@ -135,12 +135,14 @@ class PartsCache(Generic[D, V]):
             building = self._building.setdefault(key, threading.Lock())
         with building:
             with self._lock:
-                found = self._known.get(key)
-            if found is None:
-                parts = tuple(self._part(table, column, *one) for one in fragments(table))
-                found = (self._assemble(table.span, parts), parts)
-                self._keep(key, found)
-        return found[0]
+                entry = self._known.get(key)
+            if entry is None:
+                parts = tuple(
+                    self._part(table, column, *numbered_fragment) for numbered_fragment in fragments(table)
+                )
+                entry = (self._assemble(table.span, parts), parts)
+                self._keep(key, entry)
+        return entry[0]
 
     def _part(self, table: EntityTable, column: str, number: int, fragment: Fragment) -> SearchFragment[D]:
         columns, files, _ = fragment.key
@@ -154,10 +156,10 @@ class PartsCache(Generic[D, V]):
         start = int(table.ordinals(np.array([number << 32]))[0])
         return SearchFragment(derived, start, _alive(table, number, fragment))
 
-    def _keep(self, key: tuple[TableKey, str], made: tuple[V, tuple[SearchFragment[D], ...]]) -> None:
+    def _keep(self, key: tuple[TableKey, str], entry: tuple[V, tuple[SearchFragment[D], ...]]) -> None:
         with self._lock:
             self._building.pop(key, None)
-            self._known[key] = made
+            self._known[key] = entry
             self._size = self._shrink(self._limit, 1)
 
     @property

@@ -1,8 +1,9 @@
-"""Search room: texts and vectors of any column, held in memory or not.
+"""Search cache: the texts and vectors of any column, searched in memory or where they are stored.
 
-Room    execution.search. The door for queries: holds the caches, one for each open graph, used by many
-        threads, and decides how to answer. Whatever it decides, the answer is the same; only vectors of
-        columns too large to hold may come from an index that can miss one (`approximate=False` forbids it).
+`Search` is what queries use: it holds the caches, one for each open graph, used by many threads, and
+decides how to answer. Whatever it decides, the answer is the same; only vectors of columns too large to
+hold may come from an index that can miss one (`approximate=False` forbids it). `Corpus` is all texts of
+one column in memory.
 """
 
 from __future__ import annotations
@@ -21,13 +22,11 @@ from omnigraph.execution.search.stored import VectorIndexes
 from omnigraph.execution.search.text_index import Numbers, Postings, analyse, invert, matches_by_index
 from omnigraph.execution.search.vectors import Distances, Matrix, VectorColumn, as_query, matrix, nearest_of
 
-# -- corpus --------------------------------------------------------------------------------------
+# -- corpus ----------------------------------------------------------------------------------------
 #
-# All texts of one property in one version, ready to be searched.
-# Made of the postings of each fragment; the numbers of BM25 (how many texts, how long
-# on average, how many have a token) count living rows of this version only.
-# Gives   which entities match a query, and their scores.
-# Rule    no index takes part, so answers are the same whatever an index covers.
+# All texts of one property in one version, made of the postings of each fragment. The numbers of BM25
+# (how many texts, how long on average, how many have a token) count living rows of this version only. No
+# index takes part, so answers are the same whatever an index covers.
 
 
 K1 = 1.2
@@ -50,13 +49,13 @@ class Corpus:
 
     def matches(self, query: str) -> Ordinals:
         """Return the entities whose text has some token of the query, ascending."""
-        found = [self._with(part, self._exact(part, query)) for part in self._parts]
-        return _together(found)
+        by_part = [self._with(part, self._exact(part, query)) for part in self._parts]
+        return _together(by_part)
 
     def fuzzy(self, query: str, edits: int = EDITS) -> Ordinals:
         """Return the entities whose text has a token within so many edits of one of the query, ascending."""
-        found = [self._with(part, self._similar(part, query, edits)) for part in self._parts]
-        return _together(found)
+        by_part = [self._with(part, self._similar(part, query, edits)) for part in self._parts]
+        return _together(by_part)
 
     def scores(self, query: str, ordinals: Ordinals | None = None) -> Scores:
         """Return the BM25 score of each entity, or of every ordinal; 0 where nothing matches."""
@@ -66,13 +65,13 @@ class Corpus:
     def top(self, query: str, count: int, among: Ordinals | None = None) -> tuple[Ordinals, Scores]:
         """Return the entities with the best scores, all that tie with the last, in no order."""
         dense = self._scored(query)
-        found = np.flatnonzero(dense > 0) if among is None else among[dense[among] > 0]
-        scores = dense[found]
-        if count < len(found):
+        matching = np.flatnonzero(dense > 0) if among is None else among[dense[among] > 0]
+        scores = dense[matching]
+        if count < len(matching):
             least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
             kept = scores >= least
-            found, scores = found[kept], scores[kept]
-        return found, scores
+            matching, scores = matching[kept], scores[kept]
+        return matching, scores
 
     # -- the parts ---------------------------------------------------------------------------------
 
@@ -93,8 +92,8 @@ class Corpus:
         return total
 
     def _exact(self, part: SearchFragment[Postings], query: str) -> Iterable[slice]:
-        found = (part.derived.find(token) for token in set(analyse(query)))
-        return (one for one in found if one is not None)
+        spans = (part.derived.find(token) for token in set(analyse(query)))
+        return (span for span in spans if span is not None)
 
     def _similar(self, part: SearchFragment[Postings], query: str, edits: int) -> Iterable[slice]:
         numbers = {n for token in set(analyse(query)) for n in part.derived.similar(token, edits)}
@@ -124,11 +123,11 @@ def _posted(part: SearchFragment[Postings], token: str) -> tuple[Numbers, Number
     return rows[kept], counts[kept]
 
 
-def _together(found: Sequence[Ordinals]) -> Ordinals:
-    return np.concatenate([np.zeros(0, np.int64), *found]).astype(np.int64)
+def _together(by_part: Sequence[Ordinals]) -> Ordinals:
+    return np.concatenate([np.zeros(0, np.int64), *by_part]).astype(np.int64)
 
 
-# -- search room ---------------------------------------------------------------------------------
+# -- texts and vectors by version ------------------------------------------------------------------
 
 
 COLD_ROWS = 20_000
@@ -183,9 +182,9 @@ class Texts:
     def matches(self, query: str) -> Ordinals:
         """Return the entities whose text has some token of the query, ascending."""
         if self._cold():
-            found = matches_by_index(self._table, self._column, query)
-            if found is not None:
-                return found
+            matching = matches_by_index(self._table, self._column, query)
+            if matching is not None:
+                return matching
         return self.corpus.matches(query)
 
     def fuzzy(self, query: str, edits: int = EDITS) -> Ordinals:
@@ -205,8 +204,8 @@ class Texts:
 
         Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
         """
-        found, values = self.top(query, count, _among(self._table, ordinals))
-        return _rows_of(self._table, found, values, ordinals)
+        entities, values = self.top(query, count, _among(self._table, ordinals))
+        return _rows_of(self._table, entities, values, ordinals)
 
     def _cold(self) -> bool:
         """Say whether the texts are not in memory, and not asked for often enough to bring them there."""
@@ -241,35 +240,35 @@ class Vectors:
 
         They come in no order, each with its distance.
         """
-        wanted = as_query(query)
+        vector = as_query(query)
         held = self._held(self._table.rows if among is None else len(among))
         if held is not None:
             return held.top(query, count, among)
         if among is not None and len(among) <= FEW:
-            return nearest_of(among, stored.distances(self._table, self._column, wanted, among), count)
+            return nearest_of(among, stored.distances(self._table, self._column, vector, among), count)
         if among is None and self._indexes is not None:
-            found = self._indexes.top(self._table, self._column, wanted, count)
-            if found is not None:
-                return found
+            nearest = self._indexes.top(self._table, self._column, vector, count)
+            if nearest is not None:
+                return nearest
         chosen = None
         if among is not None:
             chosen = np.zeros(self._table.span, dtype=bool)
             chosen[among] = True
-        return stored.streamed(self._table, self._column, wanted, count, chosen)
+        return stored.streamed(self._table, self._column, vector, count, chosen)
 
     def best(self, query: Sequence[float], ordinals: Ordinals, count: int) -> tuple[Ordinals, Distances]:
         """Return the rows whose entities are nearest, and their distances.
 
         Entities may be repeated or missing; `count` different ones are wanted, and what ties with the last.
         """
-        found, values = self.top(query, count, _among(self._table, ordinals))
-        return _rows_of(self._table, found, values, ordinals)
+        entities, values = self.top(query, count, _among(self._table, ordinals))
+        return _rows_of(self._table, entities, values, ordinals)
 
-    def _held(self, wanted: int) -> VectorColumn | None:
+    def _held(self, count: int) -> VectorColumn | None:
         """Return the column in memory, if it is there or worth bringing there."""
         held = self._cache.known(self._table, self._column)
         if held is None and self._fits:
-            picked = self._cache.count(self._table, self._column, wanted)
+            picked = self._cache.count(self._table, self._column, count)
             if picked * PICK_COST > self._table.rows or self._column in self._table.absent:
                 held = self._cache.get(self._table, self._column)
         return held
@@ -283,19 +282,19 @@ def _among(table: EntityTable, ordinals: Ordinals) -> Ordinals | None:
 
 
 def _rows_of(
-    table: EntityTable, found: Ordinals, values: Scores, ordinals: Ordinals
+    table: EntityTable, entities: Ordinals, values: Scores, ordinals: Ordinals
 ) -> tuple[Ordinals, Scores]:
     """Return where some entities stand among the rows, and the value of each."""
-    if not len(found) or not len(ordinals):
+    if not len(entities) or not len(ordinals):
         return np.zeros(0, np.int64), np.zeros(0)
-    order = np.argsort(found)
-    found, values = found[order], values[order]
+    order = np.argsort(entities)
+    entities, values = entities[order], values[order]
     if _ascending(table, ordinals):  # one row for each entity: a few look-ups instead of a pass over all rows
-        at = np.minimum(np.searchsorted(ordinals, found), len(ordinals) - 1)
-        there = ordinals[at] == found
+        at = np.minimum(np.searchsorted(ordinals, entities), len(ordinals) - 1)
+        there = ordinals[at] == entities
         return at[there], values[there]
-    at = np.minimum(np.searchsorted(found, ordinals), len(found) - 1)
-    rows = np.flatnonzero(found[at] == ordinals)
+    at = np.minimum(np.searchsorted(entities, ordinals), len(entities) - 1)
+    rows = np.flatnonzero(entities[at] == ordinals)
     return rows, values[at[rows]]
 
 

@@ -1,10 +1,8 @@
-"""Postings: the tokens of one fragment's texts, and the rows that have them.
+"""Text index: texts as tokens, the rows that have them, and a first search by Lance's index.
 
-Room    execution.search. Built once for each fragment (parts.py keeps it).
-Layout  tokens are sorted by bytes; the rows of token t, ascending, are `rows[starts[t]:starts[t + 1]]`, and
-        `counts` beside them says how often; `lengths` has the number of tokens of each row.
-How     bytes are cut at ASCII separators with array operations and each distinct piece is analysed once.
-        Pieces with other letters may hold several words, which analysis.py tells apart.
+Four parts: analysis turns a text into tokens; distance tells which tokens are within some edits of one;
+`Postings` are the texts of one fragment, inverted (parts.py keeps them); and `matches_by_index` searches
+a column whose texts are not in memory yet.
 """
 
 from __future__ import annotations
@@ -27,14 +25,13 @@ from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import TEXT
 from omnigraph.storage.tables.layout import ADDRESS
 
-# -- analysis ------------------------------------------------------------------------------------
+# -- analysis --------------------------------------------------------------------------------------
 #
-# From text to the tokens that search compares.
-# Pure. Documents and queries go through the same steps, in this order: words are runs
-# of letters and digits; words over 40 characters are dropped; lower case; accents folded to ASCII;
-# English stop words dropped; stems by Snowball's English stemmer (Porter2).
-# Why     folding comes before stemming, so that "résumé" and "resume" meet; stop words go before
-# stemming, so
+# From text to the tokens that search compares. Documents and queries go through the same steps, in this
+# order: words are runs of letters and digits; words over 40 characters are dropped; lower case; accents
+# folded to ASCII; English stop words dropped; stems by Snowball's English stemmer (Porter2).
+#
+# Folding comes before stemming, so that "résumé" and "resume" meet; stop words go before stemming, so
 # that "owned" and "willing" stay although their stems "own" and "will" are stop words.
 # docs/decisions/0012-search-is-exact.md tells where Lance's analyser differs.
 
@@ -82,9 +79,9 @@ def words(text: str) -> list[str]:
     return "".join(c if c.isalnum() else " " for c in composed).split()
 
 
-def stems(found: Sequence[str]) -> list[str | None]:
+def stems(word_list: Sequence[str]) -> list[str | None]:
     """Return the token of each word; None where the word is dropped."""
-    plain = [plain_word(word) for word in found]
+    plain = [plain_word(word) for word in word_list]
     kept = [word for word in plain if word is not None]
     stemmed = iter(Stemmer("english", 0).stemWords(kept))  # a stemmer serves one thread; making one is cheap
     return [None if word is None else next(stemmed) for word in plain]
@@ -111,11 +108,10 @@ def fold(letter: str) -> str:
     return "".join(c for c in latin if c.isascii() and c.isalnum()) or lower
 
 
-# -- distance ------------------------------------------------------------------------------------
+# -- distance --------------------------------------------------------------------------------------
 #
-# Which of many tokens are within some edits of one.
-# Pure: Levenshtein's table, one cell of all tokens at a time, and only the cells that
-# can still stay within the edits.
+# Which of many tokens are within some edits of one: Levenshtein's table, one cell of all tokens at a
+# time, and only the cells that can still stay within the edits.
 
 
 def within(token: str, letters: NDArray[np.uint32], edits: int) -> NDArray[np.bool_]:
@@ -139,11 +135,16 @@ def within(token: str, letters: NDArray[np.uint32], edits: int) -> NDArray[np.bo
             changed = before.get(j - 1, start) + (letters[:, j - 1] != ord(letter))
             row[j] = np.minimum(changed, np.minimum(before.get(j, start), row.get(j - 1, start)) + 1)
         before = row
-    found: NDArray[np.bool_] = before[length] <= edits
-    return found
+    near: NDArray[np.bool_] = before[length] <= edits
+    return near
 
 
-# -- postings ------------------------------------------------------------------------------------
+# -- postings --------------------------------------------------------------------------------------
+#
+# Tokens are sorted by bytes; the rows of token t, ascending, are `rows[starts[t]:starts[t + 1]]`, and
+# `counts` beside them says how often; `lengths` has the number of tokens of each row. Bytes are cut at
+# ASCII separators with array operations, and each distinct piece is analysed once: a piece with other
+# letters may hold several words.
 
 
 PIECE_ROWS = 1_000  # small arrays are reused by the allocator; large ones cost page faults each time
@@ -167,18 +168,18 @@ class Postings:
     def nbytes(self) -> int:
         """Memory taken."""
         arrays = (self.starts, self.rows, self.counts, self.lengths, self.present)
-        return int(self.tokens.nbytes + sum(one.nbytes for one in arrays))
+        return int(self.tokens.nbytes + sum(array.nbytes for array in arrays))
 
     def find(self, token: str) -> slice | None:
         """Return where a token's postings are."""
-        wanted = token.encode()
+        encoded = token.encode()
         ends, text = self._text
 
         def at(number: int) -> bytes:
             return text[ends[number] : ends[number + 1]]
 
-        number = bisect_left(range(len(self.tokens)), wanted, key=at)
-        return self.span(number) if number < len(self.tokens) and at(number) == wanted else None
+        number = bisect_left(range(len(self.tokens)), encoded, key=at)
+        return self.span(number) if number < len(self.tokens) and at(number) == encoded else None
 
     def span(self, number: int) -> slice:
         """Return where the postings of a token number are."""
@@ -186,11 +187,11 @@ class Postings:
 
     def similar(self, token: str, edits: int) -> list[int]:
         """Return the numbers of the tokens within so many edits of a token."""
-        found: list[int] = []
+        similar_tokens: list[int] = []
         for length, (numbers, letters) in self._by_length.items():
             if abs(length - len(token)) <= edits:
-                found += numbers[within(token, letters, edits)].tolist()
-        return sorted(found)
+                similar_tokens += numbers[within(token, letters, edits)].tolist()
+        return sorted(similar_tokens)
 
     @cached_property
     def _text(self) -> tuple[memoryview, bytes]:
@@ -204,13 +205,13 @@ class Postings:
     def _by_length(self) -> dict[int, tuple[Numbers, NDArray[np.uint32]]]:
         """The tokens of each length as a matrix of code points."""
         lengths = pc.utf8_length(self.tokens).to_numpy(zero_copy_only=False)
-        found = {}
+        matrices = {}
         for length in np.unique(lengths).tolist():
             numbers = np.flatnonzero(lengths == length).astype(np.int32)
             joined = "".join(self.tokens.take(pa.array(numbers)).to_pylist())
             letters = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
-            found[length] = (numbers, letters.reshape(len(numbers), length))
-        return found
+            matrices[length] = (numbers, letters.reshape(len(numbers), length))
+        return matrices
 
 
 def invert(texts: pa.ChunkedArray) -> Postings:
@@ -224,10 +225,10 @@ def invert(texts: pa.ChunkedArray) -> Postings:
     keys = [np.zeros(0, np.int64)]
     for codes, (_, rows) in zip(encoded.chunks, cut, strict=True):
         at, number = vocabulary.of(codes.indices.to_numpy())
-        found = rows[at]
-        keys.append((number << 32) | found)
+        token_rows = rows[at]
+        keys.append((number << 32) | token_rows)
         lengths[rows[0] : rows[-1] + 1] += np.bincount(
-            found - rows[0], minlength=rows[-1] + 1 - rows[0]
+            token_rows - rows[0], minlength=rows[-1] + 1 - rows[0]
         ).astype(np.int32)
     starts, posted, counts = _posted(np.concatenate(keys), len(tokens))
     present = texts.is_valid().to_numpy()
@@ -286,24 +287,23 @@ class _Vocabulary:
 def _analysed(pieces: list[str]) -> tuple[list[str], _Vocabulary]:
     """Return the distinct tokens in order, and those of each piece."""
     split = [[piece] if piece.isascii() else words(piece) for piece in pieces]
-    stemmed = stems([word for one in split for word in one])
+    stemmed = stems([word for piece_words in split for word in piece_words])
     tokens = sorted({token for token in stemmed if token is not None})
     number = {token: n for n, token in enumerate(tokens)}
     numbers = np.array([-1 if token is None else number[token] for token in stemmed], dtype=np.int64)
-    owner = np.repeat(np.arange(len(pieces)), [len(one) for one in split])
+    owner = np.repeat(np.arange(len(pieces)), [len(piece_words) for piece_words in split])
     kept = numbers >= 0
     starts = np.searchsorted(owner[kept], np.arange(len(pieces) + 1))
     return tokens, _Vocabulary(starts.astype(np.int64), numbers[kept])
 
 
-# -- inverted ------------------------------------------------------------------------------------
+# -- search by the stored index --------------------------------------------------------------------
 #
-# A first search by Lance's full-text index, before the texts are in memory.
-# The index names candidates and analysis.py decides. Lance's analyser takes the same
-# steps in another order, which makes no difference to words in ASCII when stop words and long words are
-# kept (storage.tables.indexes.TEXT): so every match in ASCII is among what the index finds, and texts
-# with other letters are candidates without being asked. They are found by a scan, which is much
-# cheaper than analysis.
+# A first search by Lance's full-text index, before the texts are in memory. The index names candidates
+# and the analysis above decides. Lance's analyser takes the same steps in another order, which makes no
+# difference to words in ASCII when stop words and long words are kept (storage.tables.indexes.TEXT): so
+# every match in ASCII is among what the index finds, and texts with other letters are always candidates.
+# They are found by a scan, which is much cheaper than analysis.
 
 
 MOST = 8  # one row in so many: with more candidates, analysing all texts once and for all is worth it
@@ -316,7 +316,7 @@ def matches_by_index(table: EntityTable, column: str, query: str) -> Ordinals | 
         return np.zeros(0, np.int64)
     if not _complete(table, column):
         return None
-    hits = _found(table, column, query)
+    hits = _index_hits(table, column, query)
     if len(hits) * MOST > table.rows:
         return None
     candidates = np.union1d(hits, _foreign(table, column))
@@ -325,8 +325,8 @@ def matches_by_index(table: EntityTable, column: str, query: str) -> Ordinals | 
     texts = invert(pa.chunked_array([table.take(column, candidates)]))
     spans = (texts.find(token) for token in tokens)
     rows = [texts.rows[span] for span in spans if span is not None]
-    found: Ordinals = candidates[np.unique(np.concatenate([np.zeros(0, np.int32), *rows]))]
-    return found
+    matching: Ordinals = candidates[np.unique(np.concatenate([np.zeros(0, np.int32), *rows]))]
+    return matching
 
 
 def _complete(table: EntityTable, column: str) -> bool:
@@ -341,22 +341,22 @@ def _complete(table: EntityTable, column: str) -> bool:
     return False
 
 
-def _found(table: EntityTable, column: str, query: str) -> Ordinals:
+def _index_hits(table: EntityTable, column: str, query: str) -> Ordinals:
     """Ask the index for the words of the query; it stems them as it stemmed those of the texts."""
     plain = [plain_word(word) for word in words(query)]
-    asked = " ".join(word for word in plain if word is not None and word.isascii())
-    if not asked:
+    plain_query = " ".join(word for word in plain if word is not None and word.isascii())
+    if not plain_query:
         return np.zeros(0, np.int64)
     scanner = table.handle.scanner(
-        full_text_query=MatchQuery(asked, column), columns=["_score"], with_row_id=True
+        full_text_query=MatchQuery(plain_query, column), columns=["_score"], with_row_id=True
     )
     return table.ordinals(scanner.to_table()["_rowid"].to_numpy())
 
 
 def _foreign(table: EntityTable, column: str) -> Ordinals:
     """Return the entities whose text has letters beyond ASCII."""
-    found = [np.zeros(0, np.uint64)]
+    addresses = [np.zeros(0, np.uint64)]
     for batch in table.handle.scanner(columns=[column], with_row_address=True).to_batches():
         plain = pc.fill_null(pc.string_is_ascii(batch[column]), True)
-        found.append(batch[ADDRESS].filter(pc.invert(plain)).to_numpy())
-    return table.ordinals(np.concatenate(found))
+        addresses.append(batch[ADDRESS].filter(pc.invert(plain)).to_numpy())
+    return table.ordinals(np.concatenate(addresses))

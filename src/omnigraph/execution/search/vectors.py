@@ -1,11 +1,12 @@
 """Vectors: distances from a query vector, and the nearest entities, exactly.
 
-Room    execution.search. Distances are Euclidean. Stored vectors and queries are 32-bit; differences, squares
-        and sums are 64-bit, so the distance of an entity never depends on which others are asked for.
-How     one pass over the rows with a ceiling, the least distance that is certainly enough: a sketch of each
-        vector (sketch.py) bounds its distance from below, a product in 32 bits with a known error bounds it
-        closer, and only rows that both leave under the ceiling are measured.
-Rule    an entity without a vector has no distance: NaN where it is asked for, and never among the nearest.
+Distances are Euclidean. Stored vectors and queries are 32-bit; differences, squares and sums are 64-bit,
+so the distance of an entity never depends on which others are asked for. An entity without a vector has
+no distance: NaN where it is asked for, and never among the nearest.
+
+A search is one pass over the rows with a ceiling, the least distance that is certainly enough: a sketch
+of each vector bounds its distance from below, a product in 32 bits with a known error bounds it closer,
+and only rows that both leave under the ceiling are measured.
 """
 
 from __future__ import annotations
@@ -22,16 +23,15 @@ from numpy.typing import NDArray
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.search.parts import Mask, SearchFragment
 
-# -- sketch --------------------------------------------------------------------------------------
+# -- sketch ----------------------------------------------------------------------------------------
 #
-# A few numbers for each vector that bound its distance to any other from below.
-# Pure. A sketch holds the vector's coordinates along the axes in which the vectors of
-# a fragment vary most, the length of the rest, and the square of the whole length. The product of two
-# sketches is at least the product of the vectors (Cauchy and Schwarz, for the rest), so
-# |x|² + |q|² - 2 · product is at most their squared distance. It costs a quarter of the true product,
-# and excludes most rows where vectors are not random.
-# Layout  the sketch of a vector is `axes..., rest, -|x|²/2`, that of a query `axes..., rest, 1`: one
-# product
+# A few numbers for each vector that bound its distance to any other from below: the vector's coordinates
+# along the axes in which the vectors of a fragment vary most, the length of the rest, and the square of
+# the whole length. The product of two sketches is at least the product of the vectors (Cauchy and
+# Schwarz, for the rest), so |x|² + |q|² - 2 · product is at most their squared distance. It costs a
+# quarter of the true product, and excludes most rows where vectors are not random.
+#
+# The sketch of a vector is `axes..., rest, -|x|²/2`, that of a query `axes..., rest, 1`: one product
 # gives (|q|² - least)/2, where `least` is the bound. Sketches are columns, so that one number of all
 # vectors lies side by side: that multiplies twice as fast as rows of so few numbers (measured).
 
@@ -61,8 +61,8 @@ class Sketch:
         """Multiply the sketches of some vectors with that of a query."""
         some = self.columns[:, at] if isinstance(at, slice) else self.columns.take(at, axis=1, mode="clip")
         # Not BLAS: its threads wait for each other while the processors are busy with something else.
-        found: NDArray[np.float32] = np.einsum("ij,i->j", some, outline)
-        return found
+        products: NDArray[np.float32] = np.einsum("ij,i->j", some, outline)
+        return products
 
     def of(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the sketch of a query."""
@@ -101,14 +101,14 @@ def _cheapest(sample: NDArray[np.float64], axes: NDArray[np.float64]) -> NDArray
     """Try a few numbers of axes on a sample; return those that make a search cheapest, if any help at all."""
     size = sample.shape[1]
     squares = np.square(sample).sum(axis=1)
-    asked = np.arange(0, len(sample), max(len(sample) // QUESTIONS, 1))
-    true = squares + squares[asked, None] - 2.0 * sample[asked] @ sample.T
+    questions = np.arange(0, len(sample), max(len(sample) // QUESTIONS, 1))
+    true = squares + squares[questions, None] - 2.0 * sample[questions] @ sample.T
     near = np.partition(true, NEIGHBOURS, axis=1)[:, NEIGHBOURS, None]
     best, least = None, float(size)  # what it costs to look at the vectors themselves
     for share in SHARES:
         chosen = axes[:, -max(size // share, 1) :]
         outline = _outline(sample, squares, chosen)
-        bound = squares + squares[asked, None] - 2.0 * outline[asked] @ outline.T
+        bound = squares + squares[questions, None] - 2.0 * outline[questions] @ outline.T
         cost = outline.shape[1] + 1 + MEASURING * size * float((bound <= near).mean())
         if cost < least:
             best, least = chosen, cost
@@ -134,7 +134,7 @@ def _outline(
     return np.concatenate([along, rest[:, None]], axis=1)
 
 
-# -- vectors -------------------------------------------------------------------------------------
+# -- exact search ----------------------------------------------------------------------------------
 
 
 CHUNK_ROWS = 32_768  # small enough for the processor's caches, large enough to hide Python (measured)
@@ -196,11 +196,11 @@ def as_query(values: Sequence[float]) -> Query:
 
 def measured(rows: NDArray[np.float32], query: Query) -> Distances:
     """Return the distance of each row of a matrix."""
-    found = np.empty(len(rows))
-    wanted = query.astype(np.float64)
+    distances = np.empty(len(rows))
+    target = query.astype(np.float64)
     for part in _chunks(len(rows), MEASURED_ROWS):
-        found[part] = np.sqrt(np.square(rows[part] - wanted).sum(axis=1))
-    return found
+        distances[part] = np.sqrt(np.square(rows[part] - target).sum(axis=1))
+    return distances
 
 
 def nearest_of(ordinals: Ordinals, distances: Distances, count: int) -> tuple[Ordinals, Distances]:
@@ -225,15 +225,15 @@ class VectorColumn:
 
     def distances(self, query: Sequence[float], ordinals: Ordinals) -> Distances:
         """Return the distance of each entity; NaN where it has no vector, or is missing."""
-        wanted = as_query(query)
-        found = np.full(len(ordinals), np.nan)
+        vector = as_query(query)
+        distances = np.full(len(ordinals), np.nan)
         owners = np.searchsorted(self._starts, ordinals, side="right") - 1  # -1: before all, so missing
         for number in np.unique(owners[owners >= 0]).tolist():
             at = np.flatnonzero(owners == number)
             rows = ordinals[at] - self._parts[number].start
             kept = self._living[number][rows]
-            found[at[kept]] = measured(self._parts[number].derived.values[rows[kept]], wanted)
-        return found
+            distances[at[kept]] = measured(self._parts[number].derived.values[rows[kept]], vector)
+        return distances
 
     def top(
         self, query: Sequence[float], count: int, among: Ordinals | None = None
@@ -244,17 +244,17 @@ class VectorColumn:
         """
         if among is not None and len(among) <= max(count, self._span * FEW):
             return nearest_of(among, self.distances(query, among), count)
-        found = NearestRows(count)
+        nearest = NearestRows(count)
         bounds = [*self._starts.tolist(), self._span]
         chosen = None if among is None else np.sort(among[among >= 0])
         for part, living, (start, end) in zip(self._parts, self._living, pairwise(bounds), strict=True):
-            search = _PartSearch(part, as_query(query), found)
+            search = _PartSearch(part, as_query(query), nearest)
             if chosen is None:
                 search.run(living)
             else:
                 rows = chosen[np.searchsorted(chosen, start) : np.searchsorted(chosen, end)] - start
                 search.run_some(rows[living[rows]])
-        return found.nearest()
+        return nearest.nearest()
 
 
 class NearestRows:
@@ -284,7 +284,7 @@ class NearestRows:
         return self.ceiling * self.ceiling * (1 + 1e-12)
 
     @property
-    def wanted(self) -> int:
+    def missing(self) -> int:
         """How many entities are missing before there is a ceiling; at least one."""
         return max(self._count - len(self._best), 1)
 
@@ -299,11 +299,11 @@ class _PartSearch:
     Rows are judged by half of |q|² less a bound of their squared distance from below: the larger, the nearer.
     """
 
-    def __init__(self, part: SearchFragment[Matrix], query: Query, found: NearestRows) -> None:
+    def __init__(self, part: SearchFragment[Matrix], query: Query, nearest: NearestRows) -> None:
         self._start = part.start
         self._vectors = part.derived
         self._query = query
-        self._found = found
+        self._nearest = nearest
         self._sketched = part.derived.sketch is not NO_SKETCH
         self._outline = part.derived.sketch.of(query)
         self._square = float(np.square(query, dtype=np.float64).sum())
@@ -327,8 +327,8 @@ class _PartSearch:
         sketch = self._vectors.sketch
         bounds = sketch.products(at, self._outline) if self._sketched else self._by_vector(at)
         seeds: NDArray[np.int64] = NO_ROWS
-        if self._found.ceiling == np.inf:
-            seeds = _largest(bounds, living, self._found.wanted)
+        if self._nearest.ceiling == np.inf:
+            seeds = _largest(bounds, living, self._nearest.missing)
             self._measure(_rows(at, seeds))
         near = self._near(bounds)
         near &= living
@@ -341,16 +341,16 @@ class _PartSearch:
             self._measure(_rows(at, left))
 
     def _measure(self, rows: NDArray[np.int64]) -> None:
-        self._found.add(rows + self._start, measured(self._vectors.values[rows], self._query))
+        self._nearest.add(rows + self._start, measured(self._vectors.values[rows], self._query))
 
     def _by_vector(self, at: slice | NDArray[np.int64]) -> NDArray[Any]:
         products = np.einsum("ij,j->i", self._vectors.values[at], self._query)
-        found: NDArray[np.float64] = products - np.square(self._vectors.lengths[at]) / 2
-        return found
+        bounds: NDArray[np.float64] = products - np.square(self._vectors.lengths[at]) / 2
+        return bounds
 
     def _near(self, bounds: NDArray[Any]) -> Mask:
         """Say which rows may be under the ceiling; of those whose bound overflowed nothing is known."""
-        limit = (self._square - self._found.bound - self._error) / 2
+        limit = (self._square - self._nearest.bound - self._error) / 2
         least = np.nextafter(bounds.dtype.type(limit), bounds.dtype.type(-np.inf))
         near: Mask = bounds >= least
         if not self._exact:
@@ -362,13 +362,13 @@ def _rows(at: slice | NDArray[np.int64], positions: NDArray[np.int64]) -> NDArra
     return positions + at.start if isinstance(at, slice) else at[positions]
 
 
-def _largest(bounds: NDArray[Any], wanted: Mask, count: int) -> NDArray[np.int64]:
+def _largest(bounds: NDArray[Any], candidates: Mask, count: int) -> NDArray[np.int64]:
     """Return the positions that look nearest, to find a low ceiling early."""
-    positions = np.flatnonzero(wanted)
+    positions = np.flatnonzero(candidates)
     if count >= len(positions):
         return positions
-    found: NDArray[np.int64] = positions[np.argpartition(-bounds[positions], count - 1)[:count]]
-    return found
+    nearest: NDArray[np.int64] = positions[np.argpartition(-bounds[positions], count - 1)[:count]]
+    return nearest
 
 
 def _living(part: SearchFragment[Matrix]) -> Mask:

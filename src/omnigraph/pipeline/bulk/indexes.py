@@ -25,9 +25,8 @@ from omnigraph.base.arguments import checked
 from omnigraph.base.errors import GraphError
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.indexes import IndexReport, Ready
+from omnigraph.engine.indexes import IndexReport, Ready, declared_indexes
 from omnigraph.engine.indexes import ensure_indexes as publish
-from omnigraph.execution.search.stored import wanted
 from omnigraph.pipeline.bulk.load_task import for_each
 from omnigraph.pipeline.progress import Report, watched
 from omnigraph.pipeline.reading.scan import Fragments, grouped
@@ -67,7 +66,7 @@ def ensure_indexes(
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
     snapshot = store.snapshot(branch)
     catalog = catalogs.get(snapshot.schema)
-    effects = {declared.id: BuildIndexes(wanted(declared)) for declared in catalog.tables}
+    effects = {declared.id: BuildIndexes(declared_indexes(declared)) for declared in catalog.tables}
     missing = [
         one for t, effect in effects.items() for one in _missing(store, snapshot, t, effect, part_rows)
     ]
