@@ -8,15 +8,14 @@ Rule    `rows` is the image that will be published: whole rows, one for each id,
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.catalog.past import past_catalog
@@ -126,27 +125,14 @@ class Catalogs:
 
     def __init__(self, schemas: SchemaObjects) -> None:
         self._schemas = schemas
-        self._known: OrderedDict[tuple[str, ...], Catalog] = OrderedDict()
-        self._lock = threading.Lock()
+        self._known = BoundedCache[tuple[str, ...], Catalog](KEPT)
 
     def get(self, digest: str) -> Catalog:
         """Return the catalog of a schema hash."""
-        return self._kept((digest,), lambda: Catalog.from_json(self._schemas.get(digest)))
+        return self._known.get_or_make((digest,), lambda: Catalog.from_json(self._schemas.get(digest)))
 
     def past(self, now: str, then: str) -> Catalog:
         """Return what one schema declares as a state with another schema has it."""
         if now == then:
             return self.get(now)
-        return self._kept((now, then), lambda: past_catalog(self.get(now), self.get(then)))
-
-    def _kept(self, key: tuple[str, ...], make: Callable[[], Catalog]) -> Catalog:
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                return self._known[key]
-        catalog = make()
-        with self._lock:
-            catalog = self._known.setdefault(key, catalog)
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)
-        return catalog
+        return self._known.get_or_make((now, then), lambda: past_catalog(self.get(now), self.get(then)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog
@@ -102,7 +102,7 @@ class Queries:
         self._catalogs = catalogs
         self._caches = Caches.within(memory_bytes)
         self._embeddings = Embeddings(embedder)
-        self._compiled: OrderedDict[tuple[str, str | None, str], CheckedRead] = OrderedDict()
+        self._compiled = BoundedCache[tuple[str, str | None, str], CheckedRead](COMPILED)
         self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
 
@@ -213,21 +213,15 @@ class Queries:
 
     def _compile(self, text: str, file: str, name: str | None, catalog: Catalog) -> CheckedRead:
         key = (text, name, catalog.identity)
-        with self._lock:
-            found = self._compiled.get(key)
-            if found is not None:
-                self._compiled.move_to_end(key)
-                return found
+        known = self._compiled.get(key)
+        if known is not None:
+            return known
         checked = compile_query(text, catalog, name, file=file)
         if isinstance(checked, CheckedMutation):
             raise InvalidRequest(
                 f"query {checked.name!r} changes the graph", remedy="Run it with mutate, not query"
             )
-        with self._lock:
-            self._compiled[key] = checked
-            while len(self._compiled) > COMPILED:
-                self._compiled.popitem(last=False)
-        return checked
+        return self._compiled.put(key, checked)
 
 
 def _row_counts(snapshot: PinnedSnapshot) -> dict[str, int]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import ResourceLimit
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.catalog.query.expressions import Variable
@@ -47,10 +47,9 @@ class ColumnCache:
     """Whole columns by table version, least recently used first out."""
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self._columns: OrderedDict[tuple[TableKey, str], Any] = OrderedDict()
+        self._columns = BoundedCache[tuple[TableKey, str], Any](limit, lambda values: values.nbytes)
         self._picks: dict[tuple[TableKey, str], int] = {}
         self._too_large: set[tuple[TableKey, str]] = set()
-        self._bytes = 0
         self._limit = limit
         self._lock = threading.Lock()
 
@@ -73,36 +72,21 @@ class ColumnCache:
 
     def get(self, table: TableKey, column: str) -> Any:
         """Return a column (or what was derived from it), if it is here."""
-        with self._lock:
-            values = self._columns.get((table, column))
-            if values is not None:
-                self._columns.move_to_end((table, column))
-            return values
+        return self._columns.get((table, column))
 
     def put(self, table: TableKey, column: str, values: Any) -> None:
         """Keep a column, unless it alone would fill the cache."""
-        if values.nbytes > self._limit // 2:
-            return
-        with self._lock:
-            if (table, column) not in self._columns:
-                self._columns[(table, column)] = values
-                self._bytes += values.nbytes
-            self._shrink(self._limit)
+        if values.nbytes <= self._limit // 2:
+            self._columns.put((table, column), values)
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        return self._bytes
+        return self._columns.weight
 
     def shrink(self, size: int) -> None:
         """Let go of the columns that were not used for longest, until so much is left."""
-        with self._lock:
-            self._shrink(size)
-
-    def _shrink(self, size: int) -> None:
-        while self._bytes > size:
-            _, oldest = self._columns.popitem(last=False)
-            self._bytes -= oldest.nbytes
+        self._columns.shrink(size)
 
 
 class EntityTable:

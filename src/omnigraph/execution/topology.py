@@ -9,7 +9,6 @@ sorts them twice, which is worth it for large or deep traversals (expand.py deci
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.catalog.model import ID
 from omnigraph.execution.entities import EntityTable, Ordinals, TableKey
 from omnigraph.storage.tables.layout import ADDRESS
@@ -161,21 +161,14 @@ class Topologies:
     """Topologies by the versions they were built from; knows how much look-ups have cost without one."""
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self._known: OrderedDict[tuple[TableKey, ...], Topology] = OrderedDict()
+        self._known = BoundedCache[tuple[TableKey, ...], Topology](limit, lambda topology: topology.nbytes)
         self._spent: dict[tuple[TableKey, ...], int] = {}
-        self._bytes = 0
-        self._limit = limit
         self._lock = threading.Lock()
         self._building: dict[tuple[TableKey, ...], threading.Lock] = {}
 
     def known(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology | None:
         """Return the topology if it was built before."""
-        key = (edges.key, sources.key, targets.key)
-        with self._lock:
-            topology = self._known.get(key)
-            if topology is not None:
-                self._known.move_to_end(key)
-            return topology
+        return self._known.get((edges.key, sources.key, targets.key))
 
     def get(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
         """Return the topology, building it once."""
@@ -190,27 +183,19 @@ class Topologies:
         return topology
 
     def _keep(self, key: tuple[TableKey, ...], topology: Topology) -> None:
+        self._known.put(key, topology)
         with self._lock:
-            self._known[key] = topology
-            self._bytes += topology.nbytes
             self._building.pop(key, None)
             self._spent.pop(key, None)
-            self._shrink(self._limit, 1)
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        return self._bytes
+        return self._known.weight
 
     def shrink(self, size: int) -> None:
         """Let go of the topologies that were not used for longest, until so much is left."""
-        with self._lock:
-            self._shrink(size, 0)
-
-    def _shrink(self, size: int, keep: int) -> None:
-        while self._bytes > size and len(self._known) > keep:
-            _, oldest = self._known.popitem(last=False)
-            self._bytes -= oldest.nbytes
+        self._known.shrink(size)
 
     def spend(self, edges: EntityTable, sources: EntityTable, targets: EntityTable, price: int) -> int:
         """Add up what look-ups cost for want of a topology; return the sum."""

@@ -9,13 +9,13 @@ Touch   a source check (tests/storage/test_source_rules.py) refuses `lance.datas
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import lance
 from lance.lance import _Session
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import GraphClosed, GraphError, IntegrityError, StorageError
 from omnigraph.storage.location import Location
 
@@ -60,7 +60,7 @@ class Opener:
         self._session = _Session(
             index_cache_size_bytes=INDEX_CACHE_BYTES, metadata_cache_size_bytes=METADATA_CACHE_BYTES
         )
-        self._tables: OrderedDict[tuple[str, int], Handle] = OrderedDict()
+        self._tables = BoundedCache[tuple[str, int], Handle](HANDLES)
         self._lock = threading.Lock()
         self.opens = 0
         self._closed = False
@@ -95,12 +95,9 @@ class Opener:
     def table(self, table_id: str, version: int) -> Handle:
         """Return a table at its pinned version, from the cache when it was opened before."""
         self.check_open()
-        key = (table_id, version)
-        with self._lock:
-            found = self._tables.get(key)
-            if found is not None:
-                self._tables.move_to_end(key)
-                return found
+        handle = self._tables.get((table_id, version))
+        if handle is not None:
+            return handle
         try:
             handle = self._open_table(table_id, version)
         except OpenFailed as error:
@@ -118,9 +115,7 @@ class Opener:
         """Remember a handle that a commit returned, so that nobody has to open it."""
         with self._lock:
             if not self._closed:
-                self._tables[(table_id, handle.version)] = handle
-            while len(self._tables) > HANDLES:
-                self._tables.popitem(last=False)
+                self._tables.put((table_id, handle.version), handle)
 
     def _why_no_table(self, table_id: str, version: int, error: OpenFailed) -> GraphError:
         """Tell a lost table from a store that does not answer."""

@@ -158,8 +158,8 @@ def test_memory_is_bounded_and_old_versions_go_first(documents: Documents) -> No
     first = documents.table()
     search = Search()
     search.text(first, "text").matches("apple")
-    needed = search._texts._bytes()
-    small = Search(limit=needed + needed // 2)
+    limit = search.nbytes + search.nbytes // 2
+    small = Search(limit)
     small.text(first, "text").matches("apple")
     documents.put(record(n, 1) for n in range(3_000))
     second = documents.table()
@@ -167,7 +167,7 @@ def test_memory_is_bounded_and_old_versions_go_first(documents: Documents) -> No
 
     assert small._texts.known(first, "text") is None
     assert small._texts.known(second, "text") is not None
-    assert small._texts._bytes() <= small._texts._limit
+    assert small.nbytes <= limit
     check(small, first)
 
 

@@ -5,12 +5,11 @@ Room    engine.mutate. From text and parameters to a receipt; the statements run
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
@@ -61,9 +60,8 @@ class Mutations:
         self._claims = claims
         self._executor = executor
         self._group = GroupCommit(store)
-        self._compiled: OrderedDict[tuple[str, str | None, str], CheckedMutation] = OrderedDict()
-        self._inserts: set[tuple[str, str | None]] = set()
-        self._lock = threading.Lock()
+        self._compiled = BoundedCache[tuple[str, str | None, str], CheckedMutation](COMPILED)
+        self._inserts = BoundedCache[tuple[str, str | None], Literal[True]](COMPILED)
 
     def mutate(
         self,
@@ -125,29 +123,21 @@ class Mutations:
     def compile(self, request: Request, catalog: Catalog) -> CheckedMutation:
         """Return the checked mutation of a text, from the cache when it was checked before."""
         key = (request.source, request.query_name, catalog.identity)
-        with self._lock:
-            found = self._compiled.get(key)
-            if found is not None:
-                self._compiled.move_to_end(key)
-                return found
+        known = self._compiled.get(key)
+        if known is not None:
+            return known
         checked = compile_query(request.source, catalog, name=request.query_name, file=request.file)
         if not isinstance(checked, CheckedMutation):
             raise InvalidRequest(
                 f"query {checked.name!r} reads and changes nothing", remedy="Run it with query, not mutate"
             )
-        with self._lock:
-            self._compiled[key] = checked
-            if all(isinstance(statement, Insert) for statement in checked.statements):
-                self._inserts.add(key[:2])
-            while len(self._compiled) > COMPILED:
-                old, _ = self._compiled.popitem(last=False)
-                self._inserts.discard(old[:2])
-        return checked
+        if all(isinstance(statement, Insert) for statement in checked.statements):
+            self._inserts.put(key[:2], True)
+        return self._compiled.put(key, checked)
 
     def _only_inserts(self, request: Request) -> bool:
         """Say whether a text checked before only inserts; then no rows decide what it writes."""
-        with self._lock:
-            return (request.source, request.query_name) in self._inserts
+        return self._inserts.get((request.source, request.query_name)) is not None
 
     def _claim(self, key: str, branch: str, actor: str | None, request: Request) -> str:
         """Return the commit id of a key; a request that can never be right claims nothing."""

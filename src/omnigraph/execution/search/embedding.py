@@ -17,14 +17,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import InvalidRequest
 
 Vector = NDArray[np.float32]
@@ -114,27 +113,19 @@ class Embeddings:
 
     def __init__(self, embedder: Embedder | None) -> None:
         self._embedder = embedder
-        self._known: OrderedDict[tuple[int, str], Vector] = OrderedDict()
-        self._lock = threading.Lock()
+        self._known = BoundedCache[tuple[int, str], Vector](KEPT)
 
     def vector(self, text: str, size: int, model: str | None) -> Vector:
         """Return the vector of a text; `model` is the one that the property insists on."""
-        if self._embedder is None:
+        embedder = self._embedder
+        if embedder is None:
             raise InvalidRequest(
                 "nearest with a text needs an embedder, and none is configured",
                 remedy="Open the graph with embedding=, or give the query as a vector",
             )
         if model is not None:
-            self._embedder.check_model(model)
-        with self._lock:
-            vector = self._known.get((size, text))
-        if vector is None:
-            vector = _checked(self._embedder([text], size), size)
-            with self._lock:
-                self._known[(size, text)] = vector
-                while len(self._known) > KEPT:
-                    self._known.popitem(last=False)
-        return vector
+            embedder.check_model(model)
+        return self._known.get_or_make((size, text), lambda: _checked(embedder([text], size), size))
 
 
 def _checked(vectors: Sequence[Sequence[float]], size: int) -> Vector:

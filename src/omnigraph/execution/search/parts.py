@@ -12,16 +12,16 @@ hold; the version that was not used for longest goes first.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.execution.entities import EntityTable, TableKey
 from omnigraph.storage.tables.layout import ADDRESS, Layout
 from omnigraph.storage.tables.layout import FragmentLayout as Fragment
@@ -98,24 +98,18 @@ class PartsCache(Generic[D, V]):
     ) -> None:
         self._derive = derive
         self._assemble = assemble
-        self._limit = limit
-        self._size = 0
         self._lock = threading.Lock()
         self._building: dict[tuple[TableKey, str], threading.Lock] = {}
-        self._known: OrderedDict[tuple[TableKey, str], tuple[V, tuple[SearchFragment[D], ...]]] = (
-            OrderedDict()
+        self._known = BoundedCache[tuple[TableKey, str], tuple[V, tuple[SearchFragment[D], ...]]](
+            limit, total=_bytes
         )
         self._counts: dict[tuple[TableKey, str], int] = {}
         self._derived: WeakValueDictionary[tuple[str, bytes, str, str], D] = WeakValueDictionary()
 
     def known(self, table: EntityTable, column: str) -> V | None:
         """Return a column of a version if it is at hand."""
-        with self._lock:
-            entry = self._known.get((table.key, column))
-            if entry is None:
-                return None
-            self._known.move_to_end((table.key, column))
-            return entry[0]
+        entry = self._known.get((table.key, column))
+        return None if entry is None else entry[0]
 
     def count(self, table: EntityTable, column: str, rows: int) -> int:
         """Count rows that are asked for without the whole column; return how many there have been."""
@@ -134,8 +128,7 @@ class PartsCache(Generic[D, V]):
         with self._lock:
             building = self._building.setdefault(key, threading.Lock())
         with building:
-            with self._lock:
-                entry = self._known.get(key)
+            entry = self._known.get(key)
             if entry is None:
                 parts = tuple(
                     self._part(table, column, *numbered_fragment) for numbered_fragment in fragments(table)
@@ -157,27 +150,22 @@ class PartsCache(Generic[D, V]):
         return SearchFragment(derived, start, _alive(table, number, fragment))
 
     def _keep(self, key: tuple[TableKey, str], entry: tuple[V, tuple[SearchFragment[D], ...]]) -> None:
+        self._known.put(key, entry)
         with self._lock:
             self._building.pop(key, None)
-            self._known[key] = entry
-            self._size = self._shrink(self._limit, 1)
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        return self._size
+        return self._known.weight
 
     def shrink(self, size: int) -> None:
         """Let go of the versions that were not used for longest, until so much is left."""
-        with self._lock:
-            self._size = self._shrink(size, 0)
+        self._known.shrink(size)
 
-    def _shrink(self, size: int, keep: int) -> int:
-        while (taken := self._bytes()) > size and len(self._known) > keep:
-            self._known.popitem(last=False)
-        return taken
 
-    def _bytes(self) -> int:
-        distinct = {id(p.derived): p.derived.nbytes for _, parts in self._known.values() for p in parts}
-        masks = (p.alive.nbytes for _, parts in self._known.values() for p in parts if p.alive is not None)
-        return sum(distinct.values()) + sum(masks)
+def _bytes(entries: Collection[tuple[object, tuple[SearchFragment[Any], ...]]]) -> int:
+    """Return the memory that entries take together: what several of them share counts once."""
+    distinct = {id(part.derived): part.derived.nbytes for _, parts in entries for part in parts}
+    masks = (part.alive.nbytes for _, parts in entries for part in parts if part.alive is not None)
+    return int(sum(distinct.values()) + sum(masks))

@@ -8,9 +8,9 @@ Touch   only publish.py and branches.py may call `commit`.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.storage.failpoints import Step
 from omnigraph.storage.manifest.metadata import MetadataDataset
@@ -33,7 +33,7 @@ class Chain:
         self.incarnation = incarnation
         self._dataset = dataset
         self._latest: ManifestState | None = None
-        self._past: OrderedDict[int, ManifestState] = OrderedDict()  # versions are immutable
+        self._past = BoundedCache[int, ManifestState](PAST_STATES)
         self._lock = threading.Lock()
 
     def create(self, state: ManifestState, step: Step) -> None:
@@ -52,11 +52,8 @@ class Chain:
         return state
 
     def _remember(self, state: ManifestState) -> None:
+        self._past.put(state.version, state)
         with self._lock:
-            self._past[state.version] = state
-            self._past.move_to_end(state.version)
-            while len(self._past) > PAST_STATES:
-                self._past.popitem(last=False)
             known = self._latest
             if known is None or state.version > known.version:  # a slower thread may hold an older answer
                 self._latest = state
@@ -68,12 +65,11 @@ class Chain:
 
     def at(self, version: int) -> ManifestState:
         """Return the state of one version, or say that it was reclaimed."""
-        with self._lock:
-            found = self._past.get(version)
-        if found is None:
-            found = self._read(version)
-            self._remember(found)
-        return found
+        state = self._past.get(version)
+        if state is None:
+            state = self._read(version)
+            self._remember(state)
+        return state
 
     def commit(self, state: ManifestState, updates: Mapping[str, str | None], step: Step) -> ManifestState:
         """Publish `state` if the chain is still at the version before it; else raise HeadMoved."""

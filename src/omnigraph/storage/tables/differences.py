@@ -9,8 +9,6 @@ Gives   two streams of rows, one for each version. A row that was only moved, by
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.layout import (
@@ -84,37 +83,23 @@ class TailCache:
     """Small fragments by identity, shared by all tables of a store."""
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self._entries: OrderedDict[FragmentKey, TailFragment] = OrderedDict()
-        self._bytes = 0
-        self._limit = limit
-        self._lock = threading.Lock()
+        self._fragments = BoundedCache[FragmentKey, TailFragment](limit, lambda fragment: fragment.held)
 
     def get(self, handle: Handle, fragment_id: int, key: FragmentKey) -> TailFragment:
         """Return a fragment of this version, reading it only if nobody here wrote or read it before."""
-        with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-                return found
+        fragment = self._fragments.get(key)
+        if fragment is not None:
+            return fragment
         scan = handle.scanner(
             fragments=[handle.get_fragment(fragment_id)], with_row_address=True, scan_in_order=True
         )
         table = scan.to_table()
         offsets = table[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
-        entry = TailFragment(table.drop_columns([ADDRESS]), offsets)
-        self.put(key, entry)
-        return entry
+        return self._fragments.put(key, TailFragment(table.drop_columns([ADDRESS]), offsets))
 
-    def put(self, key: FragmentKey, entry: TailFragment) -> None:
+    def put(self, key: FragmentKey, fragment: TailFragment) -> None:
         """Remember a fragment that was just written or read."""
-        with self._lock:
-            if key in self._entries:
-                return
-            self._entries[key] = entry
-            self._bytes += entry.held
-            while self._bytes > self._limit and self._entries:
-                _, oldest = self._entries.popitem(last=False)
-                self._bytes -= oldest.held
+        self._fragments.put(key, fragment)
 
 
 def written(rows: pa.Table) -> TailFragment:

@@ -8,8 +8,6 @@ Room    storage.tables. Asking Lance for fragments and schema converts them anew
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +19,7 @@ from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 from numpy.typing import NDArray
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.storage.opener import Handle
 
 # -- columns -------------------------------------------------------------------------------------
@@ -309,62 +308,35 @@ class Layouts:
     """The layouts of the versions used last, for all tables, and which of their rows are deleted."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, int], Layout] = OrderedDict()
-        self._deleted: OrderedDict[FragmentKey, Offsets] = OrderedDict()
-        self._deleted_bytes = 0
-        self._lock = threading.Lock()
+        self._known = BoundedCache[tuple[str, int], Layout](KEPT)
+        self._deleted = BoundedCache[FragmentKey, Offsets](DELETED_BYTES, lambda offsets: offsets.nbytes)
 
     def get(self, handle: Handle) -> Layout:
         """Return the layout of a version."""
-        key = (handle.uri, handle.version)
-        with self._lock:
-            found = self._known.get(key)
-            if found is not None:
-                self._known.move_to_end(key)
-                return found
-        layout = Layout.of(handle)
-        self.put(handle, layout)
-        return layout
+        return self._known.get_or_make((handle.uri, handle.version), lambda: Layout.of(handle))
 
     def put(self, handle: Handle, layout: Layout) -> None:
         """Remember the layout of a version that was just made."""
-        with self._lock:
-            self._known[(handle.uri, handle.version)] = layout
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)
+        self._known.put((handle.uri, handle.version), layout)
 
     def deleted(self, handle: Handle, number: int, part: FragmentLayout) -> Offsets:
         """Return the places of the deleted rows of a fragment, ascending; reads one small file, once."""
         if part.metadata.deletion_file is None:
             return NOTHING
-        with self._lock:
-            found = self._deleted.get(part.key)
-            if found is not None:
-                self._deleted.move_to_end(part.key)
-                return found
+        known = self._deleted.get(part.key)
+        if known is not None:
+            return known
         scan = handle.scanner(columns=[], fragments=[handle.get_fragment(number)], with_row_address=True)
         alive = scan.to_table()[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
         mask = np.ones(part.metadata.physical_rows, dtype=bool)
         mask[alive] = False
-        found = np.flatnonzero(mask)
-        self._note(part.key, found)
-        return found
+        return self._deleted.put(part.key, np.flatnonzero(mask))
 
     def lose(self, part: FragmentLayout, offsets: Offsets, now: FragmentKey) -> None:
         """Note that a fragment lost rows, if it is known which it had lost before."""
-        with self._lock:
-            before = NOTHING if part.metadata.deletion_file is None else self._deleted.get(part.key)
+        before = NOTHING if part.metadata.deletion_file is None else self._deleted.get(part.key)
         if before is not None:
-            self._note(now, np.union1d(before, offsets).astype(np.int64))
-
-    def _note(self, key: FragmentKey, offsets: Offsets) -> None:
-        with self._lock:
-            if key not in self._deleted:
-                self._deleted[key] = offsets
-                self._deleted_bytes += offsets.nbytes
-            while self._deleted_bytes > DELETED_BYTES:
-                _, oldest = self._deleted.popitem(last=False)
-                self._deleted_bytes -= oldest.nbytes
+            self._deleted.put(now, np.union1d(before, offsets).astype(np.int64))
 
 
 def _is_blob(field: pa.Field) -> bool:

@@ -1,0 +1,79 @@
+"""A bounded cache keeps what was used last, within its limit, whoever uses it at the same time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+
+from omnigraph.base.bounded_cache import BoundedCache
+
+
+def test_what_was_not_used_for_longest_goes_first() -> None:
+    cache = BoundedCache[str, int](2)
+    cache.put("a", 1)
+    cache.put("b", 2)
+    cache.get("a")
+    cache.put("c", 3)
+
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (1, None, 3)
+
+
+def test_a_value_is_never_replaced() -> None:
+    cache = BoundedCache[str, int](2)
+
+    assert (cache.put("a", 1), cache.put("a", 2), cache.get("a"), cache.weight) == (1, 1, 1, 1)
+
+
+def test_the_last_value_stays_however_heavy_it_is() -> None:
+    cache = BoundedCache[str, str](3, weight=len)
+    cache.put("a", "12")
+    cache.put("b", "12345")
+
+    assert (cache.get("a"), cache.get("b"), cache.weight) == (None, "12345", 5)
+    cache.shrink(4)
+    assert (cache.get("b"), cache.weight) == (None, 0)
+
+
+def test_values_that_share_memory_are_weighed_together() -> None:
+    cache = BoundedCache[str, frozenset[int]](3, total=lambda values: len(frozenset().union(*values)))
+    cache.put("a", frozenset({1, 2}))
+    cache.put("b", frozenset({1, 2, 3}))
+
+    assert (cache.weight, cache.get("a") is not None) == (3, True)
+    cache.put("c", frozenset({1, 4}))
+    assert (cache.weight, cache.get("b")) == (3, None)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_order_of_uses_keeps_what_a_plain_model_keeps(seed: int) -> None:
+    rnd, limit = Random(seed), 12
+    cache = BoundedCache[int, int](limit, weight=lambda value: value)
+    model: OrderedDict[int, int] = OrderedDict()
+    for _ in range(200):
+        key = rnd.randrange(8)
+        if rnd.random() < 0.5:
+            assert cache.get(key) == model.get(key)
+            if key in model:
+                model.move_to_end(key)
+        elif key not in model:
+            cache.put(key, key)
+            model[key] = key
+            while sum(model.values()) > limit and len(model) > 1:
+                model.popitem(last=False)
+        assert cache.weight == sum(model.values())
+
+
+def test_threads_get_one_value_for_a_key() -> None:
+    cache = BoundedCache[int, object](4)
+
+    def use(number: int) -> list[tuple[int, object]]:
+        rnd = Random(number)
+        return [(key, cache.get_or_make(key, object)) for key in (rnd.randrange(4) for _ in range(500))]
+
+    with ThreadPoolExecutor(8) as pool:
+        seen = {pair for pairs in pool.map(use, range(8)) for pair in pairs}
+
+    assert len(seen) == 4
