@@ -1,5 +1,6 @@
 """What holds for every test; fixtures live in a conftest.py beside the tests they serve."""
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,3 +82,11 @@ def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
 def counted_place(s3_server: S3Server, proxy: S3Proxy) -> Place:
     """An empty prefix on the S3 API, reached through the proxy."""
     return Place(f"s3://graphs/{uuid4().hex}/g", s3_server.storage_options(proxy.endpoint))
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C interrupts, also where the suite was started in the background and told to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -348,14 +348,6 @@ def interrupt_when(true: Callable[[], bool]) -> threading.Thread:
     return thread
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C interrupts, also where the suite was started in the background and told to ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_whoever_is_interrupted_in_line_leaves_it_to_the_others(graph: Graph) -> None:
     held = Held("publish.before")
