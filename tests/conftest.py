@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from hypothesis import settings
@@ -48,14 +47,13 @@ class Place:
 def s3_server() -> Iterator[S3Server]:
     """One real S3 API for the whole run of a worker."""
     with S3Server() as server:
-        server.make_bucket("graphs")
         yield server
 
 
 @pytest.fixture
 def s3_place(s3_server: S3Server) -> Place:
-    """An empty prefix on the S3 API."""
-    return Place(f"s3://graphs/{uuid4().hex}/g", s3_server.storage_options())
+    """An empty bucket on the S3 API."""
+    return Place(s3_server.new_address(), s3_server.storage_options())
 
 
 @pytest.fixture
@@ -80,8 +78,8 @@ def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
 
 @pytest.fixture
 def counted_place(s3_server: S3Server, proxy: S3Proxy) -> Place:
-    """An empty prefix on the S3 API, reached through the proxy."""
-    return Place(f"s3://graphs/{uuid4().hex}/g", s3_server.storage_options(proxy.endpoint))
+    """An empty bucket on the S3 API, reached through the proxy."""
+    return Place(s3_server.new_address(), s3_server.storage_options(proxy.endpoint))
 
 
 @pytest.fixture

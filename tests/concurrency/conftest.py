@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from uuid import uuid4
 
 import pytest
 
@@ -21,6 +20,6 @@ def new_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         if kind == "local":
             return Place(str(tmp_path_factory.mktemp("race") / "graph.og"), {})
         server: S3Server = request.getfixturevalue("s3_server")
-        return Place(f"s3://graphs/{uuid4().hex}/g", server.storage_options())
+        return Place(server.new_address(), server.storage_options())
 
     return make

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from uuid import uuid4
 
 import pytest
 
@@ -34,7 +33,7 @@ TABLES = [(2, 40), pytest.param((2, 200), marks=pytest.mark.full)]
 
 def places(server: S3Server, proxy: S3Proxy) -> tuple[Place, Place]:
     """Return one empty address, reached directly and through the proxy."""
-    address = f"s3://graphs/{uuid4().hex}/g"
+    address = server.new_address()
     return Place(address, server.storage_options()), Place(address, server.storage_options(proxy.endpoint))
 
 

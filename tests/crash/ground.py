@@ -13,14 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Protocol
-from uuid import uuid4
 
 from omnigraph.storage.store import GraphStore
 from tests.conftest import Place
 from tests.crash.operations import LOCAL_ONLY, Operation, make_base, trace
 from tests.support.s3 import S3Server
-
-BUCKET = "graphs"
 
 
 @dataclass(frozen=True)
@@ -94,22 +91,22 @@ class LocalCopies:
 
 @dataclass
 class S3Copies:
-    """Places in one bucket."""
+    """Places in buckets of one server."""
 
     server: S3Server
 
     def empty(self) -> Place:
-        """Return a prefix under which nothing is."""
-        return Place(f"s3://{BUCKET}/{uuid4().hex}/g", self.server.storage_options())
+        """Return an address in an empty bucket."""
+        return Place(self.server.new_address(), self.server.storage_options())
 
     def copy(self, source: Place) -> Place:
         """Copy every object, inside the store."""
         target, client = self.empty(), self.server.client()
-        old, new = (place.address.removeprefix(f"s3://{BUCKET}/") for place in (source, target))
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{old}/"):
+        old, new = (place.address.split("/")[2] for place in (source, target))
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=old):
             for entry in page.get("Contents", []):
-                key = new + entry["Key"].removeprefix(old)
-                client.copy_object(Bucket=BUCKET, Key=key, CopySource={"Bucket": BUCKET, "Key": entry["Key"]})
+                key = entry["Key"]
+                client.copy_object(Bucket=new, Key=key, CopySource={"Bucket": old, "Key": key})
         return target
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,7 +42,7 @@ class Renamed:
 @pytest.fixture(scope="module")
 def renamed(s3_server: S3Server) -> Iterator[Renamed]:
     """Make the table past the proxy, and rename through it."""
-    place = Place(f"s3://graphs/{uuid4().hex}/g", s3_server.storage_options())
+    place = Place(s3_server.new_address(), s3_server.storage_options())
     ids = pa.array([f"p{n:06d}" for n in range(ROWS)])
     rows = pa.table(
         {"id": ids, "age": pa.array(range(ROWS), pa.int32()), "slug": ids},

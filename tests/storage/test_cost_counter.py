@@ -64,7 +64,7 @@ class Served:
 def served(s3_server: S3Server) -> Iterator[Served]:
     """One graph for all tests of this file, with some history and a branch."""
     with S3Proxy(s3_server.endpoint) as proxy:
-        place = Place(f"s3://graphs/{uuid4().hex}/g", s3_server.storage_options(proxy.endpoint))
+        place = Place(s3_server.new_address(), s3_server.storage_options(proxy.endpoint))
         with make_graph(place.address, **place.kwargs) as store:
             build_history(store, 4)
             store.branches.create("dev", "main")
