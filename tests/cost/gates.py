@@ -64,7 +64,10 @@ def count(proxy: S3Proxy, operation: Callable[[], object]) -> int:
 
 
 def measure_writes(store: GraphStore, proxy: S3Proxy, label: str, *, hops: bool = True) -> Figures:
-    """Measure consecutive one-row upserts on main: two new rows, then one that replaces an old one."""
+    """Measure consecutive one-row upserts on main: two new rows, then one that replaces an old one.
+
+    Serial hops take several seconds to see: tests of several sizes ask for those of the largest.
+    """
     requests = tuple(
         count(proxy, lambda n=n: upsert_person(store, f"h{n}" if n % 3 == 2 else f"{label}-{n}"))  # type: ignore[misc]
         for n in range(WRITES)
