@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import signal
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from omnigraph.storage.store import GraphStore
 from tests.conftest import Place
 from tests.crash.operations import LOCAL_ONLY, Operation, make_base, trace
+from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
+
+KILLED = -signal.SIGKILL
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,24 @@ class S3Copies:
         return target
 
 
+def die_on_copies(
+    target: Callable[..., None],
+    fresh: Callable[[], Place],
+    passages: Iterable[int],
+    arguments: Callable[[Place, int], tuple[Any, ...]],
+) -> list[tuple[Place, int]]:
+    """Let processes be killed, one for each passage of a point on a place of its own; return where."""
+    deaths = [(fresh(), passage) for passage in passages]
+    outcomes = run_processes(target, [arguments(place, passage) for place, passage in deaths])
+    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(deaths)
+    return deaths
+
+
+def position(trace: list[str], point: str, passage: int) -> int:
+    """Return where the n-th passage of a point is among all that were passed."""
+    return [at for at, name in enumerate(trace) if name == point][passage - 1]
+
+
 @dataclass
 class Ground:
     """One kind of storage, with a base graph on it."""
@@ -175,4 +198,4 @@ class Ground:
         return self._at(operation, point, passage) >= passed.index(f"{operation.visible.value}.after")
 
     def _at(self, operation: Operation, point: str, passage: int) -> int:
-        return [at for at, name in enumerate(self.trace(operation)) if name == point][passage - 1]
+        return position(self.trace(operation), point, passage)

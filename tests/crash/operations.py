@@ -12,20 +12,19 @@ Path    each operation names the durable steps it passes, and the one that makes
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from omnigraph.storage.claims import Claim, Claims
-from omnigraph.storage.failpoints import Step, armed, names
+from omnigraph.storage.failpoints import Step
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Upsert
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
+from tests.support.death import dying_at, noting_points
 from tests.support.graphs import KNOWS, PERSON, PERSON_SCHEMA, knows, make_graph, people, upsert_person, write
 
 Options = Mapping[str, str]
@@ -213,16 +212,8 @@ BY_NAME = {operation.name: operation for operation in (*OPERATIONS, RECLAIM)}
 
 
 def perform_until(name: str, address: str, options: Options, point: str, passage: int) -> None:
-    """Run an operation and die at the n-th passage of a point (a point may be passed more than once)."""
-    passed = 0
-
-    def count() -> None:
-        nonlocal passed
-        passed += 1
-        if passed == passage:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with armed({point: count}):
+    """Run an operation and die at the n-th passage of a point."""
+    with dying_at(point, passage):
         BY_NAME[name].run(address, options)
 
 
@@ -238,7 +229,6 @@ def commit_for_ever(address: str, log: str) -> None:
 
 def trace(operation: Operation, address: str, options: Options) -> list[str]:
     """Run an operation in this process and return the points it passed, in order."""
-    passed: list[str] = []
-    with armed({point: partial(passed.append, point) for point in names()}):
+    with noting_points() as passed:
         operation.run(address, options)
     return passed

@@ -7,8 +7,6 @@ nothing has happened.
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 
 from omnigraph.base.errors import AlreadyInitialized, GraphNotFound, IntegrityError, InvalidRequest
@@ -16,14 +14,12 @@ from omnigraph.storage.store import GraphStore
 from tests.conftest import Place
 from tests.crash import operations
 from tests.crash.cases import INIT, ON_A_BASE, on_local_disk, on_s3
-from tests.crash.ground import Ground, View, look
+from tests.crash.ground import Ground, View, die_on_copies, look
 from tests.crash.operations import Operation
 from tests.support.graphs import make_graph, persons, upsert_person
-from tests.support.processes import run_processes
 
 pytestmark = [pytest.mark.xdist_group("crash"), pytest.mark.s3_when_full]
 
-KILLED = -signal.SIGKILL
 # The branches that operations make, rename and delete; the first may be forked from the others.
 NAMES = ("fresh", "renamed", "review")
 
@@ -31,16 +27,12 @@ NAMES = ("fresh", "renamed", "review")
 def kill(ground: Ground, operation: Operation, point: str) -> list[tuple[Place, int]]:
     """Let processes die, one at each passage of a point; return where, with the number of the passage."""
     passages = range(1, ground.trace(operation).count(point) + 1)
-    places = [ground.fresh(operation) for _ in passages]
-    outcomes = run_processes(
+    return die_on_copies(
         operations.perform_until,
-        [
-            (operation.name, place.address, place.options, point, passage)
-            for place, passage in zip(places, passages, strict=True)
-        ],
+        lambda: ground.fresh(operation),
+        passages,
+        lambda place, passage: (operation.name, place.address, place.options, point, passage),
     )
-    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
-    return list(zip(places, passages, strict=True))
 
 
 def carry_on(place: Place, found: View) -> None:

@@ -5,22 +5,19 @@ Local disk runs always, the S3 API in the full run.
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
 from tests.crash import merges
-from tests.crash.death import points_of
-from tests.crash.ground import Copies, LocalCopies, S3Copies
+from tests.crash.ground import Copies, LocalCopies, S3Copies, die_on_copies
 from tests.crash.merges import MERGES, Merge
 from tests.engine.people import INSERT
 from tests.engine.support import check_whole, state
-from tests.support.processes import run_processes
+from tests.support.death import points_of
 from tests.support.s3 import S3Server
 
-KILLED = -signal.SIGKILL
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_merge_kill")]
 
 
@@ -58,19 +55,17 @@ def check(scene: Scene, one: Merge) -> None:
     """Kill an operation at each passage of each point, and hold what is left against what must be left."""
     passed = scene.trace[one.name]
     numbers = [passed[: at + 1].count(point) for at, point in enumerate(passed)]
-    cases = [(at, point, number) for at, (point, number) in enumerate(zip(passed, numbers, strict=True))]
-    places = [scene.copies.copy(scene.base) for _ in cases]
-    jobs = [
-        (one.name, place.address, place.options, point, number)
-        for place, (_, point, number) in zip(places, cases, strict=True)
-    ]
-    outcomes = run_processes(merges.perform, jobs)
-    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
-    for place, (at, point, _) in zip(places, cases, strict=True):
+    deaths = die_on_copies(
+        merges.perform,
+        lambda: scene.copies.copy(scene.base),
+        range(len(passed)),
+        lambda place, at: (one.name, place.address, place.options, passed[at], numbers[at]),
+    )
+    for place, at in deaths:
         landed = at >= passed.index("publish.after")
         with og.connect(place.address, **place.kwargs) as graph:
             check_whole(graph)
-            assert state(graph).rows == (scene.after[one.name] if landed else scene.before.rows), point
+            assert state(graph).rows == (scene.after[one.name] if landed else scene.before.rows), passed[at]
             one.run(graph)
             assert state(graph).rows == scene.after[one.name]
             assert graph.mutate(INSERT, name="next").attempts == 1

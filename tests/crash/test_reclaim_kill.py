@@ -6,8 +6,6 @@ an old commit reads as before or says that it was reclaimed, and a second reclai
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 
 from omnigraph.base.errors import GraphError, HistoryReclaimed
@@ -17,14 +15,12 @@ from omnigraph.storage.tables.files import referenced, stored_files
 from tests.conftest import Place
 from tests.crash import operations
 from tests.crash.cases import points
-from tests.crash.ground import Ground, View, look
+from tests.crash.ground import Ground, View, die_on_copies, look
 from tests.crash.operations import RECLAIM
 from tests.support.graphs import PERSON, persons, upsert_person
-from tests.support.processes import run_processes
 
 pytestmark = [pytest.mark.xdist_group("crash"), pytest.mark.s3_when_full]
 
-KILLED = -signal.SIGKILL
 ONCE_EACH = ("reclaim_fence.before", "reclaim_fence.after", "reclaim_file.before", "reclaim_file.after")
 
 
@@ -81,17 +77,13 @@ def check(ground: Ground, place: Place) -> None:
 
 def check_killed(ground: Ground, point: str) -> None:
     """Let processes die at a point."""
-    chosen = passages(ground, point)
-    places = [ground.fresh(RECLAIM) for _ in chosen]
-    outcomes = run_processes(
+    deaths = die_on_copies(
         operations.perform_until,
-        [
-            (RECLAIM.name, place.address, place.options, point, passage)
-            for place, passage in zip(places, chosen, strict=True)
-        ],
+        lambda: ground.fresh(RECLAIM),
+        passages(ground, point),
+        lambda place, passage: (RECLAIM.name, place.address, place.options, point, passage),
     )
-    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
-    for place in places:
+    for place, _ in deaths:
         check(ground, place)
 
 

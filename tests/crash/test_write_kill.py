@@ -7,7 +7,6 @@ and the S3 API are marked `full`.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,17 +14,15 @@ import pytest
 
 import omnigraph as og
 from tests.crash import writes
-from tests.crash.death import points_of
-from tests.crash.ground import Copies, LocalCopies, S3Copies
+from tests.crash.ground import Copies, LocalCopies, S3Copies, die_on_copies, position
 from tests.crash.operations import LOCAL_ONLY
 from tests.crash.writes import WRITES, Write
 from tests.engine.people import INSERT, head
 from tests.engine.support import check_whole, state
+from tests.support.death import points_of
 from tests.support.graphs import chain_of
-from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
 
-KILLED = -signal.SIGKILL
 DECIDING = ("claim.after", "publish.before", "publish.after")
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_write_kill")]
 
@@ -50,8 +47,7 @@ class Scene:
     def visible_at(self, write: Write, point: str, passage: int) -> bool:
         """Say whether a process that dies at this passage has already made its change visible."""
         passed = self.trace[write.name]
-        here = [at for at, name in enumerate(passed) if name == point][passage - 1]
-        return here >= passed.index("publish.after")
+        return position(passed, point, passage) >= passed.index("publish.after")
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +77,13 @@ def points(*, local: bool) -> Iterator[object]:
 def check(scene: Scene, write: Write, point: str) -> None:
     """Kill a write at each passage of a point, and hold what is left against what must be left."""
     passages = range(1, scene.trace[write.name].count(point) + 1)
-    places = [scene.copies.copy(scene.base) for _ in passages]
-    jobs = [
-        (write.name, place.address, place.options, point, passage)
-        for place, passage in zip(places, passages, strict=True)
-    ]
-    outcomes = run_processes(writes.perform, jobs)
-    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
-    for place, passage in zip(places, passages, strict=True):
+    deaths = die_on_copies(
+        writes.perform,
+        lambda: scene.copies.copy(scene.base),
+        passages,
+        lambda place, passage: (write.name, place.address, place.options, point, passage),
+    )
+    for place, passage in deaths:
         landed = scene.visible_at(write, point, passage)
         with og.connect(place.address, **place.kwargs) as graph:
             check_whole(graph)

@@ -5,7 +5,6 @@ What the reclaim had not deleted yet is merely still stored; a later hard drop o
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,14 @@ from omnigraph import Graph
 from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.storage.failpoints import Step
 from tests.conftest import Place
-from tests.crash.ground import Copies, LocalCopies, S3Copies
+from tests.crash.ground import Copies, LocalCopies, S3Copies, die_on_copies, position
 from tests.engine import workers
 from tests.engine.support import check_whole, insert, read, state
 from tests.engine.test_hard_drop import SECRET, holding
-from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
 
 pytestmark = [pytest.mark.xdist_group("hard-drop-crash"), pytest.mark.s3_when_full]
 
-KILLED = -signal.SIGKILL
 BEFORE = """
 node Person { slug: String @key  age: I32?  diary: String? }
 node Safe { slug: String @key  content: String? }
@@ -72,8 +69,7 @@ class Scene:
 
     def visible_at(self, point: str, passage: int) -> bool:
         """Say whether a process that dies at this passage has already made its change visible."""
-        here = [at for at, name in enumerate(self.trace) if name == point][passage - 1]
-        return here >= self.trace.index("publish.after")
+        return position(self.trace, point, passage) >= self.trace.index("publish.after")
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +87,12 @@ def s3_scene(s3_server: S3Server) -> Scene:
 def kill(scene: Scene, point: str) -> list[tuple[Place, int]]:
     """Let processes die at the first and the last passage of a point."""
     passages = sorted({1, scene.trace.count(point)})
-    places = [scene.copies.copy(scene.base) for _ in passages]
-    jobs = [
-        (place.address, place.options, AFTER, point, passage, True)
-        for place, passage in zip(places, passages, strict=True)
-    ]
-    outcomes = run_processes(workers.apply_and_die, jobs)
-    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
-    return list(zip(places, passages, strict=True))
+    return die_on_copies(
+        workers.apply_and_die,
+        lambda: scene.copies.copy(scene.base),
+        passages,
+        lambda place, passage: (place.address, place.options, AFTER, point, passage, True),
+    )
 
 
 def check_old_commit(graph: Graph, scene: Scene) -> None:

@@ -7,7 +7,6 @@ takes the steps that decide.
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,14 @@ import pytest
 import omnigraph as og
 from omnigraph.storage.failpoints import Step
 from tests.conftest import Place
-from tests.crash.ground import Copies, LocalCopies, S3Copies
+from tests.crash.ground import Copies, LocalCopies, S3Copies, die_on_copies, position
 from tests.crash.operations import LOCAL_ONLY
 from tests.engine import workers
 from tests.engine.support import BranchState, check_whole, insert, state
-from tests.support.processes import run_processes
 from tests.support.s3 import S3Server
 
 pytestmark = pytest.mark.xdist_group("schema-crash")
 
-KILLED = -signal.SIGKILL
 SIDES = ("before", "after")
 MANY_TIMES = ("table_data", "table_index", "table_commit")  # passed once or more for each table
 DECIDING = {Step.SCHEMA_PUT, Step.PUBLISH}
@@ -81,8 +78,7 @@ class Scene:
 
     def visible_at(self, point: str, passage: int) -> bool:
         """Say whether a process that dies at this passage has already made its change visible."""
-        here = [at for at, name in enumerate(self.trace) if name == point][passage - 1]
-        return here >= self.trace.index("publish.after")
+        return position(self.trace, point, passage) >= self.trace.index("publish.after")
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +105,12 @@ def between(scene: Scene, point: str) -> list[int]:
 
 def kill(scene: Scene, point: str, passages: list[int]) -> list[tuple[Place, int]]:
     """Let processes die, one at each passage of a point; return where, with the number of the passage."""
-    places = [scene.copies.copy(scene.base) for _ in passages]
-    jobs = [
-        (place.address, place.options, AFTER, point, passage)
-        for place, passage in zip(places, passages, strict=True)
-    ]
-    outcomes = run_processes(workers.apply_and_die, jobs)
-    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(places)
-    return list(zip(places, passages, strict=True))
+    return die_on_copies(
+        workers.apply_and_die,
+        lambda: scene.copies.copy(scene.base),
+        passages,
+        lambda place, passage: (place.address, place.options, AFTER, point, passage),
+    )
 
 
 def same(found: BranchState, expected: BranchState) -> bool:

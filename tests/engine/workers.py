@@ -5,17 +5,16 @@ Room    tests. Spawned children import this module by name: no pytest, no fixtur
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import GraphError
-from omnigraph.storage.failpoints import armed, names
+from omnigraph.storage.failpoints import armed
 from tests.concurrency.workers import meet, once
 from tests.engine.support import insert
+from tests.support.death import dying_at, noting_points
 
 Options = Mapping[str, str]
 Answer = tuple[str, str]  # what happened, and to what
@@ -50,29 +49,13 @@ def apply_and_die(
     address: str, options: Options, schema: str, point: str, passage: int, allow_data_loss: bool = False
 ) -> None:
     """Apply a schema, and die at the n-th passage of a point."""
-    passed = 0
-
-    def count() -> None:
-        nonlocal passed
-        passed += 1
-        if passed == passage:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with og.connect(address, storage_options=options) as graph, armed({point: count}):
+    with og.connect(address, storage_options=options) as graph, dying_at(point, passage):
         graph.schema.apply(schema, allow_data_loss=allow_data_loss)
 
 
 def trace_apply(address: str, options: Options, schema: str, *, allow_data_loss: bool = False) -> list[str]:
     """Apply a schema and return the points it passed, in order."""
-    passed: list[str] = []
-
-    def note(point: str) -> Callable[[], None]:
-        return lambda: passed.append(point)
-
-    with (
-        og.connect(address, storage_options=options) as graph,
-        armed({point: note(point) for point in names()}),
-    ):
+    with og.connect(address, storage_options=options) as graph, noting_points() as passed:
         graph.schema.apply(schema, allow_data_loss=allow_data_loss)
     return passed
 
