@@ -25,9 +25,15 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 REQUESTS, WORST, HOPS = 18, 28, 12
 WRITES = 30
 SOURCES = 200  # at most five edges each
-DEPTHS = [(10, 60), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
-TABLES = [(2, 20), pytest.param((2, 200), marks=pytest.mark.full)]
-ROWS = [(1_000, 8_000), pytest.param((1_000, 1_000_000), marks=pytest.mark.full)]
+# Sizes as (depth, tables, rows of the endpoint table), the largest last.
+SIZES = [
+    pytest.param([(10, 2, 1_000), (60, 2, 1_000)], id="depth"),
+    pytest.param([(n, 2, 1_000) for n in (10, 100, 1000)], id="depth-in-full", marks=pytest.mark.full),
+    pytest.param([(10, 2, 1_000), (10, 20, 1_000)], id="tables"),
+    pytest.param([(10, 2, 1_000), (10, 200, 1_000)], id="tables-in-full", marks=pytest.mark.full),
+    pytest.param([(10, 2, 1_000), (10, 2, 8_000)], id="endpoints"),
+    pytest.param([(10, 2, 1_000), (10, 2, 1_000_000)], id="endpoints-in-full", marks=pytest.mark.full),
+]
 HOP_LATENCIES = (0.0, 80.0, 160.0)
 
 
@@ -108,34 +114,16 @@ def check(found: list[Figures]) -> None:
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("depths", DEPTHS, ids=str)
-def test_flat_in_depth(s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]) -> None:
-    found = []
-    for depth in depths:
-        with graph_at(*places(s3_server, proxy), depth=depth) as graph:
-            found.append(measure(graph, proxy, f"depth {depth}", hops=depth == depths[-1]))
-    check(found)
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("tables", TABLES, ids=str)
-def test_flat_in_tables(s3_server: S3Server, proxy: S3Proxy, tables: tuple[int, ...]) -> None:
-    found = []
-    for number in tables:
-        with graph_at(*places(s3_server, proxy), depth=10, tables=number) as graph:
-            found.append(measure(graph, proxy, f"{number} tables", hops=number == tables[-1]))
-    check(found)
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("rows", ROWS, ids=str)
-def test_flat_in_the_size_of_the_endpoint_table(
-    s3_server: S3Server, proxy: S3Proxy, rows: tuple[int, ...]
+@pytest.mark.parametrize("sizes", SIZES)
+def test_flat_in_depth_tables_and_endpoints(
+    s3_server: S3Server, proxy: S3Proxy, sizes: list[tuple[int, int, int]]
 ) -> None:
     found = []
-    for number in rows:
-        with graph_at(*places(s3_server, proxy), depth=10, rows=number) as graph:
-            found.append(measure(graph, proxy, f"{number} nodes", hops=number == rows[-1]))
+    for size in sizes:
+        depth, tables, rows = size
+        with graph_at(*places(s3_server, proxy), depth=depth, tables=tables, rows=rows) as graph:
+            label = f"depth {depth}, {tables} tables, {rows} nodes"
+            found.append(measure(graph, proxy, label, hops=size == sizes[-1]))
     check(found)
 
 

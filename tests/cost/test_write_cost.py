@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 
 DEPTHS = [(10, 60), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
 CAPPED = [(60,), pytest.param((10, 100, 1000), marks=pytest.mark.full)]
-TABLES = [(2, 40), pytest.param((2, 200), marks=pytest.mark.full)]
 
 
 def places(server: S3Server, proxy: S3Proxy) -> tuple[Place, Place]:
@@ -37,33 +36,26 @@ def places(server: S3Server, proxy: S3Proxy) -> tuple[Place, Place]:
     return Place(address, server.storage_options()), Place(address, server.storage_options(proxy.endpoint))
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("depths", DEPTHS, ids=str)
-def test_a_one_row_write_costs_the_same_at_any_depth(
-    s3_server: S3Server, proxy: S3Proxy, depths: tuple[int, ...]
-) -> None:
-    found, first = [], []
-    for depth in depths:
-        with graph_at(*places(s3_server, proxy), depth=depth) as store:
-            found.append(measure_writes(store, proxy, f"depth {depth}", hops=depth == depths[-1]))
-            first.append(measure_first_writes(store, proxy, f"first write on a branch, depth {depth}"))
-    report(found + first)
-    for figures in found + first:
-        check_write(figures)
-    check_flat(found)
-    check_flat(first)
+# Sizes as (depth, tables), the largest last.
+SIZES = [
+    pytest.param([(10, 2), (60, 2)], id="depth"),
+    pytest.param([(10, 2), (100, 2), (1000, 2)], id="depth-in-full", marks=pytest.mark.full),
+    pytest.param([(10, 2), (10, 40)], id="tables"),
+    pytest.param([(10, 2), (10, 200)], id="tables-in-full", marks=pytest.mark.full),
+]
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("tables", TABLES, ids=str)
-def test_a_one_row_write_costs_the_same_with_any_number_of_tables(
-    s3_server: S3Server, proxy: S3Proxy, tables: tuple[int, ...]
+@pytest.mark.parametrize("sizes", SIZES)
+def test_a_one_row_write_costs_the_same_at_any_depth_and_with_any_number_of_tables(
+    s3_server: S3Server, proxy: S3Proxy, sizes: list[tuple[int, int]]
 ) -> None:
     found, first = [], []
-    for number in tables:
-        with graph_at(*places(s3_server, proxy), depth=10, tables=number) as store:
-            found.append(measure_writes(store, proxy, f"{number} tables", hops=number == tables[-1]))
-            first.append(measure_first_writes(store, proxy, f"first write on a branch, {number} tables"))
+    for depth, tables in sizes:
+        label = f"depth {depth}, {tables} tables"
+        with graph_at(*places(s3_server, proxy), depth=depth, tables=tables) as store:
+            found.append(measure_writes(store, proxy, label, hops=(depth, tables) == sizes[-1]))
+            first.append(measure_first_writes(store, proxy, f"first write on a branch, {label}"))
     report(found + first)
     for figures in found + first:
         check_write(figures)

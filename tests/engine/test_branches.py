@@ -11,6 +11,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import BranchNotFound, CommitNotFound, TagNotFound
 from omnigraph.storage.cost import process_totals
+from tests.engine.people import head
 
 SCHEMA = "node Person { name: String @key }\n"
 ADD = "query q($n: String) { insert Person { name: $n } }"
@@ -21,10 +22,6 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
     with og.init(tmp_path / "g.og", SCHEMA, durability="os") as made:
         made.mutate(ADD, n="a", actor="ada")
         yield made
-
-
-def head(graph: Graph, branch: str = "main") -> str:
-    return graph.store.snapshot(branch).commit_id
 
 
 def test_a_new_branch_tells_where_it_starts(graph: Graph) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
+from tests.engine.people import head
 from tests.surfaces.support import GROWN, Desk
 
 
@@ -24,10 +25,6 @@ def graph(desk: Desk) -> Iterator[Graph]:
         )
         made.mutate('query q() { delete Person where slug = "a" }')
         yield made
-
-
-def head(graph: Graph, branch: str = "main") -> str:
-    return graph.store.snapshot(branch).commit_id
 
 
 def test_a_diff_shows_numbers_and_then_changes(desk: Desk, graph: Graph) -> None:

@@ -12,6 +12,7 @@ from omnigraph.base.errors import HistoryReclaimed, InvalidRequest, NotFound
 from omnigraph.engine.history.changes import Op
 from tests.engine.history.brute import as_brute, brute_diff, in_order, rows_at
 from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
+from tests.engine.people import head
 
 NAMES = ("Person", "Knows")
 
@@ -20,10 +21,6 @@ NAMES = ("Person", "Knows")
 def graph(tmp_path: Path) -> Iterator[Graph]:
     with world(tmp_path) as made:
         yield made
-
-
-def head(graph: Graph, branch: str = "main") -> str:
-    return graph.store.snapshot(branch).commit_id
 
 
 def test_a_diff_of_two_branches_names_operations_and_fields_with_both_images(graph: Graph) -> None:

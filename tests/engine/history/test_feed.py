@@ -24,6 +24,7 @@ from omnigraph.engine.history.changes import Change
 from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.feed import FeedCommit, FeedPage
 from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
+from tests.engine.people import head
 
 Told = list[tuple[str, list[tuple[str, str]]]]
 
@@ -32,10 +33,6 @@ Told = list[tuple[str, list[tuple[str, str]]]]
 def graph(tmp_path: Path) -> Iterator[Graph]:
     with world(tmp_path) as made:
         yield made
-
-
-def head(graph: Graph, branch: str = "main") -> str:
-    return graph.store.snapshot(branch).commit_id
 
 
 def told(blocks: tuple[FeedCommit, ...]) -> Told:

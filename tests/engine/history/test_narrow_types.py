@@ -13,6 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict
+from tests.engine.people import head
 
 NARROW = "node P { k: String @key  f: F32?  n: I32?  d: Date? }"
 WIDE = "node P { k: String @key  f: F64?  n: I64?  d: DateTime? }"
@@ -26,10 +27,6 @@ UNHELD: list[tuple[str, Any]] = [
 
 def row(key: str, **values: Any) -> dict[str, Any]:
     return {"type": "P", "data": {"k": key, **values}}
-
-
-def head(graph: Graph, branch: str = "main") -> str:
-    return graph.store.snapshot(branch).commit_id
 
 
 @pytest.fixture
