@@ -6,16 +6,13 @@ import random
 import re
 from collections.abc import Iterator
 
-import pytest
-
 from omnigraph.catalog.query import examine
 from tests.catalog.query.rejected import REJECTED
 from tests.catalog.query.support import CATALOG
 from tests.language.query.test_fuzz import assert_answered, damaged_queries
 from tests.language.query.texts import LIBRARY
+from tests.support.fuzz import ROUNDS
 
-ROUNDS = 1_000
-FULL_ROUNDS = 10_000
 TOKEN = re.compile(r'\s+|"[^"]*"|\$?\w+(?:\.@?\w+)?|.', re.DOTALL)
 
 
@@ -57,12 +54,12 @@ def _sort(token: str) -> str:
     return "value" if token[0] == '"' or token.isdigit() else ""
 
 
-@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(FULL_ROUNDS, marks=pytest.mark.full)])
+@ROUNDS
 def test_shuffled_queries(rounds: int) -> None:
     assert sum(assert_checked(text) for text in shuffled_queries(rounds)) > rounds // 4
 
 
-@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(FULL_ROUNDS, marks=pytest.mark.full)])
+@ROUNDS
 def test_damaged_queries(rounds: int) -> None:
     for text in damaged_queries(rounds):
         assert_checked(text)

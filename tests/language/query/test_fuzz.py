@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from omnigraph.language.query import ParsedQueries, parse, parse_query, print_queries
@@ -25,6 +27,11 @@ def assert_answered(text: str | bytes) -> ParsedQueries:
     return parsed
 
 
+def damaged_queries(rounds: int) -> Iterator[str]:
+    """Valid queries, damaged."""
+    return damaged_texts([LIBRARY[part.start : part.end] for part in split(LIBRARY)], PIECES, rounds)
+
+
 @ROUNDS
 def test_random_texts(rounds: int) -> None:
     for text in random_texts(ALPHABET, rounds):
@@ -33,8 +40,7 @@ def test_random_texts(rounds: int) -> None:
 
 @ROUNDS
 def test_damaged_queries(rounds: int) -> None:
-    queries = [LIBRARY[part.start : part.end] for part in split(LIBRARY)]
-    for text in damaged_texts(queries, PIECES, rounds):
+    for text in damaged_queries(rounds):
         assert_answered(text)
 
 
