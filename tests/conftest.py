@@ -18,11 +18,19 @@ settings.load_profile("omnigraph")
 # Spark starts its JVM from a forked child, which runs no Python; elsewhere the warning stays an error.
 JVM_START = pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning")
 
+TESTS = Path(__file__).parent
+SLOW_FOLDERS = ("concurrency", "cost", "crash", "examples", "harness", "spark")
+
 
 @pytest.hookimpl(tryfirst=True)  # before the groups and the marks are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep Spark on one worker, so that the suite starts one JVM and not one for each; leave S3 for later."""
+    """Keep Spark on one worker, so that the suite starts one JVM and not one for each; leave S3 for later.
+
+    What runs on S3 or starts Spark, and whole folders that start processes or count requests, count as slow.
+    """
     for item in items:
+        if item.path.relative_to(TESTS).parts[0] in SLOW_FOLDERS or item.get_closest_marker("s3"):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("spark"):
             item.add_marker(JVM_START)
             item.add_marker(pytest.mark.xdist_group("spark"))

@@ -42,7 +42,9 @@ def pairs(cases: Sequence[Case]) -> list[object]:
     ]
 
 
-@pytest.fixture(params=EXECUTORS)
+@pytest.fixture(
+    params=[pytest.param(name, marks=[] if name == "chosen" else pytest.mark.slow) for name in EXECUTORS]
+)
 def executor(request: pytest.FixtureRequest) -> ExecutorFor:
     """Each case is judged by the executor that the engine chooses, and by DataFusion."""
     return EXECUTORS[request.param]
