@@ -2,13 +2,12 @@
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 
@@ -36,19 +35,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         if item.get_closest_marker("s3_when_full") and item.get_closest_marker("s3"):
             item.add_marker(pytest.mark.full)
-
-
-@dataclass(frozen=True)
-class Place:
-    """An empty address where a test may make a graph, and the options to reach it."""
-
-    address: str
-    options: dict[str, str]
-
-    @property
-    def kwargs(self) -> dict[str, Any]:
-        """Options as `GraphStore.create` and `open` take them."""
-        return {"storage_options": self.options} if self.options else {}
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ from omnigraph.catalog.resolve import resolve_text
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.literals import NOW
 from omnigraph.language.schema import load, print_schema
-from tests.catalog.support import catalog
 from tests.language.strategies import plain_schemas, schemas
 from tests.language.test_schema_parser import LIBRARY
+from tests.support.catalogs import catalog
 
 relaxed = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 

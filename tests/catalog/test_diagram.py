@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 
 from omnigraph.catalog.diagram import dot, mermaid
-from tests.catalog.support import catalog
 from tests.language.strategies import plain_schemas
+from tests.support.catalogs import catalog
 
 SHOP = """
 interface Named { name: String @index }

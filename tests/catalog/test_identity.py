@@ -12,8 +12,8 @@ from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.model import AnyType, in_identity_order
 from omnigraph.catalog.resolve import resolve_text
 from omnigraph.language.diagnostics import SchemaError
-from tests.catalog.support import catalog
 from tests.language.strategies import plain_schemas
+from tests.support.catalogs import catalog
 
 ACCEPTED = """
 interface I { shared: String }

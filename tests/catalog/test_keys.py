@@ -22,7 +22,7 @@ from omnigraph.catalog.keys import (
     join_key,
 )
 from omnigraph.catalog.types import PropertyType, Scalar
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
 
 fast = settings(deadline=None, max_examples=150)
 

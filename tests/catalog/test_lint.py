@@ -7,7 +7,7 @@ import pytest
 from omnigraph.catalog import steps
 from omnigraph.catalog.lint import lint
 from omnigraph.language.diagnostics import Severity
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
 
 
 @pytest.mark.parametrize(

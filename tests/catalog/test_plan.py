@@ -18,8 +18,8 @@ from omnigraph.catalog.steps import (
     Support,
 )
 from omnigraph.language.literals import NOW
-from tests.catalog.support import catalog, migration, property_type
 from tests.language.strategies import plain_schemas
+from tests.support.catalogs import catalog, migration, property_type
 
 Json = dict[str, Any]
 STRING = property_type("String")

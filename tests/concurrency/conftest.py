@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conftest import Place
+from tests.support.places import Place
 from tests.support.s3 import S3Server
 
 NewPlace = Callable[[str], Place]

@@ -13,9 +13,9 @@ import pytest
 from omnigraph.base.errors import BranchExists, BranchHasDescendants, BranchNotFound
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
-from tests.concurrency.workers import once
-from tests.conftest import Place
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
+from tests.support.places import Place
+from tests.support.workers import once
 
 pytestmark = pytest.mark.s3_when_full
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from omnigraph.storage.store import GraphStore
-from tests.concurrency import workers
-from tests.conftest import Place
+from tests.support import workers
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
+from tests.support.places import Place
 from tests.support.processes import Outcome, run_processes
 
 pytestmark = pytest.mark.s3_when_full

@@ -13,9 +13,7 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DeleteIds, Upsert
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan
-from tests.concurrency import workers
-from tests.concurrency.workers import Increment, once
-from tests.conftest import Place
+from tests.support import workers
 from tests.support.graphs import (
     KNOWS,
     PERSON,
@@ -27,7 +25,9 @@ from tests.support.graphs import (
     upsert_person,
     write,
 )
+from tests.support.places import Place
 from tests.support.processes import run_processes
+from tests.support.workers import Increment, once
 
 pytestmark = pytest.mark.s3_when_full
 

@@ -22,10 +22,10 @@ from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, OutcomeUnknown
 from omnigraph.engine.receipt import Receipt
 from omnigraph.storage.failpoints import FailpointHit, armed
-from tests.conftest import Place
-from tests.engine.people import SCHEMA, ages, head, q
-from tests.engine.support import read
+from tests.support.contents import read
 from tests.support.graphs import chain_of
+from tests.support.people import SCHEMA, ages, head, q
+from tests.support.places import Place
 
 TAKE = "query take($name: String, $email: String?) { insert Person { name: $name, email: $email } }"
 NOTE = "query note($value: String) { insert Thing { value: $value } }"

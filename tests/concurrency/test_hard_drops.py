@@ -26,10 +26,10 @@ from omnigraph.base.times import SystemClock
 from omnigraph.engine.load.load import LoadProgress
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
-from tests.concurrency.workers import once
-from tests.conftest import Place
-from tests.engine.support import check_whole
+from tests.support.contents import check_whole
+from tests.support.places import Place
 from tests.support.processes import run_processes
+from tests.support.workers import once
 
 pytestmark = pytest.mark.s3_when_full
 

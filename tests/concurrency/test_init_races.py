@@ -9,11 +9,11 @@ from omnigraph.base.errors import AlreadyInitialized, GraphError, InvalidRequest
 from omnigraph.storage.failpoints import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import NewTable
-from tests.concurrency import workers
-from tests.concurrency.workers import once
-from tests.conftest import Place
+from tests.support import workers
 from tests.support.graphs import PERSON, chain_of, make_graph, persons, upsert_person
+from tests.support.places import Place
 from tests.support.processes import run_processes
+from tests.support.workers import once
 
 pytestmark = pytest.mark.s3_when_full
 

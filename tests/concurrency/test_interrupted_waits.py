@@ -18,8 +18,8 @@ from omnigraph.base import fair_lock
 from omnigraph.base.fair_lock import FairLock
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
 from tests.support.graphs import make_graph, persons, upsert_person
+from tests.support.places import Place
 
 PATIENCE_S = 20.0
 # After these the interpreter looks whether a signal came; it never does so anywhere else.

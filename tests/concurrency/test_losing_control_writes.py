@@ -10,8 +10,8 @@ import pytest
 from omnigraph.base.errors import PublishContention
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
 from tests.support.graphs import make_graph, persons, upsert_person
+from tests.support.places import Place
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import pytest
 
 from omnigraph.storage.store import GraphStore
-from tests.concurrency import workers
 from tests.concurrency.conftest import NewPlace
-from tests.concurrency.workers import Done
-from tests.conftest import Place
+from tests.support import workers
 from tests.support.graphs import PERSON, chain_of, make_graph, persons
+from tests.support.places import Place
 from tests.support.processes import Outcome, run_processes
+from tests.support.workers import Done
 
 FRAGMENTS = 16  # "keep fragments under about 16": the bound that reads and key probes rely on
 SIZES = [

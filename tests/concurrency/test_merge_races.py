@@ -7,10 +7,10 @@ from pathlib import Path
 import omnigraph as og
 from omnigraph.base.errors import Conflict
 from omnigraph.storage.failpoints import armed
-from tests.conftest import Place
-from tests.engine.merge.world import SCHEMA, knows, person, put
 from tests.support.graphs import chain_of
+from tests.support.places import Place
 from tests.support.processes import run_processes
+from tests.support.two_branches import SCHEMA, knows, person, put
 
 BRANCHES = ("one", "two", "three", "four")
 

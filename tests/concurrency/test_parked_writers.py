@@ -11,9 +11,7 @@ from omnigraph.base.errors import GraphError
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Upsert
-from tests.concurrency import workers
-from tests.concurrency.workers import once
-from tests.conftest import Place
+from tests.support import workers
 from tests.support.graphs import (
     KNOWS,
     PERSON,
@@ -26,7 +24,9 @@ from tests.support.graphs import (
     upsert_person,
     write,
 )
+from tests.support.places import Place
 from tests.support.processes import run_processes
+from tests.support.workers import once
 
 
 def test_parked_writer_publishes_as_staged_after_another_process_came_wrote_elsewhere_and_left(

@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 
 import omnigraph as og
-from tests.conftest import Place
-from tests.engine import writers
-from tests.engine.people import SCHEMA, ages
-from tests.engine.support import check_whole, read
+from tests.support import writers
+from tests.support.contents import check_whole, read
 from tests.support.graphs import chain_of
+from tests.support.people import SCHEMA, ages
+from tests.support.places import Place
 from tests.support.processes import run_processes
 
 PROCESSES = 8

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.storage.store import GraphStore
-from tests.concurrency import workers
-from tests.conftest import Place
+from tests.support import workers
 from tests.support.graphs import make_graph, persons, upsert_person
+from tests.support.places import Place
 from tests.support.processes import run_processes
 
 READS = 300

@@ -18,9 +18,9 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Upsert
 from omnigraph.storage.transaction import NewTable, PinnedSnapshot, PlannedWrite, PublishPlan
-from tests.conftest import Place
 from tests.support.faults import Fault, Match
 from tests.support.graphs import PERSON, PERSON_SCHEMA, make_graph, people, persons, upsert_person
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 

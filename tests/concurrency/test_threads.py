@@ -12,9 +12,9 @@ import pytest
 from omnigraph.base.errors import GraphError, ReadSetConflict
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
-from tests.concurrency.workers import Increment, each_thread_once, once
-from tests.conftest import Place
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
+from tests.support.places import Place
+from tests.support.workers import Increment, each_thread_once, once
 
 THREADS = 8
 

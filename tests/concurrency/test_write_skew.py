@@ -18,9 +18,9 @@ from omnigraph import Graph
 from omnigraph.base.errors import GraphError, ReadSetConflict
 from omnigraph.engine.receipt import Receipt
 from omnigraph.storage.failpoints import armed
-from tests.concurrency.workers import each_thread_once, once
-from tests.conftest import Place
-from tests.engine.people import (
+from tests.support.contents import read
+from tests.support.graphs import chain_of
+from tests.support.people import (
     INSERT,
     SCHEMA,
     ages,
@@ -32,9 +32,9 @@ from tests.engine.people import (
     thing,
     works,
 )
-from tests.engine.support import read
-from tests.engine.writers import outcome
-from tests.support.graphs import chain_of
+from tests.support.places import Place
+from tests.support.workers import each_thread_once, once
+from tests.support.writers import outcome
 
 Act = Callable[[Graph], Receipt]
 THREADS = 16

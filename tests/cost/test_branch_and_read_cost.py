@@ -6,7 +6,8 @@ import pytest
 
 from omnigraph.engine.branches import GraphBranches
 from omnigraph.storage.store import GraphStore
-from tests.cost.gates import (
+from tests.cost.test_write_cost import places, report
+from tests.support.gates import (
     BRANCH_REQUESTS,
     LIST_REQUESTS,
     OPEN_REQUESTS,
@@ -19,7 +20,6 @@ from tests.cost.gates import (
     measure_branches,
     read_table,
 )
-from tests.cost.test_write_cost import places, report
 from tests.support.graphs import upsert_person
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server

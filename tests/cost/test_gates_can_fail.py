@@ -12,7 +12,8 @@ from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.staging import Staging
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables import workbench
-from tests.cost.gates import (
+from tests.cost.test_write_cost import places
+from tests.support.gates import (
     LIST_REQUESTS,
     check_at_most,
     check_flat,
@@ -22,7 +23,6 @@ from tests.cost.gates import (
     measure_cold_writes,
     measure_writes,
 )
-from tests.cost.test_write_cost import places
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 

@@ -7,8 +7,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
-from tests.cost.gates import Figures, check_flat, count
 from tests.cost.test_write_cost import places, report
+from tests.support.gates import Figures, check_flat, count
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 

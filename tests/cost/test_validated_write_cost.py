@@ -14,9 +14,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
-from tests.conftest import Place
-from tests.cost.gates import Figures, check_flat, count
 from tests.cost.test_write_cost import places, report
+from tests.support.gates import Figures, check_flat, count
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy, serial_hops
 from tests.support.s3 import S3Server
 

@@ -7,8 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.cost.gates import (
+from tests.support.gates import (
     CAP,
     WORST_WRITE,
     Figures,
@@ -21,6 +20,7 @@ from tests.cost.gates import (
     measure_writes,
 )
 from tests.support.graphs import upsert_person
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 

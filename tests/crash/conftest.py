@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.ground import Ground, LocalCopies, S3Copies
+from tests.crash.ground import Ground
+from tests.support.places import LocalCopies, S3Copies
 from tests.support.s3 import S3Server
 
 

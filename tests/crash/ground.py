@@ -8,21 +8,12 @@ Gives   copies, the whole content of a graph as a value, and for each operation 
 from __future__ import annotations
 
 import hashlib
-import shutil
-import signal
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import count
-from pathlib import Path
-from typing import Any, Protocol
 
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
 from tests.crash.operations import LOCAL_ONLY, Operation, make_base, trace
-from tests.support.processes import run_processes
-from tests.support.s3 import S3Server
-
-KILLED = -signal.SIGKILL
+from tests.support.death import position
+from tests.support.places import Copies, Place
 
 
 @dataclass(frozen=True)
@@ -62,75 +53,6 @@ def _look_at(store: GraphStore, branch: str) -> BranchView:
     return BranchView(
         state.version, state.floor, schema, tuple(tables), tags, state.head, state.commit.parent
     )
-
-
-class Copies(Protocol):
-    """Makes places."""
-
-    def empty(self) -> Place:
-        """Return a place where nothing is."""
-        ...
-
-    def copy(self, source: Place) -> Place:
-        """Return a place with the same content."""
-        ...
-
-
-@dataclass
-class LocalCopies:
-    """Places in one directory."""
-
-    root: Path
-    numbers: count[int] = field(default_factory=count)
-
-    def empty(self) -> Place:
-        """Return a path where nothing is."""
-        return Place(str(self.root / f"g{next(self.numbers)}"), {})
-
-    def copy(self, source: Place) -> Place:
-        """Copy the directory."""
-        target = self.empty()
-        shutil.copytree(source.address, target.address)
-        return target
-
-
-@dataclass
-class S3Copies:
-    """Places in buckets of one server."""
-
-    server: S3Server
-
-    def empty(self) -> Place:
-        """Return an address in an empty bucket."""
-        return Place(self.server.new_address(), self.server.storage_options())
-
-    def copy(self, source: Place) -> Place:
-        """Copy every object, inside the store."""
-        target, client = self.empty(), self.server.client()
-        old, new = (place.address.split("/")[2] for place in (source, target))
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=old):
-            for entry in page.get("Contents", []):
-                key = entry["Key"]
-                client.copy_object(Bucket=new, Key=key, CopySource={"Bucket": old, "Key": key})
-        return target
-
-
-def die_on_copies(
-    target: Callable[..., None],
-    fresh: Callable[[], Place],
-    passages: Iterable[int],
-    arguments: Callable[[Place, int], tuple[Any, ...]],
-) -> list[tuple[Place, int]]:
-    """Let processes be killed, one for each passage of a point on a place of its own; return where."""
-    deaths = [(fresh(), passage) for passage in passages]
-    outcomes = run_processes(target, [arguments(place, passage) for place, passage in deaths])
-    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(deaths)
-    return deaths
-
-
-def position(trace: list[str], point: str, passage: int) -> int:
-    """Return where the n-th passage of a point is among all that were passed."""
-    return [at for at, name in enumerate(trace) if name == point][passage - 1]
 
 
 @dataclass

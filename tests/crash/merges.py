@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.merge import MergeOutcome
-from tests.engine.people import SCHEMA, knows, person
 from tests.support.death import Options, die_at
+from tests.support.people import SCHEMA, knows, person
 
 SETTLED = 4_200  # rows past the first tier
 UNDONE = "the commit to undo"

@@ -10,11 +10,11 @@ import pytest
 from omnigraph.base.errors import BranchNotFound, GraphError
 from omnigraph.storage.failpoints import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
 from tests.crash.cases import INIT, ON_A_BASE, everywhere, on_s3, points
 from tests.crash.ground import Ground, look
 from tests.crash.operations import BY_NAME, Operation
 from tests.support.graphs import make_graph, persons, upsert_person
+from tests.support.places import Place
 
 pytestmark = [pytest.mark.xdist_group("crash"), pytest.mark.s3_when_full]
 

@@ -11,12 +11,13 @@ import pytest
 
 from omnigraph.base.errors import AlreadyInitialized, GraphNotFound, IntegrityError, InvalidRequest
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
 from tests.crash import operations
 from tests.crash.cases import INIT, ON_A_BASE, on_local_disk, on_s3
-from tests.crash.ground import Ground, View, die_on_copies, look
+from tests.crash.ground import Ground, View, look
 from tests.crash.operations import Operation
+from tests.support.death import die_on_copies
 from tests.support.graphs import make_graph, persons, upsert_person
+from tests.support.places import Place
 
 pytestmark = [pytest.mark.xdist_group("crash"), pytest.mark.s3_when_full]
 

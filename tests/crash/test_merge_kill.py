@@ -11,11 +11,11 @@ import pytest
 
 import omnigraph as og
 from tests.crash import merges
-from tests.crash.ground import Copies, LocalCopies, S3Copies, die_on_copies
 from tests.crash.merges import MERGES, Merge
-from tests.engine.people import INSERT
-from tests.engine.support import check_whole, state
-from tests.support.death import points_of
+from tests.support.contents import check_whole, state
+from tests.support.death import die_on_copies, points_of
+from tests.support.people import INSERT
+from tests.support.places import Copies, LocalCopies, S3Copies
 from tests.support.s3 import S3Server
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_merge_kill")]

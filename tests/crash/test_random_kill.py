@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
 from tests.crash import operations
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
+from tests.support.places import Place
 from tests.support.processes import run_processes
 
 ROUNDS = 10

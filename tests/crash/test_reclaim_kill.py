@@ -12,12 +12,13 @@ from omnigraph.base.errors import GraphError, HistoryReclaimed
 from omnigraph.storage.failpoints import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.files import referenced, stored_files
-from tests.conftest import Place
 from tests.crash import operations
 from tests.crash.cases import points
-from tests.crash.ground import Ground, View, die_on_copies, look
+from tests.crash.ground import Ground, View, look
 from tests.crash.operations import RECLAIM
+from tests.support.death import die_on_copies
 from tests.support.graphs import PERSON, persons, upsert_person
+from tests.support.places import Place
 
 pytestmark = [pytest.mark.xdist_group("crash"), pytest.mark.s3_when_full]
 

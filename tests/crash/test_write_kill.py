@@ -14,13 +14,13 @@ import pytest
 
 import omnigraph as og
 from tests.crash import writes
-from tests.crash.ground import Copies, LocalCopies, S3Copies, die_on_copies, position
 from tests.crash.operations import LOCAL_ONLY
 from tests.crash.writes import WRITES, Write
-from tests.engine.people import INSERT, head
-from tests.engine.support import check_whole, state
-from tests.support.death import points_of
+from tests.support.contents import check_whole, state
+from tests.support.death import die_on_copies, points_of, position
 from tests.support.graphs import chain_of
+from tests.support.people import INSERT, head
+from tests.support.places import Copies, LocalCopies, S3Copies
 from tests.support.s3 import S3Server
 
 DECIDING = ("claim.after", "publish.before", "publish.after")

@@ -15,8 +15,8 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.receipt import Receipt
 from omnigraph.storage.failpoints import Step
-from tests.engine.people import SCHEMA, knows, person, q, thing
 from tests.support.death import Options, die_at
+from tests.support.people import SCHEMA, knows, person, q, thing
 
 SETTLED = 4_200  # rows past the first tier
 KEY = "the one write"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from tests.engine.support import Rows
+from tests.support.contents import Rows
 
 ANN, BOB, LATE = "ann", "bob", "late"
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import BranchNotFound, CommitNotFound, TagNotFound
 from omnigraph.storage.cost import process_totals
-from tests.engine.people import head
+from tests.support.people import head
 
 SCHEMA = "node Person { name: String @key }\n"
 ADD = "query q($n: String) { insert Person { name: $n } }"

@@ -14,9 +14,9 @@ from omnigraph.catalog.steps import Effect
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import manifest_file
-from tests.concurrency.workers import once
-from tests.conftest import Place
-from tests.engine.support import check_whole, insert, read, state
+from tests.support.contents import check_whole, insert, read, state
+from tests.support.places import Place
+from tests.support.workers import once
 
 pytestmark = pytest.mark.s3_when_full
 

@@ -13,11 +13,11 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import HistoryReclaimed
 from omnigraph.storage.failpoints import Step
-from tests.conftest import Place
-from tests.crash.ground import Copies, LocalCopies, S3Copies, die_on_copies, position
 from tests.engine import workers
-from tests.engine.support import check_whole, insert, read, state
 from tests.engine.test_hard_drop import SECRET, holding
+from tests.support.contents import check_whole, insert, read, state
+from tests.support.death import die_on_copies, position
+from tests.support.places import Copies, LocalCopies, Place, S3Copies
 from tests.support.s3 import S3Server
 
 pytestmark = [pytest.mark.xdist_group("hard-drop-crash"), pytest.mark.s3_when_full]

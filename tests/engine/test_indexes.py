@@ -21,9 +21,9 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables import keys
 from omnigraph.storage.tables.effects import Append, DeleteIds, IndexSpec, Overwrite, StoredIndexKind, Upsert
 from omnigraph.storage.tables.keys import MAX_SEGMENTS
-from tests.conftest import Place
-from tests.engine.support import change, read, stored_rows
+from tests.support.contents import change, read, stored_rows
 from tests.support.graphs import chain_of
+from tests.support.places import Place
 
 SCHEMA = """
 node Doc {

@@ -9,8 +9,8 @@ import pytest
 import omnigraph as og
 from omnigraph.base.errors import AlreadyInitialized, GraphNotFound, InvalidRequest
 from omnigraph.language.diagnostics import SchemaError
-from tests.conftest import Place
-from tests.engine.support import check_whole, insert, objects_at, read
+from tests.support.contents import check_whole, insert, objects_at, read
+from tests.support.places import Place
 from tests.support.s3 import S3Server
 
 LIBRARY = """

@@ -13,8 +13,8 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.schema.schema import SchemaReceipt
 from omnigraph.storage.tables.effects import Append
-from tests.conftest import Place
-from tests.engine.support import change, check_whole, insert
+from tests.support.contents import change, check_whole, insert
+from tests.support.places import Place
 from tests.support.proxy import Request, S3Proxy
 from tests.support.s3 import S3Server
 

@@ -26,10 +26,10 @@ from omnigraph.catalog.steps import (
     UpdateTypeMetadata,
 )
 from omnigraph.storage.failpoints import armed
-from tests.concurrency.workers import once
-from tests.conftest import Place
 from tests.engine.cases import CASES, TYPES, Case, person
-from tests.engine.support import check_whole, insert, read, state
+from tests.support.contents import check_whole, insert, read, state
+from tests.support.places import Place
+from tests.support.workers import once
 
 pytestmark = pytest.mark.s3_when_full
 

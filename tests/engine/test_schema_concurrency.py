@@ -11,14 +11,14 @@ from omnigraph import Graph
 from omnigraph.base.errors import ReadSetConflict
 from omnigraph.catalog.catalog import UnknownType
 from omnigraph.storage.failpoints import armed
-from tests.concurrency.workers import once
-from tests.conftest import Place
 from tests.engine import workers
 from tests.engine.cases import person
-from tests.engine.support import check_whole, insert, read
 from tests.engine.workers import Answer
+from tests.support.contents import check_whole, insert, read
 from tests.support.graphs import chain_of
+from tests.support.places import Place
 from tests.support.processes import run_processes
+from tests.support.workers import once
 
 BASE = person("p: I32?")
 WITH_CITY = person("p: I32?", "node City { name: String @key }")

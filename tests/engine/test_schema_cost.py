@@ -11,11 +11,11 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.storage.failpoints import armed
-from tests.conftest import Place
-from tests.cost.gates import Figures, check_at_most, check_flat
 from tests.cost.test_write_cost import places, report
 from tests.engine.cases import person
-from tests.engine.support import insert, read
+from tests.support.contents import insert, read
+from tests.support.gates import Figures, check_at_most, check_flat
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 

@@ -13,11 +13,11 @@ import pytest
 
 import omnigraph as og
 from omnigraph.storage.failpoints import Step
-from tests.conftest import Place
-from tests.crash.ground import Copies, LocalCopies, S3Copies, die_on_copies, position
 from tests.crash.operations import LOCAL_ONLY
 from tests.engine import workers
-from tests.engine.support import BranchState, check_whole, insert, state
+from tests.support.contents import BranchState, check_whole, insert, state
+from tests.support.death import die_on_copies, position
+from tests.support.places import Copies, LocalCopies, Place, S3Copies
 from tests.support.s3 import S3Server
 
 pytestmark = pytest.mark.xdist_group("schema-crash")

@@ -16,11 +16,11 @@ from omnigraph.base.errors import (
 )
 from omnigraph.language.diagnostics import SchemaError
 from omnigraph.storage.failpoints import armed
-from tests.concurrency.workers import once
-from tests.conftest import Place
 from tests.engine.cases import knows, person
-from tests.engine.support import check_whole, insert, objects_at, read, state
+from tests.support.contents import check_whole, insert, objects_at, read, state
+from tests.support.places import Place
 from tests.support.s3 import S3Server
+from tests.support.workers import once
 
 pytestmark = pytest.mark.s3_when_full
 

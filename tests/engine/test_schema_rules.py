@@ -15,10 +15,10 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.storage.failpoints import armed, names
-from tests.concurrency.workers import once
-from tests.conftest import Place
 from tests.engine.cases import person
-from tests.engine.support import check_whole, insert, read, state
+from tests.support.contents import check_whole, insert, read, state
+from tests.support.places import Place
+from tests.support.workers import once
 
 pytestmark = pytest.mark.s3_when_full
 

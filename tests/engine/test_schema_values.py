@@ -13,9 +13,9 @@ from omnigraph import Graph
 from omnigraph.base.times import SystemClock
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DeleteIds, Upsert
-from tests.conftest import Place
 from tests.engine.cases import person
-from tests.engine.support import change, check_whole, insert, read, stored_rows
+from tests.support.contents import change, check_whole, insert, read, stored_rows
+from tests.support.places import Place
 
 MANY = 5_000  # past the first tier: a settled fragment with an index, deleted from by deletion files
 ANY_SCALAR = ["String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "enum(a, b)"]

@@ -31,7 +31,7 @@ from omnigraph.base.times import (
     write_day,
     write_instant,
 )
-from tests.engine.support import insert
+from tests.support.contents import insert
 
 SCHEMA = """
 node Event { k: String @key  at: DateTime?  day: Date?  times: [DateTime]?  days: [Date]?  note: String? }

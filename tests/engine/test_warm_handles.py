@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ReadSetConflict
 from omnigraph.storage.failpoints import armed
-from tests.concurrency.workers import once
+from tests.support.workers import once
 
 PLAIN = "node P { k: String @key  a: String?  b: String? }"
 SWAPS = [

@@ -12,9 +12,9 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import GraphError
 from omnigraph.storage.failpoints import armed
-from tests.concurrency.workers import meet, once
-from tests.engine.support import insert
+from tests.support.contents import insert
 from tests.support.death import dying_at, noting_points
+from tests.support.workers import meet, once
 
 Options = Mapping[str, str]
 Answer = tuple[str, str]  # what happened, and to what

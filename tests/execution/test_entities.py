@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.execution.search.support import Documents
+from tests.execution.search.documents import Documents
 
 SCHEMA = "node Doc { name: String @key  size: I64 }"
 

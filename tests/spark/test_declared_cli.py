@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import omnigraph as og
+from tests.support.desk import Desk
 from tests.surfaces.conftest import desk, template
-from tests.surfaces.support import Desk
 from tests.surfaces.test_cli_pipeline import PEOPLE, PIPELINE, job
 
 __all__ = ["desk", "job", "template"]  # fixtures

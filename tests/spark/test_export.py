@@ -16,9 +16,9 @@ from omnigraph.pipeline.reading import scan
 from omnigraph.pipeline.reading.export import export
 from omnigraph.storage.location import Location
 from omnigraph.surfaces.cli.app import main
-from tests.conftest import Place
-from tests.engine.export import everything
-from tests.engine.export.everything import RECORDS, content, fetched, reloaded
+from tests.support import everything
+from tests.support.everything import RECORDS, content, fetched, reloaded
+from tests.support.places import Place
 
 pytestmark = pytest.mark.spark
 FORMATS = ("parquet", "jsonl")

@@ -14,8 +14,8 @@ from omnigraph import Graph
 from omnigraph.engine.indexes import TypeIndexes
 from omnigraph.pipeline import ensure_indexes, load
 from omnigraph.storage.manifest.records import CommitKind
-from tests.conftest import Place
 from tests.engine.test_indexes import DECLARED, SCHEMA, covers_all, put, row, segments
+from tests.support.places import Place
 
 pytestmark = pytest.mark.spark
 

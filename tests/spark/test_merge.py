@@ -21,8 +21,8 @@ from omnigraph.pipeline.bulk.merge import LargeMerges
 from omnigraph.storage.tables.effects import Replace, written_in
 from omnigraph.surfaces.cli.app import app
 from tests.engine.merge.test_truth import BORN, PAIRS, VALUES, expected
-from tests.engine.merge.world import SCHEMA, change, fork, image, knows, person, put, world
 from tests.spark.samples import ALL, EVERY_TYPE
+from tests.support.two_branches import SCHEMA, change, fork, image, knows, person, put, world
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
-from tests.conftest import Place
 from tests.support.graphs import PERSON, build_history, make_graph, persons, upsert_person
+from tests.support.places import Place
 
 pytestmark = pytest.mark.spark
 Read = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -22,8 +22,8 @@ from omnigraph.pipeline import read, register
 from omnigraph.pipeline.reading.scan import spark_type
 from omnigraph.pipeline.reading.source import Group, OmnigraphSource
 from omnigraph.pipeline.session import active
-from tests.conftest import Place
 from tests.spark.samples import ALL, EVERY_TYPE
+from tests.support.places import Place
 
 pytestmark = pytest.mark.spark
 

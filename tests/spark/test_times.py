@@ -17,7 +17,7 @@ from omnigraph.base.errors import ConstraintViolation, InvalidRequest
 from omnigraph.pipeline import load
 from omnigraph.pipeline.reading.scan import to_spark
 from omnigraph.pipeline.reading.source import OmnigraphSource
-from tests.engine.support import insert
+from tests.support.contents import insert
 
 pytestmark = pytest.mark.spark
 

@@ -34,8 +34,8 @@ from omnigraph.pipeline.reading.source import OmnigraphSource
 from omnigraph.pipeline.session import active
 from omnigraph.pipeline.streaming.publishing import BatchPlan, BatchTarget, plan_write, publish
 from omnigraph.storage.publish import Intent
-from tests.conftest import Place
 from tests.spark.samples import ALL, EVERY_TYPE
+from tests.support.places import Place
 
 pytestmark = pytest.mark.spark
 

@@ -8,10 +8,10 @@ import pytest
 
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, Upsert
-from tests.conftest import Place
 from tests.storage.docs import DOC, START, make_docs, table
-from tests.storage.shared import again
 from tests.support.graphs import PERSON, make_graph, people, write
+from tests.support.places import Place
+from tests.support.stores import again
 
 
 @pytest.fixture

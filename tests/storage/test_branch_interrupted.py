@@ -11,9 +11,9 @@ import pytest
 from omnigraph.base.errors import BranchExists, BranchHasDescendants, BranchNotFound
 from omnigraph.storage.failpoints import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.storage.shared import Once, again, check_error
 from tests.support.graphs import persons, upsert_person
+from tests.support.places import Place
+from tests.support.stores import Once, again, check_error
 
 pytestmark = pytest.mark.s3_when_full
 

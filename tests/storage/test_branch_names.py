@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph.base.errors import BadBranchName, BranchNotFound, Kind, ReservedBranch
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.storage.shared import again, check_error, nothing_written
 from tests.support.graphs import persons, upsert_person
+from tests.support.places import Place
+from tests.support.stores import again, check_error, nothing_written
 
 GOOD = [
     "a",

@@ -17,9 +17,9 @@ from omnigraph.base.errors import (
 )
 from omnigraph.storage.failpoints import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.storage.shared import Once, again, check_error, nothing_written
 from tests.support.graphs import chain_of, persons, upsert_person
+from tests.support.places import Place
+from tests.support.stores import Once, again, check_error, nothing_written
 
 pytestmark = pytest.mark.s3_when_full
 

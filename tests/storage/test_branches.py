@@ -14,9 +14,9 @@ from omnigraph.base.errors import (
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DropColumn, Upsert
-from tests.conftest import Place
-from tests.storage.shared import STAGING, Hits, Once, again, check_error, everything, nothing_written
 from tests.support.graphs import KNOWS, PERSON, chain_of, knows, make_graph, persons, upsert_person, write
+from tests.support.places import Place
+from tests.support.stores import STAGING, Hits, Once, again, check_error, everything, nothing_written
 
 pytestmark = pytest.mark.s3_when_full
 

@@ -24,8 +24,6 @@ from omnigraph.storage.tables.effects import (
     Overwrite,
     Upsert,
 )
-from tests.conftest import Place
-from tests.storage.shared import Once, again
 from tests.support.graphs import (
     KNOWS,
     PERSON,
@@ -37,8 +35,10 @@ from tests.support.graphs import (
     upsert_person,
     write,
 )
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
+from tests.support.stores import Once, again
 
 MANY = people(f"m{number}" for number in range(9_000))
 

@@ -13,9 +13,9 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.chain import chain_path
 from omnigraph.storage.opener import manifest_file
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.storage.shared import nothing_written
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
+from tests.support.places import Place
+from tests.support.stores import nothing_written
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",

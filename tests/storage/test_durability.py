@@ -30,8 +30,8 @@ from omnigraph.storage.tables.effects import (
     Upsert,
 )
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
-from tests.conftest import Place
 from tests.support.graphs import KNOWS, PERSON, PERSON_SCHEMA, knows, make_graph, people, persons, write
+from tests.support.places import Place
 
 BEFORE, AFTER, RETURNED = "publish.before", "publish.after", "returned"
 # Lance writes the first two beside what it commits and needs neither to read nor to commit again; a checksum

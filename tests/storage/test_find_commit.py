@@ -11,9 +11,9 @@ from omnigraph.base.errors import CommitNotFound
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import RECENT
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.storage.shared import Once, again, tidy
 from tests.support.graphs import build_history, chain_of, make_graph, upsert_person
+from tests.support.places import Place
+from tests.support.stores import Once, again, tidy
 
 
 def late_writer(store: GraphStore, rival: GraphStore, behind: int) -> str:

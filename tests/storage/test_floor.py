@@ -20,8 +20,6 @@ from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DeleteIds, Upsert
 from omnigraph.storage.transaction import NewTable
-from tests.conftest import Place
-from tests.storage.shared import STAGING, Hits, Once, Scripted, again, check_error, location
 from tests.support.graphs import (
     KNOWS,
     PERSON,
@@ -34,8 +32,10 @@ from tests.support.graphs import (
     upsert_person,
     write,
 )
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
+from tests.support.stores import STAGING, Hits, Once, Scripted, again, check_error, location
 
 pytestmark = pytest.mark.s3_when_full
 

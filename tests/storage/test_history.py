@@ -8,9 +8,9 @@ from omnigraph.base.errors import CommitNotFound, GraphError, HistoryReclaimed, 
 from omnigraph.base.ids import minted_us, new_id
 from omnigraph.storage.manifest.records import RECENT
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.storage.shared import again, tidy
 from tests.support.graphs import build_history, chain_of, make_graph, upsert_person
+from tests.support.places import Place
+from tests.support.stores import again, tidy
 
 pytestmark = pytest.mark.s3_when_full
 

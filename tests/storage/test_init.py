@@ -24,9 +24,9 @@ from omnigraph.storage.location import LocalObjects, Objects, RemoteObjects
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import NewTable
-from tests.conftest import Place
-from tests.storage.shared import Once, again, check_error, everything, location, nothing_written
 from tests.support.graphs import KNOWS, PERSON, PERSON_SCHEMA, make_graph, persons, upsert_person
+from tests.support.places import Place
+from tests.support.stores import Once, again, check_error, everything, location, nothing_written
 
 INIT_STEPS = ("table_create", "schema_put", "refs_create", "genesis")
 

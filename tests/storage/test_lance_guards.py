@@ -26,13 +26,13 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables import layout, predicate
 from omnigraph.storage.tables.effects import AddColumn, Append, DeleteIds, RenameColumn, Upsert
 from omnigraph.storage.transaction import PinnedSnapshot
-from tests.conftest import Place
 from tests.storage.bare import ROWS, add_segment, append, detached, fragment_ids, new_table, rows, uncovered
 from tests.storage.docs import DOC, doc, ids, make_docs, table
-from tests.storage.shared import Once
 from tests.support.graphs import PERSON, make_graph, people, persons, upsert_person, write
+from tests.support.places import Place
 from tests.support.processes import run_processes
 from tests.support.proxy import S3Proxy
+from tests.support.stores import Once
 
 LITERAL: dict[str, Any] = {
     "with_position": True,

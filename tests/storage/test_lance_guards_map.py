@@ -23,11 +23,11 @@ from lance.commit import CommitConflictError
 from omnigraph.base.errors import BranchNotFound
 from omnigraph.storage.manifest.chain import MANIFEST, chain_path
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
 from tests.storage.bare import change_config, change_map, new_map, read_map
-from tests.storage.shared import again
 from tests.support.graphs import make_graph, upsert_person
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy
+from tests.support.stores import again
 
 Outcome = Any
 

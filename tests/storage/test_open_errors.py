@@ -29,10 +29,10 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.chain import MANIFEST, chain_path
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append
-from tests.conftest import Place
 from tests.storage.bare import change_map
-from tests.storage.shared import again, check_error, location, nothing_written
 from tests.support.graphs import KNOWS, PERSON, make_graph, people, persons, upsert_person, write
+from tests.support.places import Place
+from tests.support.stores import again, check_error, location, nothing_written
 
 
 def put(place: Place, key: str, data: bytes = b"x") -> None:

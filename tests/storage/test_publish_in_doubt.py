@@ -20,11 +20,11 @@ from omnigraph.base.times import SystemClock
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import RECENT
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.storage.shared import again, check_error
 from tests.support.faults import Match
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
+from tests.support.places import Place
 from tests.support.proxy import Fault, S3Proxy
+from tests.support.stores import again, check_error
 
 pytestmark = pytest.mark.s3
 

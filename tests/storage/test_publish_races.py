@@ -29,16 +29,6 @@ from omnigraph.storage.tables.effects import (
     Upsert,
 )
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan, PublishReceipt
-from tests.conftest import Place
-from tests.storage.shared import (
-    STAGING,
-    Hits,
-    Once,
-    Scripted,
-    check_error,
-    staged_versions,
-    tidy,
-)
 from tests.support.graphs import (
     KNOWS,
     PERSON,
@@ -49,6 +39,16 @@ from tests.support.graphs import (
     persons,
     upsert_person,
     write,
+)
+from tests.support.places import Place
+from tests.support.stores import (
+    STAGING,
+    Hits,
+    Once,
+    Scripted,
+    check_error,
+    staged_versions,
+    tidy,
 )
 
 EDGE = knows({"e1": ("a", "b")})

@@ -26,16 +26,6 @@ from omnigraph.storage.tables.effects import (
     Upsert,
 )
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan
-from tests.conftest import Place
-from tests.storage.shared import (
-    Always,
-    Once,
-    Scripted,
-    again,
-    check_error,
-    nothing_written,
-    tidy,
-)
 from tests.support.graphs import (
     KNOWS,
     PERSON,
@@ -45,6 +35,16 @@ from tests.support.graphs import (
     persons,
     upsert_person,
     write,
+)
+from tests.support.places import Place
+from tests.support.stores import (
+    Always,
+    Once,
+    Scripted,
+    again,
+    check_error,
+    nothing_written,
+    tidy,
 )
 
 pytestmark = pytest.mark.s3_when_full

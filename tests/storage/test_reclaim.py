@@ -17,8 +17,9 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DeleteIds, Overwrite, Upsert
 from omnigraph.storage.tables.files import referenced, stored_files
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan
-from tests.conftest import Place
-from tests.storage.shared import (
+from tests.support.graphs import KNOWS, PERSON, knows, make_graph, people, persons, upsert_person, write
+from tests.support.places import Place
+from tests.support.stores import (
     Once,
     Pause,
     Scripted,
@@ -29,7 +30,6 @@ from tests.storage.shared import (
     nothing_written,
     staged_versions,
 )
-from tests.support.graphs import KNOWS, PERSON, knows, make_graph, people, persons, upsert_person, write
 
 pytestmark = pytest.mark.s3_when_full
 

@@ -11,8 +11,6 @@ from omnigraph.base.errors import Kind, StorageError
 from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteIds
-from tests.conftest import Place
-from tests.storage.shared import again, everything, nothing_written
 from tests.support.graphs import (
     KNOWS,
     PERSON,
@@ -23,8 +21,10 @@ from tests.support.graphs import (
     upsert_person,
     write,
 )
+from tests.support.places import Place
 from tests.support.proxy import Fault, S3Proxy
 from tests.support.s3 import SECRET_KEY, S3Server
+from tests.support.stores import again, everything, nothing_written
 
 FOR_EVER = 100_000
 

@@ -16,10 +16,10 @@ import pytest
 from omnigraph.base.errors import GraphError
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append
-from tests.conftest import Place
-from tests.storage.shared import everything
 from tests.support.graphs import PERSON, make_graph, people, persons, upsert_person, write
+from tests.support.places import Place
 from tests.support.processes import run_processes
+from tests.support.stores import everything
 
 pytestmark = pytest.mark.xdist_group("refused-access-disk")  # one child process for all
 

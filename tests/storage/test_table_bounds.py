@@ -14,10 +14,10 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteIds, Overwrite, Upsert
 from omnigraph.storage.tables.keys import MAX_SEGMENTS, PROBE_LIMIT, index_name
 from omnigraph.storage.tables.layout import PER_TIER, TIERS
-from tests.conftest import Place
 from tests.storage.docs import DOC, Row, Stream, doc, ids, make_docs, rows, table
-from tests.storage.shared import again
 from tests.support.graphs import write
+from tests.support.places import Place
+from tests.support.stores import again
 
 SMALL = PER_TIER * len(TIERS) + 1
 MANY = 12_000  # rows enough for a fragment past the first tier

@@ -27,10 +27,10 @@ from omnigraph.storage.tables.effects import (
     SeveralEffects,
     Upsert,
 )
-from tests.conftest import Place
 from tests.storage.docs import DOC, SCHEMA, START, Row, Stream, doc, ids, make_docs, rows, table
-from tests.storage.shared import Hits, again
 from tests.support.graphs import write
+from tests.support.places import Place
+from tests.support.stores import Hits, again
 
 pytestmark = pytest.mark.s3_when_full
 

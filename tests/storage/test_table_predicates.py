@@ -23,9 +23,9 @@ from omnigraph.storage.tables.predicate import (
     is_in,
     is_null,
 )
-from tests.conftest import Place
 from tests.storage.docs import DOC, make_docs
 from tests.support.graphs import write
+from tests.support.places import Place
 
 pytestmark = pytest.mark.s3_when_full
 

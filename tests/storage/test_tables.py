@@ -28,10 +28,10 @@ from omnigraph.storage.tables.effects import (
     Upsert,
 )
 from omnigraph.storage.transaction import PublishReceipt
-from tests.conftest import Place
 from tests.storage.docs import DOC, SCHEMA, START, Row, Stream, doc, ids, rows, table
-from tests.storage.shared import Hits, nothing_written
 from tests.support.graphs import write
+from tests.support.places import Place
+from tests.support.stores import Hits, nothing_written
 
 
 def change(receipt: PublishReceipt) -> TableChange:

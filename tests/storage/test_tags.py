@@ -7,9 +7,9 @@ import pytest
 from omnigraph.base.errors import BadTagName, BranchExists, BranchNotFound, GraphError, TagExists, TagNotFound
 from omnigraph.storage.failpoints import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
-from tests.storage.shared import Once, check_error, nothing_written
 from tests.support.graphs import upsert_person
+from tests.support.places import Place
+from tests.support.stores import Once, check_error, nothing_written
 
 pytestmark = pytest.mark.s3_when_full
 

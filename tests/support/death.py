@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from typing import Any
 
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.storage.failpoints import armed, names
+from tests.support.places import Place
+from tests.support.processes import run_processes
 
+KILLED = -signal.SIGKILL
 Options = Mapping[str, str]
 
 
@@ -50,3 +54,21 @@ def points_of(run: Callable[[Graph], object], address: str, options: Options) ->
     with og.connect(address, storage_options=options) as graph, noting_points() as passed:
         run(graph)
     return passed
+
+
+def die_on_copies(
+    target: Callable[..., None],
+    fresh: Callable[[], Place],
+    passages: Iterable[int],
+    arguments: Callable[[Place, int], tuple[Any, ...]],
+) -> list[tuple[Place, int]]:
+    """Let processes be killed, one for each passage of a point on a place of its own; return where."""
+    deaths = [(fresh(), passage) for passage in passages]
+    outcomes = run_processes(target, [arguments(place, passage) for place, passage in deaths])
+    assert [outcome.exit_code for outcome in outcomes] == [KILLED] * len(deaths)
+    return deaths
+
+
+def position(trace: list[str], point: str, passage: int) -> int:
+    """Return where the n-th passage of a point is among all that were passed."""
+    return [at for at, name in enumerate(trace) if name == point][passage - 1]

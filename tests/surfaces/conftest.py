@@ -11,8 +11,8 @@ import pytest
 import omnigraph as og
 from omnigraph.surfaces.cli.app import main
 from omnigraph.surfaces.cli.support.call import LOGGER
-from tests.engine.support import insert
-from tests.surfaces.support import SCHEMA, Desk, Ran
+from tests.support.contents import insert
+from tests.support.desk import SCHEMA, Desk, Ran
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 
 import omnigraph as og
 from omnigraph import Graph
-from tests.surfaces.support import Desk, Ran
+from tests.support.desk import Desk, Ran
 
 TWO = '{"type":"Person","data":{"slug":"b","age":2}}\n{"type":"Person","data":{"slug":"c","age":3}}\n'
 EDGE = '{"edge":"Knows","from":"a","to":"b"}\n'

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from tests.support.desk import Desk
 from tests.surfaces.shelf import QUERIES, make
-from tests.surfaces.support import Desk
 
 TYPED = """
 query kinds($s: String?, $n: I32?, $b: Bool?, $l: [I32]?, $d: Date?) {

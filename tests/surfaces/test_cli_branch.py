@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import omnigraph as og
-from tests.conftest import Place
-from tests.surfaces.support import SCHEMA, Desk, remote_environment
+from tests.support.desk import SCHEMA, Desk, remote_environment
+from tests.support.places import Place
 
 ADD = "query q($s: String) { insert Person { slug: $s } }"
 

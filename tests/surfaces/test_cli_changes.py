@@ -8,8 +8,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from tests.engine.people import head
-from tests.surfaces.support import GROWN, Desk
+from tests.support.desk import GROWN, Desk
+from tests.support.people import head
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import omnigraph as og
 from omnigraph import __version__
 from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.storage.opener import manifest_file
-from tests.conftest import Place
-from tests.engine.support import insert, objects_at
-from tests.surfaces.support import BROKEN, GROWN, LESS, REFUSED, SCHEMA, Desk
+from tests.support.contents import insert, objects_at
+from tests.support.desk import BROKEN, GROWN, LESS, REFUSED, SCHEMA, Desk
+from tests.support.places import Place
 
 # -- init ------------------------------------------------------------------------------------------
 

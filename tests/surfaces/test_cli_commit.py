@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.base.ids import minted_us
-from tests.surfaces.support import Desk
+from tests.support.desk import Desk
 
 ADD = "query q($s: String) { insert Person { slug: $s } }"
 ALL = "query q() { match { $p: Person } return { $p.slug } }"

@@ -29,7 +29,7 @@ from omnigraph.surfaces.cli.support.waiting import (
     timeout_in,
     within,
 )
-from tests.surfaces.support import GROWN, SCHEMA, Desk
+from tests.support.desk import GROWN, SCHEMA, Desk
 
 COMMAND = str(Path(sys.executable).with_name("omnigraph"))
 PATIENCE_S = 60  # of the tests; the command itself is to be gone long before

@@ -15,7 +15,7 @@ import omnigraph as og
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.language.query import QuerySyntax, parse_query
 from omnigraph.language.query.tree import InsertSyntax, VarSyntax, WriteSyntax
-from tests.surfaces.support import Desk
+from tests.support.desk import Desk
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "shared" / "examples"  # beside the project
 PROJECTS = sorted(path.parent for path in EXAMPLES.glob("*/seed.jsonl"))

@@ -11,9 +11,9 @@ import pytest
 import omnigraph as og
 from omnigraph.storage.location import Location
 from omnigraph.surfaces.cli import export as command
-from tests.conftest import Place
+from tests.support.desk import Desk, remote_environment
+from tests.support.places import Place
 from tests.surfaces.loading import EDGE, TWO, load, people
-from tests.surfaces.support import Desk, remote_environment
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def graph(desk: Desk) -> str:
 
 def copied(desk: Desk, data: str | Path) -> dict[str, int | None]:
     """Load an export into a new graph and return the people in it."""
-    from tests.surfaces.support import SCHEMA
+    from tests.support.desk import SCHEMA
 
     with og.init(desk.folder / "copy.og", SCHEMA, durability="os") as copy:
         copy.load(str(data), mode="append")

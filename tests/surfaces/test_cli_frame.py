@@ -18,7 +18,7 @@ from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.surfaces.cli import schema as schema_commands
 from omnigraph.surfaces.cli.app import app, main
 from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, exit_code
-from tests.surfaces.support import BROKEN, GROWN, REFUSED, SCHEMA, Desk
+from tests.support.desk import BROKEN, GROWN, REFUSED, SCHEMA, Desk
 
 COMMANDS = [
     [],

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.desk import BROKEN, Desk, Ran
 from tests.surfaces.shelf import QUERIES, SHELF
-from tests.surfaces.support import BROKEN, Desk, Ran
 
 GOOD = "query all() { match { $p: Person } return { $p.slug } }\n"
 BAD = "query bad() {\n  match { $p: Person }\n  return { $p.slgu }\n}\n"

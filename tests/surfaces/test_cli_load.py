@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
+from tests.support.desk import Desk
 from tests.surfaces.loading import EDGE, STALE, TWO, head, load, people
-from tests.surfaces.support import Desk
 
 
 def given(monkeypatch: pytest.MonkeyPatch, text: str) -> None:

@@ -11,10 +11,10 @@ import pytest
 from rich.cells import cell_len
 
 import omnigraph as og
-from tests.conftest import Place
-from tests.engine.support import objects_at
+from tests.support.contents import objects_at
+from tests.support.desk import SCHEMA, Desk, remote_environment
+from tests.support.places import Place
 from tests.surfaces.loading import EDGE, STRICT, TWO, load, people
-from tests.surfaces.support import SCHEMA, Desk, remote_environment
 
 COMMAND = str(Path(sys.executable).with_name("omnigraph"))
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from omnigraph.surfaces.cli.support.call import LOGGER, JsonFormatter
-from tests.surfaces.support import GROWN, LESS, SCHEMA, Desk
+from tests.support.desk import GROWN, LESS, SCHEMA, Desk
 
 
 def apply(desk: Desk, *flags: str) -> list[str]:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import omnigraph as og
-from tests.surfaces.support import Desk
+from tests.support.desk import Desk
 
 SCHEMA = "node Person { name: String @key  age: I32?  city: String? }\n"
 SET = "query q($n: String, $a: I32) { update Person set { age: $a } where name = $n }"

@@ -7,10 +7,10 @@ import json
 import pytest
 
 import omnigraph as og
-from tests.conftest import Place
-from tests.engine.support import objects_at
+from tests.support.contents import objects_at
+from tests.support.desk import Desk, Ran
+from tests.support.places import Place
 from tests.surfaces.loading import STALE, STRICT, head, people
-from tests.surfaces.support import Desk, Ran
 
 QUERIES = """
 query add($slug: String, $age: I32?) { insert Person { slug: $slug, age: $age } }

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from omnigraph.pipeline.declared import RunProgress
 from omnigraph.surfaces.cli.pipeline import _bar
-from tests.surfaces.support import Desk
+from tests.support.desk import Desk
 
 PIPELINE = """\
 graph: kb.og

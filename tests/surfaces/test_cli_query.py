@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from tests.support.desk import Desk, Ran
 from tests.surfaces.shelf import QUERIES, make
-from tests.surfaces.support import Desk, Ran
 from tests.surfaces.test_cli_terminal import COMMAND, at_terminal
 
 FRIENDS = ("friends", "--param", "name=ada")

@@ -11,7 +11,7 @@ import yaml
 
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.query import parse
-from tests.surfaces.support import Desk
+from tests.support.desk import Desk
 from tests.surfaces.test_cli_examples import PROJECTS
 
 pytestmark = pytest.mark.skipif(not PROJECTS, reason="the example projects are not on this machine")

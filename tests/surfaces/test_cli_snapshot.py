@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import omnigraph as og
 from omnigraph.storage.manifest.records import FORMAT
-from tests.surfaces.support import Desk
+from tests.support.desk import Desk
 
 
 def test_people_get_the_branch_and_a_line_for_each_type(desk: Desk) -> None:

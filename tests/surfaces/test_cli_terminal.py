@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from tests.conftest import Place
+from tests.support.desk import SCHEMA, Desk, remote_environment
+from tests.support.places import Place
 from tests.surfaces.loading import people
-from tests.surfaces.support import SCHEMA, Desk, remote_environment
 
 COMMAND = str(Path(sys.executable).with_name("omnigraph"))
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.catalog.query import lint_queries
 from omnigraph.language.query import parse_query, print_queries
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "shared" / "examples"  # beside the project
 PROJECTS = sorted(path.parent for path in EXAMPLES.glob("*/schema.pg"))

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from omnigraph.catalog.query import examine
 from tests.catalog.query.rejected import REJECTED
-from tests.catalog.query.support import CATALOG
 from tests.language.query.test_fuzz import assert_answered, damaged_queries
 from tests.language.query.texts import LIBRARY
+from tests.support.checked_queries import CATALOG
 from tests.support.fuzz import ROUNDS
 
 TOKEN = re.compile(r'\s+|"[^"]*"|\$?\w+(?:\.@?\w+)?|.', re.DOTALL)

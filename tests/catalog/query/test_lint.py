@@ -6,9 +6,9 @@ from typing import Any
 
 from omnigraph.catalog.query import lint_queries
 from omnigraph.catalog.query.lint import LintReport
-from tests.catalog.query.support import CATALOG
-from tests.catalog.support import catalog
 from tests.language.query.texts import LIBRARY
+from tests.support.catalogs import catalog
+from tests.support.checked_queries import CATALOG
 
 SOURCE = {"kind": "file", "path": "schema.pg"}
 

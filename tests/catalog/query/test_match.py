@@ -26,7 +26,7 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.statements import Bind, Counted, Exists, Expand, Filter, Optional
 from omnigraph.catalog.types import PropertyType, Scalar
-from tests.catalog.query.support import matched
+from tests.support.checked_queries import matched
 
 
 def condition(text: str, params: str = "") -> Condition:

@@ -25,8 +25,8 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.statements import Assignment, Delete, Endpoint, Insert, Update, place_name
 from omnigraph.catalog.query.values import Unfit
-from tests.catalog.query.support import CATALOG, mutation
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
+from tests.support.checked_queries import CATALOG, mutation
 
 PERSON = CATALOG.node("Person")
 

@@ -8,8 +8,8 @@ from omnigraph.catalog.query import compile_query
 from omnigraph.language.diagnostics import QueryError
 from omnigraph.language.query import rules
 from tests.catalog.query.rejected import REJECTED
-from tests.catalog.query.support import CATALOG
 from tests.language.query.rejected import Rejected
+from tests.support.checked_queries import CATALOG
 
 
 @pytest.mark.parametrize("case", REJECTED, ids=lambda case: f"{case.code}: {case.text.split('{', 1)[1]}")

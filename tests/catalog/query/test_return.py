@@ -18,7 +18,7 @@ from omnigraph.catalog.query.expressions import (
     ShortestPath,
 )
 from omnigraph.catalog.query.statements import SortKey
-from tests.catalog.query.support import matched, mutation, read
+from tests.support.checked_queries import matched, mutation, read
 
 PARAMS = "$s: String, $v: Vector(3), $n: I64?"
 

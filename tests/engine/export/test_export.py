@@ -26,8 +26,8 @@ from omnigraph.engine.export.files import (
 )
 from omnigraph.engine.export.plan import plan_export
 from omnigraph.engine.load.conform import UnreadableInput
-from tests.engine.export import everything
-from tests.engine.export.everything import RECORDS, SCHEMA, content, reloaded
+from tests.support import everything
+from tests.support.everything import RECORDS, SCHEMA, content, reloaded
 
 FORMATS = ("parquet", "jsonl")
 

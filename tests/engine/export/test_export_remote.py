@@ -14,9 +14,9 @@ from omnigraph.engine.export.export import stored_rows
 from omnigraph.engine.export.files import DestinationTaken, destination_at, write_files
 from omnigraph.engine.export.plan import plan_export
 from omnigraph.storage.location import Location, RemoteObjects
-from tests.conftest import Place
-from tests.engine.export import everything
-from tests.engine.export.everything import content, fetched, reloaded
+from tests.support import everything
+from tests.support.everything import content, fetched, reloaded
+from tests.support.places import Place
 from tests.support.s3 import S3Server
 
 pytestmark = pytest.mark.s3

@@ -11,8 +11,8 @@ from omnigraph import Graph
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest, NotFound
 from omnigraph.engine.history.changes import Op
 from tests.engine.history.brute import as_brute, brute_diff, in_order, rows_at
-from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
-from tests.engine.people import head
+from tests.support.people import head
+from tests.support.two_branches import SCHEMA, change, fork, knows, person, put, world
 
 NAMES = ("Person", "Knows")
 

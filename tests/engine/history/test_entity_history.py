@@ -10,7 +10,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.base.errors import NotFound
 from omnigraph.engine.history.entity import last_touched
-from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
+from tests.support.two_branches import SCHEMA, change, fork, knows, person, put, world
 
 
 @pytest.fixture

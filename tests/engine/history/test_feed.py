@@ -23,8 +23,8 @@ from omnigraph.engine.history import changes
 from omnigraph.engine.history.changes import Change
 from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.feed import FeedCommit, FeedPage
-from tests.engine.merge.world import SCHEMA, change, fork, knows, person, put, world
-from tests.engine.people import head
+from tests.support.people import head
+from tests.support.two_branches import SCHEMA, change, fork, knows, person, put, world
 
 Told = list[tuple[str, list[tuple[str, str]]]]
 

@@ -13,7 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict
-from tests.engine.people import head
+from tests.support.people import head
 
 NARROW = "node P { k: String @key  f: F32?  n: I32?  d: Date? }"
 WIDE = "node P { k: String @key  f: F64?  n: I64?  d: DateTime? }"

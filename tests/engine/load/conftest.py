@@ -8,8 +8,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from tests.conftest import Place
-from tests.engine.people import SCHEMA
+from tests.support.people import SCHEMA
+from tests.support.places import Place
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, KeyConflict
 from omnigraph.engine.load.load import LoadMode
 from omnigraph.engine.receipt import Receipt
-from tests.engine.people import SCHEMA, knows, person, thing
+from tests.support.people import SCHEMA, knows, person, thing
 
 NAMES = st.sampled_from("abc")
 RECORDS = st.one_of(

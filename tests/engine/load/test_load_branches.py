@@ -8,10 +8,10 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import BranchNotFound, ConstraintViolation, GraphError, KeyConflict
 from omnigraph.storage.failpoints import armed
-from tests.concurrency.workers import once
-from tests.conftest import Place
-from tests.engine.people import ages, head, person
-from tests.storage.shared import nothing_written
+from tests.support.people import ages, head, person
+from tests.support.places import Place
+from tests.support.stores import nothing_written
+from tests.support.workers import once
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest, KeyConflict, ReadSetConflict
 from omnigraph.catalog.catalog import UnknownType
-from tests.conftest import Place
-from tests.engine.people import (
+from tests.support.contents import read, state
+from tests.support.people import (
     INSERT,
     NOTE,
     SCHEMA,
@@ -29,7 +29,7 @@ from tests.engine.people import (
     thing,
     violations,
 )
-from tests.engine.support import read, state
+from tests.support.places import Place
 
 MODES = ("append", "merge", "overwrite")
 every_mode = pytest.mark.parametrize("mode", MODES)

@@ -10,7 +10,7 @@ import pytest
 from omnigraph.catalog.model import NodeType
 from omnigraph.engine.load.conform import RowBlock
 from omnigraph.engine.load.draft import Input, LoadDraft, Spools, WriteMode, last_place
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
 
 CATALOG = catalog("node Person { name: String @key age: I32? }")
 PERSON = CATALOG.node("Person")

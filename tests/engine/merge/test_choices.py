@@ -11,7 +11,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
 from omnigraph.engine.merge.conflicts import MergeConflict, Resolve, Take
-from tests.engine.merge.world import SCHEMA, change, fork, image, knows, person, put, world
+from tests.support.two_branches import SCHEMA, change, fork, image, knows, person, put, world
 
 
 @pytest.fixture

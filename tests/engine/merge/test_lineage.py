@@ -10,7 +10,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.base.errors import BranchNotFound, InvalidRequest
 from omnigraph.engine.merge.conflicts import MergeConflict
-from tests.engine.merge.world import change, fork, image, person, put, world
+from tests.support.two_branches import change, fork, image, person, put, world
 
 
 @pytest.fixture

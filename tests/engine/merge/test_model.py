@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict
 from tests.engine.merge.model import Image, Model
-from tests.engine.merge.world import SCHEMA, change, knows, person, put
+from tests.support.two_branches import SCHEMA, change, knows, person, put
 
 BRANCHES = ["main", "left", "right"]
 STEPS = 22

@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict
-from tests.engine.merge.world import change, fork, image, knows, person, put, world
+from tests.support.two_branches import change, fork, image, knows, person, put, world
 
 Operation = Callable[[Graph, str], None]
 

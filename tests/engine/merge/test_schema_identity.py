@@ -11,8 +11,8 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict, SchemaConflict
-from tests.engine.merge.world import fork
-from tests.engine.support import check_whole
+from tests.support.contents import check_whole
+from tests.support.two_branches import fork
 
 BASE = "node P { k: String @key  a: String?  b: String? }\nedge Knows: P -> P { note: String? }\n"
 Q = "node Q { k: String @key  v: I32? }\nedge Has: P -> Q { w: I32? }\n"

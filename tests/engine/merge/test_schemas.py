@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict, SchemaConflict
-from tests.engine.merge.world import SCHEMA, change, fork, person, put, world
+from tests.support.two_branches import SCHEMA, change, fork, person, put, world
 
 NICK = SCHEMA.replace("city: String?", 'city: String?  nick: String @default("-")')
 TOWN = SCHEMA + "node Town { name: String @key }\n"

@@ -9,10 +9,10 @@ import pytest
 from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
 from omnigraph.engine.receipt import Receipt
-from tests.conftest import Place
-from tests.engine.people import INSERT, NOTE, ages, coming_first, head, person, q, thing, tidy
-from tests.engine.support import state
-from tests.storage.shared import nothing_written
+from tests.support.contents import state
+from tests.support.people import INSERT, NOTE, ages, coming_first, head, person, q, thing, tidy
+from tests.support.places import Place
+from tests.support.stores import nothing_written
 
 Act = Callable[[Graph, str], Receipt]
 WRITES: dict[str, Act] = {

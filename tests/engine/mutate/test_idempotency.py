@@ -23,13 +23,13 @@ from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.failpoints import FailpointHit, armed
 from omnigraph.storage.manifest.metadata import CommitInDoubt
 from omnigraph.storage.manifest.records import RECENT
-from tests.concurrency.workers import once
-from tests.conftest import Place
-from tests.engine import writers
-from tests.engine.people import NOTE, SCHEMA, ages, head, knows, person, q, thing
-from tests.engine.support import read
+from tests.support import writers
+from tests.support.contents import read
 from tests.support.graphs import chain_of
+from tests.support.people import NOTE, SCHEMA, ages, head, knows, person, q, thing
+from tests.support.places import Place
 from tests.support.processes import run_processes
+from tests.support.workers import once
 
 TWO = q('insert Person { name: "a", age: 1 } update Person set { age: 2 } where name = "a"')
 Act = Callable[[Graph], Receipt]

@@ -9,11 +9,11 @@ import pytest
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import KeyConflict, PreconditionFailed
 from omnigraph.engine.receipt import Receipt
-from tests.conftest import Place
-from tests.engine.people import INSERT, NOTE, ages, coming_first, head, knows, pairs, person, q, thing
-from tests.engine.support import read, state
-from tests.storage.shared import nothing_written
+from tests.support.contents import read, state
 from tests.support.graphs import chain_of
+from tests.support.people import INSERT, NOTE, ages, coming_first, head, knows, pairs, person, q, thing
+from tests.support.places import Place
+from tests.support.stores import nothing_written
 
 PEOPLE = [person("a", age=1), person("b", age=2), knows("a", "b", id="e")]
 

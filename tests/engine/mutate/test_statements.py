@@ -8,8 +8,8 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ConstraintViolation
-from tests.conftest import Place
-from tests.engine.people import (
+from tests.support.contents import read, state
+from tests.support.people import (
     ages,
     coming_first,
     company,
@@ -22,8 +22,8 @@ from tests.engine.people import (
     violations,
     works,
 )
-from tests.engine.support import read, state
-from tests.storage.shared import nothing_written
+from tests.support.places import Place
+from tests.support.stores import nothing_written
 
 
 def rule_of(error: GraphError) -> str:

@@ -12,8 +12,8 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest
-from tests.engine.people import q
-from tests.engine.support import read
+from tests.support.contents import read
+from tests.support.people import q
 
 SCHEMA = """
 node Every {

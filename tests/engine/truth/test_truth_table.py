@@ -22,12 +22,12 @@ from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.failpoints import armed
 from omnigraph.storage.store import GraphStore
-from tests.concurrency.workers import once
-from tests.engine.support import BranchState, state
 from tests.engine.truth.schemas import FILLER, filler_rows, next_rows, schema_text
 from tests.engine.truth.surfaces import EXECUTORS, SURFACES, Surface
 from tests.engine.truth.table import LATER, SETTLED, TABLE
 from tests.engine.truth.vocabulary import STATEMENTS, Case, Image, Ok, Record, Refused, Shape
+from tests.support.contents import BranchState, state
+from tests.support.workers import once
 
 SETTLES = 4_200  # rows that are past the first tier
 

@@ -24,7 +24,7 @@ from omnigraph.execution.plan.steps import (
     Scan,
     Step,
 )
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
 
 FIXTURES = Path(__file__).parent / "rules.txt"
 UNCHANGED = ["unchanged"]

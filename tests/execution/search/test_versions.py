@@ -19,7 +19,7 @@ from omnigraph.execution.search.search_cache import Corpus, Search
 from omnigraph.execution.search.text_index import analyse
 from omnigraph.execution.search.vectors import as_query, measured
 from omnigraph.storage.tables.indexes import partitions_for
-from tests.execution.search.support import Documents, by_id, ids, places, texts
+from tests.execution.search.documents import Documents, by_id, ids, places, texts
 
 SCHEMA = """
 node Doc {

@@ -1,6 +1,6 @@
 """Queries of every form, for tests that need texts to read, to damage or to check.
 
-They fit the schema of `tests.catalog.query.support`.
+They fit the schema of `tests.support.checked_queries`.
 """
 
 LIBRARY = """

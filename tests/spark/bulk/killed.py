@@ -13,8 +13,8 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline import load, spark_session
-from tests.engine.people import SCHEMA, knows, person
 from tests.support.death import die_at
+from tests.support.people import SCHEMA, knows, person
 
 SETTLED = 4_200  # rows past the first tier
 KEY = "the one load"

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 import omnigraph as og
 from omnigraph import Graph
-from tests.engine.people import INSERT
-from tests.engine.support import check_whole, state
 from tests.spark.bulk import killed
 from tests.spark.bulk.killed import Rows, bulk, make_base
+from tests.support.contents import check_whole, state
 from tests.support.death import points_of
+from tests.support.people import INSERT
 from tests.support.processes import run_processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.timeout(1800)]

@@ -21,10 +21,10 @@ from omnigraph.engine.load.conform import UnreadableInput
 from omnigraph.engine.load.load import LoadProgress
 from omnigraph.pipeline import load
 from omnigraph.storage.location import Location
-from tests.conftest import Place
-from tests.engine.people import INSERT, coming_first, head, knows, person, thing, violations
-from tests.engine.people import SCHEMA as PEOPLE
-from tests.engine.support import check_whole, read, state
+from tests.support.contents import check_whole, read, state
+from tests.support.people import INSERT, coming_first, head, knows, person, thing, violations
+from tests.support.people import SCHEMA as PEOPLE
+from tests.support.places import Place
 
 pytestmark = pytest.mark.spark
 SCHEMA = PEOPLE + "node Event { at: DateTime  day: Date?  size: U64?  shape: Vector(2)?  tags: [String]? }\n"

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 import omnigraph as og
 from omnigraph import Graph
-from tests.conftest import Place
 from tests.engine.load.test_modes import *  # noqa: F403
 from tests.engine.load.test_modes import _committed as _committed
-from tests.engine.people import SCHEMA
 from tests.spark.bulk.graphs import BulkGraph
+from tests.support.people import SCHEMA
+from tests.support.places import Place
 
 # An iterator can only be read where it is: executors are given files, DataFrames or lists.
 del test_an_input_that_can_be_read_only_once_is_a_conflict_under_another_schema  # noqa: F821

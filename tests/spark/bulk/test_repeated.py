@@ -24,9 +24,9 @@ from omnigraph.pipeline import load
 from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.failpoints import FailpointHit, armed
 from tests.engine.load.test_counts import INPUTS, MODES, check_counts
-from tests.engine.people import SCHEMA, head, knows, person, q, thing
-from tests.engine.support import read
+from tests.support.contents import read
 from tests.support.graphs import chain_of
+from tests.support.people import SCHEMA, head, knows, person, q, thing
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.base.times import FIRST_DAY, FIRST_INSTANT, LAST_DAY, LAST_INSTANT
-from tests.engine.load.sources.support import Reading, lines, node, read
+from tests.engine.load.sources.reading import Reading, lines, node, read
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 narrow = st.floats(allow_nan=False, allow_infinity=False, width=32)

@@ -17,8 +17,8 @@ from pyarrow import parquet as pq
 
 from omnigraph.engine.load.conform import MAX_BYTES, LoadProblems
 from omnigraph.engine.load.sources.opening import open_source
-from tests.catalog.support import catalog
-from tests.engine.load.sources.support import NOW_MS, lines, node
+from tests.engine.load.sources.reading import NOW_MS, lines, node
+from tests.support.catalogs import catalog
 
 pytestmark = pytest.mark.xdist_group("bounded")
 

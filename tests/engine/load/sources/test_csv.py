@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.load.conform import UnreadableInput
 from omnigraph.engine.load.sources.csv import records
-from tests.engine.load.sources.support import read, read_good
+from tests.engine.load.sources.reading import read, read_good
 
 GOOD: list[Any] = [
     ("s", "plain", "plain"),

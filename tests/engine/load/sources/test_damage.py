@@ -15,7 +15,7 @@ import pytest
 
 from omnigraph.engine.load.conform import InputNotFound, LoadProblems, UnreadableInput
 from omnigraph.engine.load.sources.opening import open_source
-from tests.engine.load.sources.support import CATALOG, NOW_MS, lines, node, read
+from tests.engine.load.sources.reading import CATALOG, NOW_MS, lines, node, read
 from tests.engine.load.sources.test_opening import zstd
 from tests.engine.load.sources.test_tables import arrow_bytes, parquet_bytes
 

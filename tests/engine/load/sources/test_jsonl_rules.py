@@ -12,7 +12,7 @@ import pytest
 from omnigraph.base.ids import is_id
 from omnigraph.base.times import LAST_INSTANT
 from omnigraph.engine.load.conform import UnreadableInput
-from tests.engine.load.sources.support import CATALOG, edge, lines, node, read, read_good
+from tests.engine.load.sources.reading import CATALOG, edge, lines, node, read, read_good
 
 ADA = node("Person", slug="ada")
 BAD: list[Any] = [

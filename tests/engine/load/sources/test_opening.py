@@ -19,8 +19,8 @@ from pyarrow import parquet as pq
 from omnigraph.base.errors import GraphError, InvalidRequest, NotFound
 from omnigraph.engine.load.conform import InputNotFound
 from omnigraph.engine.load.sources.opening import open_source
-from tests.catalog.support import catalog
-from tests.engine.load.sources.support import CATALOG, NOW_MS, edge, lines, node, read, read_good
+from tests.engine.load.sources.reading import CATALOG, NOW_MS, edge, lines, node, read, read_good
+from tests.support.catalogs import catalog
 
 ADA = lines(node("Person", slug="ada"))
 PEOPLE = pa.table({"slug": ["bo", "cy"]})

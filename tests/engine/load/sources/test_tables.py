@@ -17,7 +17,7 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from omnigraph.engine.load.conform import MAX_ROWS
-from tests.engine.load.sources.support import read, read_good
+from tests.engine.load.sources.reading import read, read_good
 
 NAMES = pa.array(["a", "b", "c"])
 

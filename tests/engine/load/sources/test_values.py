@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.validate.values import value_findings
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
 
 SCHEMA = """
 node T {

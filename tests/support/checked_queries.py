@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.catalog.query import CheckedMutation, CheckedRead, compile_query
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
 
 SCHEMA = """
 interface Named { name: String @key }

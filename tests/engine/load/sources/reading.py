@@ -10,7 +10,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.load.conform import MAX_ROWS, LoadProblems, RowBlock
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.validate.relation import SHOWN
-from tests.catalog.support import catalog
+from tests.support.catalogs import catalog
 
 NOW_MS = 1_767_603_600_123  # 2026-01-05T09:00:00.123Z
 SCHEMA = """

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import mean
 
 from omnigraph.storage.store import GraphStore
-from tests.conftest import Place
 from tests.support.graphs import PERSON, build_history, make_graph, upsert_person
+from tests.support.places import Place
 from tests.support.proxy import S3Proxy, serial_hops
 
 WRITES = 50

@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, GraphError
 from omnigraph.engine.receipt import Receipt
-from tests.engine.people import person
+from tests.support.people import person
 
 Options = Mapping[str, str]
 

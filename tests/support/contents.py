@@ -24,7 +24,7 @@ from omnigraph.storage.tables.effects import Append, Effect
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan, PublishReceipt, WriteTxn
 
 if TYPE_CHECKING:  # a spawned process has no use for pytest
-    from tests.conftest import Place
+    from tests.support.places import Place
     from tests.support.s3 import S3Server
 
 Record = Mapping[str, Any]

@@ -19,8 +19,8 @@ from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Effect, Overwrite
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan, PublishReceipt, WriteTxn
-from tests.conftest import Place
 from tests.support.graphs import PERSON
+from tests.support.places import Place
 
 Hook = Callable[[], object]
 

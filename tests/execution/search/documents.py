@@ -14,7 +14,7 @@ from omnigraph import Graph
 from omnigraph.catalog.model import ID
 from omnigraph.execution.entities import ColumnCache, EntityTable, Ordinals
 from omnigraph.storage.tables.effects import DeleteIds, Upsert
-from tests.engine.support import change, stored_rows
+from tests.support.contents import change, stored_rows
 
 SCHEMA = """
 node Doc {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from tests.conftest import Place
+from tests.support.places import Place
 
 SCHEMA = "node Person { slug: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 GROWN = "node Person { slug: String @key  age: I64?  nick: String? }\nedge Knows: Person -> Person\n"

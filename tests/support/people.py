@@ -15,8 +15,8 @@ from omnigraph.storage.failpoints import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Overwrite
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan, PublishReceipt
-from tests.concurrency.workers import once
-from tests.engine.support import read
+from tests.support.contents import read
+from tests.support.workers import once
 
 SCHEMA = """
 node Person {
