@@ -1,78 +1,82 @@
-"""Existing: do the rows that are there satisfy what a schema change newly asks of them?
+"""Existing rows: do they satisfy what a schema change newly asks of them?
 
-Room    engine.schema. Runs the checks of engine.validate over the image of each type that a step concerns.
-Gives   findings; the first twenty and the total, nothing raised.
+    steps -> demands, the rows under the desired schema -> **the evaluator of writes** -> findings
+
+The rows of a type are seen as they will be once the change is published: widened, filled, in the new columns.
+So a plan that adds a column and a constraint on it is judged as a whole, before anything is written. The
+evaluator in engine.validate judges a stream, and groups spill to disk: no table has to fit into memory.
+
+Only what is new is asked: rows that break an older rule do not stop a change that is not about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 import pyarrow as pa
-import pyarrow.compute as pc
+from datafusion import SessionContext, col, lit
+from datafusion import functions as f
 
-from omnigraph.catalog.model import ENDPOINTS, Cardinality, Check, EdgeType, Index, Range, TableType, Unique
-from omnigraph.catalog.steps import AddConstraint, AlterProperty, AnyConstraint, Effect, EnumSet, Step
-from omnigraph.engine.validate import values as checks
-from omnigraph.engine.validate.relation import Findings, Violation
-from omnigraph.execution.result import json_values
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import (
+    ENDPOINTS,
+    ID,
+    Cardinality,
+    Check,
+    Index,
+    Property,
+    Range,
+    TableType,
+    Unique,
+)
+from omnigraph.catalog.steps import AddConstraint, AlterProperty, Effect, EnumSet, Step
+from omnigraph.catalog.types import Scalar
+from omnigraph.engine.change import ChangeSet
+from omnigraph.engine.validate.evaluate import in_order, judge_sets, questions_of_stored
+from omnigraph.engine.validate.relation import Findings
+from omnigraph.engine.validate.rows import FrameExecutor, streamed
+from omnigraph.engine.validate.values import findings_of, property_breaches
+from omnigraph.storage.opener import Handle
+from omnigraph.storage.tables.predicate import quoted
+from omnigraph.storage.tables.reads import frame
 
-# -- image ---------------------------------------------------------------------------------------
-#
-# The rows of a type as they will be under a desired schema, before anything is written.
-# Constraints that a schema change adds are judged on this, so that a plan which
-# adds a column and a constraint on it at once is judged as a whole.
-# Given   the table as it is, the type as it shall be, and where each column's values come from.
-
-
-ID = "id"
-
-
-@dataclass(frozen=True)
-class ColumnSource:
-    """Where the values of a desired column come from: a stored column, a value for nulls, or both."""
-
-    stored: str | None
-    fill: pa.Scalar | None = None
-
-
-@dataclass(frozen=True)
-class Image:
-    """One type under the desired schema."""
-
-    declared: TableType
-    handle: Any
-    sources: Mapping[str, ColumnSource]  # by property id
-
-    def batches(self, properties: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield `id` and some properties (or endpoints), named by their ids."""
-        stored = {p: p if p in ENDPOINTS else self.sources[p].stored for p in properties}
-        wanted = list(dict.fromkeys([ID, *(column for column in stored.values() if column is not None)]))
-        for batch in self.handle.scanner(columns=wanted).to_batches():
-            columns = {ID: batch[ID], **{p: self._values(batch, p) for p in properties}}
-            yield pa.record_batch(list(columns.values()), names=list(columns))
-
-    def table(self, properties: Sequence[str]) -> pa.Table:
-        """Return `id` and some properties of all rows."""
-        found = list(self.batches(properties))
-        if not found:
-            return pa.table({name: pa.array([], pa.string()) for name in (ID, *properties)})
-        return pa.Table.from_batches(found)
-
-    def _values(self, batch: pa.RecordBatch, identity: str) -> pa.Array:
-        if identity in ENDPOINTS:
-            return batch[identity]
-        source, arrow = self.sources[identity], self.declared.property_by_id(identity).type.arrow
-        if source.stored is None:
-            missing = source.fill is None  # a fill of `false` is one
-            return pa.nulls(batch.num_rows, arrow) if missing else pa.repeat(source.fill, batch.num_rows)
-        values = batch[source.stored].cast(arrow)
-        return pc.fill_null(values, source.fill) if source.fill is not None else values
+# -- what a change asks of rows ------------------------------------------------------------------------
 
 
-# -- existing ------------------------------------------------------------------------------------
+@dataclass
+class Demands:
+    """What a change newly asks of the rows of one type."""
+
+    declared: TableType  # as it shall be
+    values: set[tuple[str, str]] = field(
+        default_factory=set
+    )  # what a row can break by itself: (code, property id)
+    sets: list[Unique | Cardinality] = field(default_factory=list)  # what rows can break together
+
+    @property
+    def members(self) -> list[Property]:
+        """The properties whose values are judged row by row."""
+        judged = {identity for _, identity in self.values}
+        return [member for member in self.declared.properties if member.id in judged]
+
+    def add(self, step: AddConstraint | AlterProperty) -> None:
+        """Add what a step asks."""
+        if isinstance(step, AlterProperty):
+            self.values.add(("required", step.property_id))
+            return
+        match step.constraint:
+            case Range(property=identity):
+                self.values.add(("range", identity))
+            case Check(property=identity):
+                self.values.add(("check", identity))
+            case EnumSet(property=identity):
+                self.values.add(("enum", identity))
+            case Unique() | Cardinality() as constraint:
+                self.sets.append(constraint)
+            case Index():
+                pass  # an index never looks at rows
 
 
 def needs_rows(step: Step) -> TypeGuard[AddConstraint | AlterProperty]:
@@ -86,122 +90,84 @@ def needs_rows(step: Step) -> TypeGuard[AddConstraint | AlterProperty]:
             return False
 
 
-def judge(steps: Iterable[Step], images: dict[str, Image]) -> Findings:
-    """Judge the rows of every type that a step asks more of."""
-    found = Findings()
+def demands_of(steps: Iterable[Step], desired: Catalog) -> list[Demands]:
+    """Return what steps newly ask of existing rows, type by type."""
+    by_type: dict[str, Demands] = {}
     for step in filter(needs_rows, steps):
-        image = images[step.type_id]
-        if isinstance(step, AddConstraint):
-            found += _constraint(image, step.constraint)
-        else:
-            found += _required(image, step.property_id)
-    return found
+        by_type.setdefault(step.type_id, Demands(desired.table(step.type_id))).add(step)
+    return list(by_type.values())
 
 
-def _constraint(image: Image, constraint: AnyConstraint) -> Findings:
-    match constraint:
-        case Unique(properties):
-            return _unique(image, properties)
-        case Range(identity, low, high):
-            bounds = f"{'' if low is None else f'{low:g}'}..{'' if high is None else f'{high:g}'}"
-            text = f"@range violation on {_place(image, identity)}: value {{}} is outside {bounds}"
-            return _values(image, identity, "range", text, constraint)
-        case Check(identity, pattern):
-            shown = pattern.replace("{", "{{").replace("}", "}}")
-            text = f"@check violation on {_place(image, identity)}: value {{!r}} does not match '{shown}'"
-            return _values(image, identity, "check", text, constraint)
-        case EnumSet(identity, values):
-            text = f"invalid enum value {{!r}} for {_place(image, identity)} (expected: {', '.join(values)})"
-            return _values(image, identity, "enum", text, constraint)
-        case Cardinality():
-            return _cardinality(image, constraint)
-        case Index():
-            return Findings()  # an index never looks at rows
+# -- rows under the desired schema ---------------------------------------------------------------------
 
 
-def _values(
-    image: Image, identity: str, code: str, text: str, constraint: Range | Check | EnumSet
-) -> Findings:
-    found = Findings()
-    name = image.declared.name_of(identity)
-    for batch in image.batches([identity]):
-        values = batch[identity]
-        match constraint:
-            case Range():
-                mask = checks.outside_range(values, constraint)
-            case Check():
-                mask = checks.unmatched(values, constraint)
-            case EnumSet():
-                mask = checks.outside_enum(values, constraint.values)
-        found = _first(found, batch, mask, values, code, (*_kind(image.declared), name), text)
-    return found
+@dataclass(frozen=True)
+class ColumnSource:
+    """Where the values of a desired column come from: a stored column, a value for nulls, or both."""
+
+    stored: str | None
+    fill: pa.Scalar | None = None
 
 
-def _first(
-    found: Findings,
-    batch: pa.RecordBatch,
-    mask: pa.Array,
-    values: pa.Array,
-    code: str,
-    place: tuple[str, str, str],
-    text: str,
-) -> Findings:
-    """Add what a batch breaks; those with the least ids are shown, wherever their rows lie."""
-    wrong = pc.indices_nonzero(mask)
-    if not len(wrong):
-        return found
-    ids = batch["id"].take(wrong)
-    order = wrong.take(pc.sort_indices(ids))
-    every = pa.repeat(pa.scalar(True), len(order))
-    more = checks.by_row(every, batch["id"].take(order), values.take(order), code, place, text)
-    shown = sorted((*found.violations, *more.violations), key=lambda one: one.entity_id or "")
-    return Findings.of(shown, found.total + more.total)
+@dataclass(frozen=True)
+class DesiredRows:
+    """The stored rows of each type, in the columns that the type has under the desired schema."""
+
+    desired: Catalog
+    table: Callable[[str], Handle]  # opens a table by its id
+    sources: Callable[[TableType], Mapping[str, ColumnSource]]  # by property id
+
+    def frame(self, context: SessionContext, table_id: str) -> Any:
+        """Return all rows of a table."""
+        declared = self.desired.table(table_id)
+        sources = self.sources(declared)
+        fixed = [name for name in (ID, *ENDPOINTS) if name in declared.stored_schema.names]
+        columns = [_expression(member, sources[member.id]) for member in declared.properties]
+        return frame(context, self.table(table_id)).select(*map(col, fixed), *columns)
+
+    def batches(self, declared: TableType, members: Sequence[Property]) -> Iterator[pa.RecordBatch]:
+        """Yield the ids and some properties of all rows of a type."""
+        context = SessionContext()  # held while its frame is read
+        rows = self.frame(context, declared.table_id)
+        for batch in streamed(rows.select(col(ID), *(col(quoted(member.column)) for member in members))):
+            columns = {ID: batch[ID]} | {
+                member.column: _typed(batch[member.column], member) for member in members
+            }
+            yield pa.record_batch(list(columns.values()), names=list(columns))
 
 
-def _required(image: Image, identity: str) -> Findings:
-    found = Findings()
-    name = image.declared.name_of(identity)
-    text = f"required property {_place(image, identity)} has no value"
-    for batch in image.batches([identity]):
-        values = batch[identity]
-        place = (*_kind(image.declared), name)
-        found = _first(found, batch, checks.missing(values), values, "required", place, text)
-    return found
+def _typed(values: pa.Array, member: Property) -> pa.Array:
+    """Return values in the declared type; blobs have an encoding of their own."""
+    return values if member.type.scalar is Scalar.BLOB else values.cast(member.type.arrow)
 
 
-def _unique(image: Image, properties: tuple[str, ...]) -> Findings:
-    several = checks.shared(image.table(properties), properties)
-    kind, type_name = _kind(image.declared)
-    names = [image.declared.name_of(p) for p in properties]
-    place = f"{type_name}.{names[0]}" if len(names) == 1 else f"{type_name}.({', '.join(names)})"
-    violations = []
-    ordered = several.sort_by("a")
-    columns = [json_values(column) for column in ordered.columns]
-    for values in zip(*columns, strict=True):
-        row = dict(zip(ordered.column_names, values, strict=True))
-        value = ", ".join(str(row[f"k{position}"]) for position in range(len(names)))
-        shown = f"'{value}'" if len(names) == 1 else f"'({value})'"
-        message = f"@unique violation on {place}: value {shown} held by {row['a']!r} and {row['b']!r}"
-        violations.append(Violation("unique", kind, type_name, message, row["a"], ", ".join(names)))
-    return Findings.of(violations)
+def _expression(member: Property, source: ColumnSource) -> Any:
+    arrow = member.type.arrow
+    if source.stored is None:
+        value = lit(None).cast(arrow) if source.fill is None else lit(source.fill)
+    else:
+        value = col(quoted(source.stored))
+        if source.stored != member.column:
+            value = value.cast(arrow)
+        if source.fill is not None:
+            value = f.coalesce(value, lit(source.fill))
+    return value.alias(member.column)
 
 
-def _cardinality(image: Image, card: Cardinality) -> Findings:
-    wrong = checks.outside_cardinality(image.table(["src"])["src"], card)
-    kind, type_name = _kind(image.declared)
-    violations = []
-    for row in wrong.to_pylist():
-        limit = f"min {card.low}" if row["n"] < card.low else f"max {card.high}"
-        message = (
-            f"@card violation on edge {type_name}: source {row['source']!r} has {row['n']} edges ({limit})"
-        )
-        violations.append(Violation("cardinality", kind, type_name, message))
-    return Findings.of(violations)
+# -- judging -------------------------------------------------------------------------------------------
 
 
-def _kind(declared: TableType) -> tuple[str, str]:
-    return "edge" if isinstance(declared, EdgeType) else "node", declared.name
+def judge_existing(steps: Iterable[Step], rows: DesiredRows) -> Iterator[Findings]:
+    """Judge the rows of every type that a step asks more of: each by itself, then together, as writes do."""
+    demands = demands_of(steps, rows.desired)
+    yield in_order(findings for demand in demands if demand.values for findings in _by_row(demand, rows))
+    asked = [question for demand in demands for question in questions_of_stored(demand.declared, demand.sets)]
+    yield judge_sets(asked, FrameExecutor(ChangeSet(rows.desired, {}), rows))
 
 
-def _place(image: Image, identity: str) -> str:
-    return f"{image.declared.name}.{image.declared.name_of(identity)}"
+def _by_row(demand: Demands, rows: DesiredRows) -> Iterator[Findings]:
+    declared, members = demand.declared, demand.members
+    asked = {(code, declared.name_of(identity)) for code, identity in demand.values}
+    for batch in rows.batches(declared, members):
+        breaches = property_breaches(batch, declared, members)
+        yield findings_of((one for one in breaches if (one.code, one.property) in asked), batch, declared)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -34,12 +33,13 @@ from omnigraph.catalog.steps import (
     RenameType,
 )
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.schema.existing import ColumnSource, Image, judge, needs_rows
+from omnigraph.engine.schema.existing import ColumnSource, DesiredRows, judge_existing, needs_rows
 from omnigraph.engine.schema.hard_drop import as_executed, is_hard, rewrites
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.literals import DefaultNow, DefaultValue
 from omnigraph.language.schema import CheckedSchema
 from omnigraph.storage.manifest.records import CommitKind, ManifestState
+from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import AddColumn, DropColumn, Effect, FillNulls, SeveralEffects
 from omnigraph.storage.transaction import NewTable, PublishPlan, WriteTxn
 
@@ -77,19 +77,6 @@ def lower(
         assumed=frozenset(relied_on_empty) - drop,
         consulted=frozenset(step.type_id for step in plan.steps if needs_rows(step)),
     )
-
-
-def images(
-    plan: MigrationPlan, desired: Catalog, table: Callable[[str], Any], *, now_ms: int
-) -> dict[str, Image]:
-    """Return the image of each type whose rows the plan must look at; `table` opens one by its id."""
-    found: dict[str, Image] = {}
-    for step in plan.steps:
-        if needs_rows(step) and step.type_id not in found:
-            declared = desired.table(step.type_id)
-            sources = _sources(declared, plan, now_ms)
-            found[step.type_id] = Image(declared, table(step.type_id), sources)
-    return found
 
 
 def scalar(value: DefaultValue, arrow: pa.DataType, now_ms: int) -> pa.Scalar:
@@ -214,10 +201,15 @@ class SchemaChange:
             judge_rows(self.proposal, txn.table, now_ms=self._now_ms)
 
 
-def judge_rows(proposal: Proposal, table: Callable[[str], Any], *, now_ms: int) -> None:
+def judge_rows(proposal: Proposal, table: Callable[[str], Handle], *, now_ms: int) -> None:
     """Raise when rows that are there break what a change newly asks of them."""
-    found = images(proposal.plan, proposal.desired, table, now_ms=now_ms)
-    judge(proposal.plan.steps, found).refuse("existing rows break the new schema")
+
+    def sources(declared: TableType) -> dict[str, ColumnSource]:
+        return _sources(declared, proposal.plan, now_ms)
+
+    rows = DesiredRows(proposal.desired, table, sources)
+    for findings in judge_existing(proposal.plan.steps, rows):
+        findings.refuse("existing rows break the new schema")
 
 
 def refuse_unsupported(steps: MigrationPlan) -> None:

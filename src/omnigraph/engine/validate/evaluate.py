@@ -13,7 +13,7 @@ from typing import Any
 
 from omnigraph.base.errors import KeyConflict
 from omnigraph.base.times import write_day, write_instant
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, TableType, Unique
+from omnigraph.catalog.model import ENDPOINTS, ID, Cardinality, EdgeType, NodeType, TableType, Unique
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.validate.relation import (
@@ -60,6 +60,18 @@ def questions(change: ChangeSet) -> Iterator[Question]:
         yield from _endpoints(change, edge)
     for edge in change.edges:
         yield from _cardinality(change, edge)
+
+
+def questions_of_stored(
+    declared: TableType, constraints: Iterable[Unique | Cardinality]
+) -> Iterator[Question]:
+    """Ask what constraints ask of all stored rows of a type, as if they were written now."""
+    for constraint in constraints:
+        if isinstance(constraint, Unique):
+            yield _within(declared, constraint, RelationSide.COMMITTED)
+        elif isinstance(declared, EdgeType):
+            edges = _edges(RelationSide.COMMITTED, declared)
+            yield _counted(declared, Pick(edges, ("source",)), edges)
 
 
 # -- ids ---------------------------------------------------------------------------------------------
@@ -248,7 +260,6 @@ def _cardinality(change: ChangeSet, edge: EdgeType) -> Iterator[Question]:
     mine = change.types.get(edge.id)
     if edge.card.unlimited or mine is None:
         return
-    card = edge.card
     touched: Relation = Pick(Union(tuple(_touched(mine, edge))), ("source",))
     if change.loses_rows(edge.source):
         touched = Anti(touched, _leaving_nodes(change, edge.source, "source"), ("source",))
@@ -259,6 +270,13 @@ def _cardinality(change: ChangeSet, edge: EdgeType) -> Iterator[Question]:
         stored = _staying(change, edge, Join(touched, _edges(RelationSide.COMMITTED, edge), ("source",)))
         final = Union((written, Pick(stored, ("edge", "source"))))
 
+    yield _counted(edge, touched, final)
+
+
+def _counted(edge: EdgeType, sources: Relation, edges: Relation) -> Question:
+    """Ask whether each source has as many of the edges as the type allows."""
+    card = edge.card
+
     def means(row: Row) -> Violation:
         limit = f"min {card.low}" if row["n"] < card.low else f"max {card.high}"
         message = (
@@ -266,7 +284,7 @@ def _cardinality(change: ChangeSet, edge: EdgeType) -> Iterator[Question]:
         )
         return Violation("cardinality", "edge", edge.name, message, row["source"], SOURCE, str(row["n"]))
 
-    yield Question(Outside(touched, final, "source", card.low, card.high), ("source",), means)
+    return Question(Outside(sources, edges, "source", card.low, card.high), ("source",), means)
 
 
 def _touched(mine: TypeChange, edge: EdgeType) -> Iterator[Relation]:
@@ -322,7 +340,7 @@ def consulted(asked: Iterable[Question]) -> frozenset[str]:
 
 def judge_values(change: ChangeSet) -> Findings:
     """Judge each row by itself."""
-    return _in_order(
+    return in_order(
         value_findings(batch, one.declared)
         for one in change.types.values()
         for batch in one.rows.to_batches()
@@ -332,21 +350,25 @@ def judge_values(change: ChangeSet) -> Findings:
 def judge_sets(asked: Iterable[Question], executor: Executor) -> Findings:
     """Judge the rows together, and against what is stored."""
     answers = ((question, executor.ask(question.relation, question.order, SHOWN)) for question in asked)
-    return _in_order(
+    return in_order(
         Findings.of([question.means(row) for row in answer.rows], answer.total)
         for question, answer in answers
         if answer.total
     )
 
 
-def _in_order(parts: Iterable[Findings]) -> Findings:
+def in_order(parts: Iterable[Findings]) -> Findings:
     """Put findings together: by code, nodes before edges, by type and id. Each part has its first ones."""
-    found = list(parts)
-    every = sorted((violation for part in found for violation in part.violations), key=_place)
-    return Findings.of(every, sum(part.total for part in found))
+    first: list[Violation] = []
+    total = 0
+    for part in parts:
+        total += part.total
+        if part.violations:
+            first = sorted((*first, *part.violations), key=_report_order)[:SHOWN]
+    return Findings.of(first, total)
 
 
-def _place(violation: Violation) -> tuple[int, bool, str, str]:
+def _report_order(violation: Violation) -> tuple[int, bool, str, str]:
     kind, name = violation.entity_kind == "edge", violation.type_name
     return ORDER.index(violation.code), kind, name, violation.entity_id or ""
 

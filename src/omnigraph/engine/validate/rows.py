@@ -8,10 +8,10 @@ Rule    gives the same answers as frames.py; a property test drives both with th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, assert_never
+from typing import Any, Protocol, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -68,7 +68,7 @@ class RowExecutor:
         """Say whether every source that would have to be held is small."""
         return all(self._count(read) <= self._most for read in _held(relation))
 
-    def answer(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
+    def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Answer a question that fits: the first rows, and the total."""
         found = self._of(relation)
         places = [found.columns.index(name) for name in order]
@@ -256,32 +256,32 @@ def _held(relation: Relation) -> Iterable[Read]:
 MEMORY_BYTES = 2 << 30
 
 
+class StoredFrames(Protocol):
+    """Whoever gives stored rows as DataFusion frames: a base, or a base under another schema."""
+
+    def frame(self, context: SessionContext, table_id: str) -> Any:
+        """Return all rows of a table, in the columns of its type."""
+        ...
+
+
 class FrameExecutor:
     """Answers questions about one change on one base."""
 
-    def __init__(self, change: ChangeSet, base: WriteTxn, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(self, change: ChangeSet, base: StoredFrames, memory_bytes: int = MEMORY_BYTES) -> None:
         self._change = change
         self._base = base
         runtime = RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory_bytes)
         self._context = SessionContext(SessionConfig(), runtime)
         self._sources: dict[tuple[RelationSide, str], Any] = {}
 
-    def answer(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
-        """Return the first rows and the total, in one pass."""
-        frame = self._of(relation)
+    def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
+        """Return the first rows by the columns of `order`, and the total, in one pass."""
         total, first = 0, None
-        try:
-            for batch in frame.execute_stream():
-                part = pa.Table.from_batches([batch.to_pyarrow()])
-                total += part.num_rows
-                merged = part if first is None else pa.concat_tables([first, part])
-                first = merged.sort_by([(name, "ascending") for name in order]).slice(0, limit)
-        except Exception as error:  # DataFusion raises nothing more specific
-            raise StorageError(
-                f"checking constraints failed: {error}",
-                remedy="If memory or disk ran out, load less at a time or use engine='spark'",
-                storage_kind="unknown",
-            ) from error
+        for batch in streamed(self._of(relation)):
+            part = pa.Table.from_batches([batch])
+            total += part.num_rows
+            merged = part if first is None else pa.concat_tables([first, part])
+            first = merged.sort_by([(name, "ascending") for name in order]).slice(0, limit)
         return Answer([] if first is None else first.to_pylist(), total)
 
     def _of(self, relation: Relation) -> Any:
@@ -382,6 +382,19 @@ class FrameExecutor:
         return self._context.from_arrow(pa.Table.from_batches(batches))
 
 
+def streamed(frame: Any) -> Iterator[pa.RecordBatch]:
+    """Run a frame and yield its batches, none of which is kept."""
+    try:
+        for batch in frame.execute_stream():
+            yield batch.to_pyarrow()
+    except Exception as error:  # DataFusion raises nothing more specific
+        raise StorageError(
+            f"checking constraints failed: {error}",
+            remedy="If memory or disk ran out, free some; a load can be split, or use engine='spark'",
+            storage_kind="unknown",
+        ) from error
+
+
 # -- local ---------------------------------------------------------------------------------------
 #
 # The executor of one process.
@@ -400,7 +413,7 @@ class LocalExecutor:
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Return the first rows by the columns of `order`, and the total."""
         chosen = self._rows if self._rows.fits(relation) else self._frames
-        return chosen.answer(relation, order, limit)
+        return chosen.ask(relation, order, limit)
 
     @cached_property
     def _frames(self) -> FrameExecutor:

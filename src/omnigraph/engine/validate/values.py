@@ -12,7 +12,7 @@ Rule    null is exempt from everything but `required`. A value is reported under
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,7 +25,6 @@ from omnigraph.base import times
 from omnigraph.catalog.model import (
     ENDPOINTS,
     ID,
-    Cardinality,
     Check,
     EdgeType,
     NodeType,
@@ -75,58 +74,9 @@ def unmatched(values: pa.Array, check: Check) -> pa.Array:
     return _true(pc.invert(pc.match_substring_regex(values, check.pattern)), values)
 
 
-def shared(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the tuples that more than one row holds, with two of the holders: columns `a`, `b`, `n`."""
-    complete = rows.drop_null() if any(rows[name].null_count for name in columns) else rows
-    keyed = complete.select([ID])
-    for position, name in enumerate(columns):
-        keyed = keyed.append_column(f"k{position}", _one_zero(complete[name]))
-    names = [f"k{position}" for position in range(len(columns))]
-    grouped = keyed.group_by(names).aggregate([(ID, "min"), (ID, "max"), (ID, "count")])
-    several = grouped.filter(pc.greater(grouped[f"{ID}_count"], 1))
-    return several.rename_columns({f"{ID}_min": "a", f"{ID}_max": "b", f"{ID}_count": "n"})
-
-
-def outside_cardinality(sources: pa.ChunkedArray, card: Cardinality) -> pa.Table:
-    """Return the sources whose number of edges is not allowed: columns `source`, `n`."""
-    counted = pa.table({"source": sources}).group_by("source").aggregate([([], "count_all")])
-    counted = counted.rename_columns({"count_all": "n"})
-    wrong = pc.less(counted["n"], card.low)
-    if card.high is not None:
-        wrong = pc.or_(wrong, pc.greater(counted["n"], card.high))
-    return counted.filter(wrong).sort_by("source")
-
-
-def by_row(
-    mask: pa.Array, ids: pa.Array, values: pa.Array, code: str, place: tuple[str, str, str], text: str
-) -> Findings:
-    """Turn a mask into findings; `text` has a place for the value."""
-    kind, type_name, name = place
-    total = pc.sum(mask).as_py() or 0
-    if total == 0:
-        return Findings()
-    found = zip(
-        ids.filter(mask).slice(0, SHOWN).to_pylist(),
-        values.filter(mask).slice(0, SHOWN).to_pylist(),
-        strict=True,
-    )
-    return Findings.of(
-        [
-            Violation(code, kind, type_name, f"{text.format(value)} ({kind} {row_id!r})", row_id, name)
-            for row_id, value in found
-        ],
-        total,
-    )
-
-
 def _true(mask: pa.Array, values: pa.Array) -> pa.Array:
     """Null is exempt."""
     return pc.and_(pc.fill_null(mask, False), pc.is_valid(values))
-
-
-def _one_zero(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Both zeros are one value."""
-    return pc.add(values, 0.0) if pa.types.is_floating(values.type) else values
 
 
 # -- values --------------------------------------------------------------------------------------
@@ -169,18 +119,28 @@ def value_findings(
     batch: pa.RecordBatch, declared: TableType, *, place: Callable[[int], str] | None = None
 ) -> Findings:
     """Return what is wrong with single rows of a batch, in the order of report; `place` locates a row."""
-    breaches = list(value_breaches(batch, declared))
-    if not breaches:
-        return Findings()
+    return findings_of(value_breaches(batch, declared), batch, declared, place=place)
+
+
+def findings_of(
+    breaches: Iterable[Breach],
+    batch: pa.RecordBatch,
+    declared: TableType,
+    *,
+    place: Callable[[int], str] | None = None,
+) -> Findings:
+    """Return the breaches of a batch as violations: the first ones in the order of report, and the total."""
     ids = batch.column(ID) if ID in batch.schema.names else None
-    found = []
+    violations, total = [], 0
     for breach in breaches:
-        for row in _first_by_id(breach.rows(), ids):
+        rows = breach.rows()
+        total += len(rows)
+        for row in _first_by_id(rows, ids):
             row_id = None if ids is None else ids[row].as_py()
             where = None if place is None else place(row)
-            found.append(violation(breach, row, declared, row_id, where))
-    found.sort(key=lambda v: (code_rank(v.code), v.entity_id or "", v.property or ""))
-    return Findings.of(found, sum(len(breach.rows()) for breach in breaches))
+            violations.append(violation(breach, row, declared, row_id, where))
+    violations.sort(key=lambda v: (code_rank(v.code), v.entity_id or "", v.property or ""))
+    return Findings.of(violations, total)
 
 
 def violation(
@@ -221,14 +181,23 @@ def value_breaches(batch: pa.RecordBatch, declared: TableType) -> Iterator[Breac
     if isinstance(declared, EdgeType):
         for name in ENDPOINTS:
             yield from _required(batch.column(name), INPUT_NAMES[name], False)
-    for member in declared.properties:
+    yield from property_breaches(batch, declared, declared.properties)
+
+
+def property_breaches(
+    batch: pa.RecordBatch, declared: TableType, members: Iterable[Property]
+) -> Iterator[Breach]:
+    """Yield each rule about some properties that rows of the batch break; it needs no other columns."""
+    judged = {}
+    for member in members:
         values = batch.column(member.column)
         if values.type != member.type.arrow and member.type.scalar is not Scalar.BLOB:
             yield from _misfit(values, declared, member)
             continue
+        judged[member.id] = member
         yield from _required(values, member.name, member.type.nullable)
         yield from _typed(values, declared, member)
-    yield from _constraints(batch, declared)
+    yield from _constraints(batch, declared, judged)
 
 
 # -- required, and the type itself -------------------------------------------------------------------
@@ -362,27 +331,25 @@ def _outside_years(values: pa.Array, declared: TableType, member: Property) -> I
 # -- constraints -------------------------------------------------------------------------------------
 
 
-def _constraints(batch: pa.RecordBatch, declared: TableType) -> Iterator[Breach]:
-    for member in _stored(batch, declared, (p for p in declared.properties if p.type.is_enum)):
-        yield from _enum(batch.column(member.column), declared, member)
+def _constraints(
+    batch: pa.RecordBatch, declared: TableType, members: Mapping[str, Property]
+) -> Iterator[Breach]:
+    """Yield what breaks the constraints on some properties, given by id."""
+    for member in members.values():
+        if member.type.is_enum:
+            yield from _enum(batch.column(member.column), declared, member)
     for constraint in declared.constraints:
-        if isinstance(constraint, Range | Check):
-            for member in _stored(batch, declared, [declared.property_by_id(constraint.property)]):
-                values = batch.column(member.column)
-                if isinstance(constraint, Range):
-                    yield from _range(values, declared, member, constraint)
-                else:
-                    yield from _check(values, declared, member, constraint)
-    if isinstance(declared, NodeType):
-        for member in _stored(batch, declared, map(declared.property_by_id, declared.key)):
-            if member.type.scalar in FLOATS:
-                values = batch.column(member.column)
-                yield from _not_finite("key", values, declared, member, _infinite(values))
-
-
-def _stored(batch: pa.RecordBatch, declared: TableType, members: Iterable[Property]) -> Iterator[Property]:
-    """Leave out the columns whose type was already reported as wrong."""
-    return (m for m in members if batch.column(m.column).type == m.type.arrow)
+        if isinstance(constraint, Range | Check) and constraint.property in members:
+            member = members[constraint.property]
+            values = batch.column(member.column)
+            if isinstance(constraint, Range):
+                yield from _range(values, declared, member, constraint)
+            else:
+                yield from _check(values, declared, member, constraint)
+    for member in members.values():
+        if member.type.scalar in FLOATS and _is_key(declared, member):
+            values = batch.column(member.column)
+            yield from _not_finite("key", values, declared, member, _infinite(values))
 
 
 def _enum(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:

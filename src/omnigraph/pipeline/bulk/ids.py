@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet, TypeChange
-from omnigraph.engine.validate.relation import Answer, Read, Relation, RelationSide
+from omnigraph.engine.validate.relation import Read, RelationSide
 from omnigraph.engine.validate.rows import FrameExecutor
 from omnigraph.pipeline.bulk.load_task import MESSAGE, collected, for_each, message
 from omnigraph.pipeline.reading.scan import BATCH_ROWS, PARTITION_BYTES, Fragments, grouped
@@ -262,10 +262,6 @@ class WrittenExecutor(FrameExecutor):
     def __init__(self, change: ChangeSet, base: WriteTxn, *, store: GraphStore) -> None:
         super().__init__(change, base)
         self._store = store
-
-    def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
-        """Return the first rows by the columns of `order`, and the total."""
-        return self.answer(relation, order, limit)
 
     def _open(self, read: Read) -> Any:
         change = self._change.types.get(read.table)

@@ -135,12 +135,7 @@ class TableReads:
 
     def frame(self, context: SessionContext, table_id: str, version: int) -> Any:
         """Return all rows as a DataFusion frame that scans as it is read."""
-        name = f"t_{uuid4().hex}"
-        provider = lance.FFILanceTableProvider(
-            self.handle(table_id, version), with_row_id=False, with_row_addr=False
-        )
-        context.register_table(name, provider)
-        return context.table(name)
+        return frame(context, self.handle(table_id, version))
 
     def where(
         self, table_id: str, version: int, predicate: Predicate | None, columns: Sequence[str], holds: Holds
@@ -156,3 +151,11 @@ class TableReads:
             return scan_where_in(handle, column, values, list(layout.big), list(columns))
         except (OSError, pa.ArrowInvalid) as error:
             raise storage_failure("looking rows up", error) from error
+
+
+def frame(context: SessionContext, handle: Handle) -> Any:
+    """Return all rows of an open table as a DataFusion frame that scans as it is read."""
+    name = f"t_{uuid4().hex}"
+    provider = lance.FFILanceTableProvider(handle, with_row_id=False, with_row_addr=False)
+    context.register_table(name, provider)
+    return context.table(name)
