@@ -1,11 +1,16 @@
-"""History: the commits that led to a state, newest first, and single ones by id, position or time.
+"""History: the commits that led to a state: newest first, oldest first, or a single one by id, age or time.
 
-Room    storage. Reads chains, writes nothing. A branch's first parents are the commits of its own chain, then
-        those of its parent's chain up to the fork, and so on to genesis; control writes are no commits.
-Cost    every state names the last RECENT commits of its chain, so a walk reads one version for each RECENT
-        commits; a page reads its own versions besides, side by side. A search by time is binary.
-Rule    what lies below a retention floor is `history_reclaimed`, what never was is `commit_not_found`. A
-        listing ends at the floor.
+A branch's line is the commits of its own chain, then those of its parent's chain up to the fork, and so on to
+the first commit of main. `_segments` walks it, and all that is here goes by that walk. Control writes are no
+commits.
+
+- `History` goes back in time. Every state names the last RECENT commits of its chain, so it reads one version
+  for each RECENT commits; a page reads its own versions besides, side by side. A search by time is binary.
+- `CommitLine` goes forward from a position that a feed remembers, with the state before each commit.
+- `merge_bases` needs no walk: a state says how far it has taken in every chain.
+
+What lies below a retention floor is `history_reclaimed`, what never was is `commit_not_found`. A listing ends
+at the floor. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -14,15 +19,52 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import islice
 
 from omnigraph.base.errors import CommitNotFound, GraphError, HistoryReclaimed, InvalidRequest
 from omnigraph.base.ids import minted_us
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import Chain
-from omnigraph.storage.manifest.records import MAIN, RECENT, CommitRecord, ManifestState
+from omnigraph.storage.manifest.records import MAIN, RECENT, ChainPosition, CommitRecord, ManifestState
 
 LIMIT = 1000  # commits of one page at most
+
+
+# -- the walk ------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Segment:
+    """The part of one chain that belongs to a line: everything up to a version."""
+
+    chain: Chain
+    version: int
+    floor: int = 0  # the oldest version that the chain still promises, where that was asked
+
+    @cached_property
+    def last(self) -> ManifestState:
+        """The newest state of the part; raises when it is no longer stored."""
+        return self.chain.at(self.version)
+
+    def at(self, version: int) -> ManifestState:
+        """Return the state of a version of the chain."""
+        return self.last if version == self.version else self.chain.at(version)
+
+
+def _segments(branches: Branches, head: ManifestState) -> Iterator[_Segment]:
+    """Yield the parts of chains that led to a state, newest first; their states are read when used."""
+    segment = _Segment(branches.chain(head.line.incarnation), head.version)
+    segment.last = head
+    while True:
+        yield segment
+        line = segment.last.line
+        if line.parent is None or line.fork_version is None:
+            return
+        segment = _Segment(branches.chain(line.parent), line.fork_version)
+
+
+# -- back in time --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +119,7 @@ class History:
         return name, self._kept(state)
 
     def published(self, incarnation: str, version: int, commit_id: str) -> ManifestState:
-        """Return the state that a commit made, from the place it was published at."""
+        """Return the state that a commit made, from the position it was published at."""
         chain = self._branches.chain(incarnation)
         floor = chain.latest().floor
         state = chain.at(max(version, floor))  # a control write may repeat a commit whose version is gone
@@ -100,22 +142,21 @@ class History:
 
     def at_time(self, head: ManifestState, time_us: int) -> ManifestState:
         """Return the last state at a time, by the newest commit id that there was: it only ever rises."""
-        state = head
-        while True:
-            if minted_us(state.newest_id) <= time_us:
-                return self._kept(state)
-            chain = self._branches.chain(state.line.incarnation)
+        oldest = head
+        for segment in self._stored_segments(head):
+            if minted_us(segment.last.newest_id) <= time_us:
+                return self._kept(segment.last)
+            chain = segment.chain
             low = max(1, self._floor(chain))
-            if minted_us(chain.at(low).newest_id) <= time_us:
-                return _last_at(chain, low, state.version, time_us)
+            oldest = chain.at(low)
+            if minted_us(oldest.newest_id) <= time_us:
+                return _last_at(chain, low, segment.version, time_us)
             if low > 1:
                 raise _reclaimed(low)
-            if state.line.parent is None:
-                raise CommitNotFound(
-                    f"the graph is younger than that: its first commit is of {_time(chain.at(low))}",
-                    remedy="Choose a later time",
-                )
-            state = self._fork_point(state)
+        raise CommitNotFound(
+            f"the graph is younger than that: its first commit is of {_time(oldest)}",
+            remedy="Choose a later time",
+        )
 
     def heads(self, incarnations: Iterable[str]) -> dict[str, ManifestState]:
         """Return the newest state of several chains, read side by side."""
@@ -135,22 +176,35 @@ class History:
             return count
         return count
 
+    def line(self, head: ManifestState) -> CommitLine:
+        """Return the commits that led to a state, to be read forward."""
+        return CommitLine(self._branches, head)
+
     # -- walking -----------------------------------------------------------------------------------
+
+    def _stored_segments(self, head: ManifestState) -> Iterator[_Segment]:
+        """Yield the parts of a line, newest first; raise where a fork is below the floor of its parent."""
+        for segment in _segments(self._branches, head):
+            forked_from = segment.chain.incarnation != head.line.incarnation
+            if forked_from and segment.version < (floor := self._floor(segment.chain)):
+                raise _reclaimed(floor)
+            yield segment
 
     def _walk(self, state: ManifestState) -> Iterator[_Entry]:
         """Yield the commits from a state's own on, newest first; raise where the floor is reached."""
+        segments = self._stored_segments(state)
+        segment = next(segments)
         while True:
-            chain = self._branches.chain(state.line.incarnation)
-            yield from self._own(chain, state)
-            if state.line.parent is None or state.line.fork_version is None:
+            yield from self._own(segment.chain, segment.last)
+            try:
+                following = next(segments, None)
+            except HistoryReclaimed:
+                first = segment.chain.at(1)  # the fork itself has the record of the commit it was made at
+                yield _Entry(first.head, segment.chain, 1, 1)
+                raise
+            if following is None:
                 return
-            parent = self._branches.chain(state.line.parent)
-            floor = self._floor(parent)
-            if state.line.fork_version < floor:
-                first = chain.at(1)  # the fork itself still has the record of the commit it was made at
-                yield _Entry(first.head, chain, 1, 1)
-                raise _reclaimed(floor)
-            state = parent.at(state.line.fork_version)
+            segment = following
 
     def _own(self, chain: Chain, state: ManifestState) -> Iterator[_Entry]:
         """Yield the commits of one chain up to a state."""
@@ -185,29 +239,15 @@ class History:
 
     def _on_line(self, head: ManifestState, commit_id: str) -> ManifestState:
         """Return the version of a commit that led to a state."""
-        state = head
-        while True:
-            chain = self._branches.chain(state.line.incarnation)
-            found = chain.find(commit_id, state)
-            if found is not None:
-                return self._kept(found)
-            if state.line.parent is None:
-                raise CommitNotFound(
-                    f"commit {commit_id!r} did not lead to commit {head.head}",
-                    remedy="List the commits of the branch to see their ids",
-                    graph_commit_id=commit_id,
-                )
-            state = self._fork_point(state)
-
-    def _fork_point(self, state: ManifestState) -> ManifestState:
-        """Return the version of the parent's chain that a chain was forked at."""
-        assert state.line.parent is not None
-        assert state.line.fork_version is not None
-        parent = self._branches.chain(state.line.parent)
-        floor = self._floor(parent)
-        if state.line.fork_version < floor:
-            raise _reclaimed(floor)
-        return parent.at(state.line.fork_version)
+        for segment in self._stored_segments(head):
+            state = segment.chain.find(commit_id, segment.last)
+            if state is not None:
+                return self._kept(state)
+        raise CommitNotFound(
+            f"commit {commit_id!r} did not lead to commit {head.head}",
+            remedy="List the commits of the branch to see their ids",
+            graph_commit_id=commit_id,
+        )
 
     # -- floors ------------------------------------------------------------------------------------
 
@@ -257,6 +297,80 @@ def _reclaimed(floor: int) -> HistoryReclaimed:
     )
 
 
+# -- forward in time -----------------------------------------------------------------------------------
+
+
+class Gap(HistoryReclaimed):
+    """A commit that cannot be told: its id, if that is still known."""
+
+    def __init__(self, commit_id: str | None) -> None:
+        super().__init__("the state before a commit is no longer stored", commit=commit_id)
+        self.commit_id = commit_id
+
+
+class CommitLine:
+    """The commits that led to a state, oldest first."""
+
+    def __init__(self, branches: Branches, head: ManifestState) -> None:
+        self._segments = tuple(reversed(list(_floored(branches, head))))
+        # A fork at the start of the line: what it was forked from is gone.
+        self._cut = self._segments[0].last.line.parent is not None
+
+    def holds(self, position: ChainPosition, commit_id: str) -> bool:
+        """Say whether a commit is on the line; one that is too old to be looked at is taken at its word."""
+        for segment in self._segments:
+            if segment.chain.incarnation == position[0]:
+                if not 1 <= position[1] <= segment.last.version:
+                    return False
+                return position[1] < segment.floor or segment.at(position[1]).head == commit_id
+        return self._cut
+
+    def after(self, position: ChainPosition | None) -> Iterator[tuple[ManifestState, ManifestState]]:
+        """Yield commits after one, or after the first of all, each as the states before and after it."""
+        chains = [segment.chain.incarnation for segment in self._segments]
+        reached = position or (MAIN, 1)
+        begin = chains.index(reached[0]) if reached[0] in chains else 0
+        if reached[0] not in chains and self._segments[0].at(1).position != reached:
+            raise Gap(None)
+        for segment in self._segments[begin:]:
+            here = segment.chain.incarnation
+            version = reached[1] + 1 if reached[0] == here else 2
+            version = _past_floor(segment, version, reached)
+            for number in range(version, segment.last.version + 1):
+                state = segment.at(number)
+                if state.position == (here, number):  # else it is a control write, which repeats the head
+                    yield segment.at(number - 1), state
+                    reached = state.position
+
+
+def _floored(branches: Branches, head: ManifestState) -> Iterator[_Segment]:
+    """Yield the parts of a line with their floors, newest first, as far as they are stored."""
+    for segment in _segments(branches, head):
+        try:
+            state = segment.last
+        except HistoryReclaimed:
+            return  # what was forked from is gone: the line begins here
+        segment.floor = max(segment.chain.latest().floor, state.floor)
+        yield segment
+
+
+def _past_floor(segment: _Segment, version: int, reached: ChainPosition) -> int:
+    """Return where to go on: behind the floor, if no commit is missed by that."""
+    if version > segment.floor:
+        return version
+    floor = min(segment.floor, segment.last.version)
+    kept = segment.at(floor)
+    if kept.position == reached:
+        return floor + 1
+    raise Gap(_first_from(segment, version, kept))
+
+
+def _first_from(segment: _Segment, version: int, kept: ManifestState) -> str | None:
+    """Return the first commit from a version on, as far as what is stored still names it."""
+    known = [(at, commit) for at, commit in kept.recent if at >= version]
+    return min(known)[1] if known else None
+
+
 # -- lineage -------------------------------------------------------------------------------------
 #
 # Which commits two states have in common.
@@ -269,7 +383,7 @@ def _reclaimed(floor: int) -> HistoryReclaimed:
 
 def holds(state: ManifestState, commit: ManifestState) -> bool:
     """Say whether the head commit of one state is another state's head or among its ancestors."""
-    chain, version = commit.place
+    chain, version = commit.position
     return state.ancestry.get(chain, 0) >= version
 
 
@@ -285,7 +399,7 @@ def merge_bases(branches: Branches, one: ManifestState, other: ManifestState) ->
         except HistoryReclaimed as error:  # a chain that is gone has nothing to offer
             unreadable = error
             continue
-        found.setdefault(state.place, state)
+        found.setdefault(state.position, state)
     best = [s for s in found.values() if not any(s is not t and holds(t, s) for t in found.values())]
     if not best:
         raise HistoryReclaimed(

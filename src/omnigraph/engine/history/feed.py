@@ -1,6 +1,6 @@
 """Feed: the commits of a branch in order, each with what it changed, in bounded pages.
 
-    a place on the line -> commits up to the head of now -> blocks of changes -> page, cursor
+    a position on the line -> commits up to the head of now -> blocks of changes -> page, cursor
 
 Room    engine.history. `graph.changes`. Nothing is kept for a reader: all that it needs to go on is in its
         cursor, which works from any process.
@@ -31,14 +31,14 @@ from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import LIMIT, Cause, Change, Names, Packer, Wanted, check_limit
 from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.diff import schema_steps, steps_json
-from omnigraph.engine.history.resolve_at import CommitLine, Gap, Place
 from omnigraph.storage.cost import measured
-from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.history import Gap
+from omnigraph.storage.manifest.records import ChainPosition, ManifestState
 from omnigraph.storage.store import GraphStore
 
 # -- tokens --------------------------------------------------------------------------------------
 #
-# Places in a feed as opaque text.
+# Positions in a feed as opaque text.
 # A token is versioned, says what it is for, and carries a checksum: damage and mix-ups
 # are refused, not guessed at. It holds no secret and grants nothing.
 
@@ -142,7 +142,7 @@ class CommitChanges:
 class _From:
     """Where a page begins: after a commit, perhaps inside the one that follows."""
 
-    place: Place | None
+    position: ChainPosition | None
     commit_id: str | None
     inside: tuple[bool, str, str] | None = None
 
@@ -242,7 +242,7 @@ class Changes:
         head = self._store.snapshot(branch).state
         wanted = Wanted.read([self._catalogs.get(head.schema)], kinds, types, None)
         whole = StateComparison(self._store, self._catalogs, None, head, wanted)
-        return Baseline(whole, _cursor(head, head.place, head.head, wanted))
+        return Baseline(whole, _cursor(head, head.position, head.head, wanted))
 
     def of(
         self,
@@ -279,8 +279,8 @@ class Changes:
     ) -> FeedPage:
         blocks: list[FeedCommit] = []
         packer = Packer(limit)
-        place, commit_id = begin.place, begin.commit_id
-        states = CommitLine(self._store, cut).after(begin.place)
+        position, commit_id = begin.position, begin.commit_id
+        states = self._store.history.line(cut).after(begin.position)
         while packer.has_room:
             lost: str | None = None
             try:
@@ -296,17 +296,17 @@ class Changes:
                 raise _gap(branch, cursor, error.commit_id if isinstance(error, Gap) else lost) from error
             blocks.append(block)
             if more:
-                values = _values(cut, place, commit_id, wanted)
+                values = _values(cut, position, commit_id, wanted)
                 values |= {"cut": cut.version, "inside": block.changes[-1].place}
                 return FeedPage(tuple(blocks), page_token=seal(PAGE, values))
-            place, commit_id = after.place, after.head
-        return self._last(branch, cut, place, commit_id, wanted, blocks)
+            position, commit_id = after.position, after.head
+        return self._last(branch, cut, position, commit_id, wanted, blocks)
 
     def _last(
         self,
         branch: str,
         cut: ManifestState,
-        place: Place | None,
+        position: ChainPosition | None,
         commit_id: str | None,
         wanted: Wanted,
         blocks: list[FeedCommit],
@@ -315,10 +315,10 @@ class Changes:
         live = self._store.snapshot(branch).state
         if live.line.incarnation != cut.line.incarnation:
             raise rejected(f"branch {branch!r} was deleted and made anew meanwhile")
-        if place is None or commit_id is None:  # the first commit of all, and nothing after it
-            place, commit_id = cut.place, cut.head
-        cursor = _cursor(cut, place, commit_id, wanted)
-        return FeedPage(tuple(blocks), cursor, caught_up=live.place == place)
+        if position is None or commit_id is None:  # the first commit of all, and nothing after it
+            position, commit_id = cut.position, cut.head
+        cursor = _cursor(cut, position, commit_id, wanted)
+        return FeedPage(tuple(blocks), cursor, caught_up=live.position == position)
 
     def _block(
         self,
@@ -334,23 +334,23 @@ class Changes:
         steps = schema_steps(found) if inside is None else ()
         return FeedCommit(Cause.of(after.commit), changes, steps), more
 
-    # -- places ------------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------------
 
     def _start(self, head: ManifestState, start: str) -> _From:
         how, _, commit_id = start.partition(":")
         if start == "now":
-            return _From(head.place, head.head)
+            return _From(head.position, head.head)
         if start == "beginning":
             return _From(None, None)
         if how != "after" or not commit_id:
             raise InvalidRequest(f"a feed cannot start at {start!r}", remedy=f"Give {START}")
         _, state = self._store.history.get(commit_id)
-        if not CommitLine(self._store, head).holds(state.place, commit_id):
+        if not self._store.history.line(head).holds(state.position, commit_id):
             raise InvalidRequest(
                 f"commit {commit_id} did not lead to the head of the branch",
                 remedy="Name a commit of the branch's own history",
             )
-        return _From(state.place, commit_id)
+        return _From(state.position, commit_id)
 
     def _bound(self, use: str, token: str, head: ManifestState, wanted: Wanted) -> dict[str, Any]:
         """Return the values of a token, if it is for this branch and filter."""
@@ -359,8 +359,8 @@ class Changes:
             raise rejected("it is for another branch, or for an earlier branch of this name")
         if values["filter"] != wanted.digest:
             raise rejected("it is for another filter")
-        place, commit_id = _begin(values).place, values["commit"]
-        if place is not None and not CommitLine(self._store, head).holds(place, commit_id):
+        position, commit_id = _begin(values).position, values["commit"]
+        if position is not None and not self._store.history.line(head).holds(position, commit_id):
             raise rejected("it is of another graph")
         return values
 
@@ -394,19 +394,19 @@ class Changes:
 
 
 def _values(
-    state: ManifestState, place: Place | None, commit_id: str | None, wanted: Wanted
+    state: ManifestState, position: ChainPosition | None, commit_id: str | None, wanted: Wanted
 ) -> dict[str, Any]:
-    return {"branch": state.line.incarnation, "filter": wanted.digest, "place": place, "commit": commit_id}
+    return {"branch": state.line.incarnation, "filter": wanted.digest, "place": position, "commit": commit_id}
 
 
-def _cursor(state: ManifestState, place: Place, commit_id: str, wanted: Wanted) -> str:
-    return seal(CURSOR, _values(state, place, commit_id, wanted))
+def _cursor(state: ManifestState, position: ChainPosition, commit_id: str, wanted: Wanted) -> str:
+    return seal(CURSOR, _values(state, position, commit_id, wanted))
 
 
 def _begin(values: dict[str, Any]) -> _From:
-    place = values["place"]
-    found = None if place is None else (str(place[0]), int(place[1]))
-    return _From(found, values["commit"], _inside(values))
+    position = values["place"]
+    begin = None if position is None else (str(position[0]), int(position[1]))
+    return _From(begin, values["commit"], _inside(values))
 
 
 def _inside(values: dict[str, Any]) -> tuple[bool, str, str] | None:

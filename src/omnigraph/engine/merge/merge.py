@@ -242,7 +242,7 @@ class Merges:
         if base is None:
             outcome = Outcome.UP_TO_DATE
         else:
-            outcome = Outcome.FAST_FORWARD if base.place == target.place else Outcome.MERGED
+            outcome = Outcome.FAST_FORWARD if base.position == target.position else Outcome.MERGED
         return MergeOutcome(
             source,
             into,

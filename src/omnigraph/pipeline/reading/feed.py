@@ -42,7 +42,7 @@ from omnigraph.engine.history.changes import Op, Wanted, kind_of
 from omnigraph.engine.history.comparison import StateComparison, changes_in
 from omnigraph.engine.history.delta import Delta, Pair, column_name
 from omnigraph.engine.history.feed import rejected
-from omnigraph.engine.history.resolve_at import CommitLine, Gap, Place, resolve
+from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.pipeline.options import (
     Options,
     check_columns,
@@ -53,8 +53,9 @@ from omnigraph.pipeline.options import (
     type_name,
 )
 from omnigraph.pipeline.reading.scan import BATCH_ROWS, INSTANT, spark_type, to_spark, travels_as
+from omnigraph.storage.history import Gap
 from omnigraph.storage.location import Location
-from omnigraph.storage.manifest.records import MAIN, CommitRecord, ManifestState
+from omnigraph.storage.manifest.records import MAIN, ChainPosition, CommitRecord, ManifestState
 from omnigraph.storage.store import GraphStore
 
 # -- feed rows -----------------------------------------------------------------------------------
@@ -278,7 +279,7 @@ class Feed:
         """The columns."""
         return self.images.schema
 
-    def changes(self, place: Place) -> Iterator[pa.RecordBatch]:
+    def changes(self, place: ChainPosition) -> Iterator[pa.RecordBatch]:
         """Yield what one commit changed."""
         with GraphStore(self.location) as store:
             chain = store.branches.chain(place[0])
@@ -315,7 +316,7 @@ def feed_of(options: Options) -> Feed:
 class Commits(InputPartition):
     """The commits of one task."""
 
-    places: tuple[Place, ...]
+    places: tuple[ChainPosition, ...]
 
 
 class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -341,7 +342,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a batch that begins at an offset ends."""
         with coded():
             head = self._until or self._head()
-            if head.place == _place(start):
+            if head.position == _place(start):
                 return start
             if not isinstance(limit, ReadMaxFiles):
                 return _offset(head)
@@ -364,7 +365,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 last = self._store.branches.chain(end["chain"]).at(end["version"])
             except HistoryReclaimed as error:
                 raise gap(self._feed.branch, error) from error
-            places = [state.place for state in self._after(start, last)]
+            places = [state.position for state in self._after(start, last)]
         size = -(-len(places) // TASKS) or 1
         return [Commits(tuple(places[low : low + size])) for low in range(0, len(places), size)]
 
@@ -393,7 +394,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _after(self, start: Offset, head: ManifestState) -> Iterator[ManifestState]:
         """Yield the states that commits after an offset made, up to one of them."""
-        line, place = CommitLine(self._store, head), _place(start)
+        line, place = self._store.history.line(head), _place(start)
         if start["commit"] and not line.holds(place, start["commit"]):
             raise rejected(f"it is not on branch {self._feed.branch!r}, or of an earlier branch of this name")
         try:
@@ -419,7 +420,7 @@ def _start(store: GraphStore, branch: str, starting: str) -> Offset:
     if starting == "earliest":
         return EARLIEST
     state = resolve(store, branch, starting).state
-    if not CommitLine(store, head).holds(state.place, state.head):
+    if not store.history.line(head).holds(state.position, state.head):
         raise InvalidRequest(
             f"commit {state.head} did not lead to the head of branch {branch!r}",
             remedy="Name a state of the branch's own history, 'now' or 'earliest'",
@@ -428,9 +429,9 @@ def _start(store: GraphStore, branch: str, starting: str) -> Offset:
 
 
 def _offset(state: ManifestState) -> Offset:
-    chain, version = state.place
+    chain, version = state.position
     return {"commit": state.head, "chain": chain, "version": version}
 
 
-def _place(offset: Offset) -> Place:
+def _place(offset: Offset) -> ChainPosition:
     return str(offset["chain"]), int(offset["version"])

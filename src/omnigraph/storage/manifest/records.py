@@ -31,6 +31,7 @@ FORMAT_KEY = "omnigraph.format"
 TABLE_PREFIX = "table/"
 MAIN = "main"
 RECENT = 32
+ChainPosition = tuple[str, int]  # a chain, and the version that a commit was published as
 
 
 class CommitKind(Enum):
@@ -133,7 +134,7 @@ class ManifestState:
         return FrozenMap({**self.seen, self.line.incarnation: self.version})
 
     @property
-    def place(self) -> tuple[str, int]:
+    def position(self) -> ChainPosition:
         """The chain and the version that the head commit was published as."""
         return self.commit.incarnation, self.commit.manifest_version
 

@@ -66,7 +66,7 @@ class Tags:
         self._check(self._refs.latest(), self._wanted(name, state, None, None))
 
     def _wanted(self, name: str, state: ManifestState, actor: str | None, message: str | None) -> TagRef:
-        incarnation, version = state.place
+        incarnation, version = state.position
         now = self._clock.now_us()
         return TagRef(_check_free(name), state.head, incarnation, version, now, actor, message)
 
