@@ -215,30 +215,32 @@ class Publisher:
                 break
             self._give_up(branch, attempts, started)
             attempts += 1
-        now = first
-        turn = self._losers.setdefault(now.chain.incarnation, FairLock()).turn()
+        attempt = first
+        turn = self._losers.setdefault(attempt.chain.incarnation, FairLock()).turn()
         with turn.held:
             while True:
-                if not now.staged.changes_anything and not now.plan.always_commit:
-                    return PublishReceipt(now.txn.snapshot.branch, commit=None, attempts=attempts)
-                pins = now.staged.pins(commit_id, now.plan.kind)
-                record = self._record(now, pins, intent, commit_id, authored_at)
-                failed = self._swap(now, record, pins)
+                if not attempt.staged.changes_anything and not attempt.plan.always_commit:
+                    return PublishReceipt(attempt.txn.snapshot.branch, commit=None, attempts=attempts)
+                pins = attempt.staged.pins(commit_id, attempt.plan.kind)
+                record = self._record(attempt, pins, intent, commit_id, authored_at)
+                failed = self._swap(attempt, record, pins)
                 if failed is None:
-                    return PublishReceipt(now.txn.snapshot.branch, record, record.tables, attempts)
+                    return PublishReceipt(attempt.txn.snapshot.branch, record, record.tables, attempts)
                 turn.wait()  # the losers of this process go on one at a time, or they would beat each other
                 self._pause(attempts)
-                chain, txn = self._recapture(now, branch, commit_id, failed)
-                if self._landed(chain, txn.snapshot.state, now, commit_id):
+                chain, txn = self._recapture(attempt, branch, commit_id, failed)
+                if self._landed(chain, txn.snapshot.state, attempt, commit_id):
                     return self._acknowledged(chain, txn, record, attempts, intent)
                 self._give_up(branch, attempts, started)
                 attempts += 1
-                if (chain, txn.snapshot.state.version) != (now.chain, now.txn.snapshot.state.version):
+                if (chain, txn.snapshot.state.version) != (attempt.chain, attempt.txn.snapshot.state.version):
                     failures = 0
                     went_on = self._unless_reclaimed(
-                        txn, partial(self._go_on, now, chain, txn, write, intent)
+                        txn, partial(self._go_on, attempt, chain, txn, write, intent)
                     )
-                    now = now if went_on is None else went_on  # None: it will lose again, and look again
+                    attempt = (
+                        attempt if went_on is None else went_on
+                    )  # None: it will lose again, and look again
                     continue
                 failures += 1  # nobody moved the head: the store itself refused
                 if failures >= self._policy.failures:
@@ -294,13 +296,13 @@ class Publisher:
 
     def _go_on(self, lost: _Attempt, chain: Chain, txn: WriteTxn, write: Write, intent: Intent) -> _Attempt:
         """Choose the cheapest way to a plan that is right on the new base."""
-        base, now = lost.txn.snapshot.state, txn.snapshot.state
+        base, head = lost.txn.snapshot.state, txn.snapshot.state
         if chain.incarnation != lost.chain.incarnation:
             raise _made_anew(txn.snapshot.branch)
         self._check_expected(txn.snapshot, intent)
         decision = decide(
             base,
-            now,
+            head,
             staged_at=lost.staged.staged_at,
             writes=lost.plan.writes | lost.plan.assumed,
             decided_by=lost.plan.decisive,
@@ -308,27 +310,27 @@ class Publisher:
             schema_decides=lost.plan.schema is not None,
         )
         if decision is Decision.PREPARE_AGAIN:
-            reuse = lost.staged if now.swept <= lost.staged.staged_at else None  # else they may be gone
+            reuse = lost.staged if head.swept <= lost.staged.staged_at else None  # else they may be gone
             return self._prepare(chain, txn, write, intent, reuse)
         if decision is Decision.VALIDATE_AGAIN:
             write.validate(txn, lost.plan)
-        return replace(lost, txn=txn, staged=lost.staged.rebased(now))
+        return replace(lost, txn=txn, staged=lost.staged.rebased(head))
 
     # -- one swap ----------------------------------------------------------------------------------
 
-    def _swap(self, now: _Attempt, record: CommitRecord, pins: Pins) -> HeadMoved | CommitInDoubt | None:
+    def _swap(self, attempt: _Attempt, record: CommitRecord, pins: Pins) -> HeadMoved | CommitInDoubt | None:
         """Try to publish; return what went wrong, or None."""
-        base = now.txn.snapshot.state
+        base = attempt.txn.snapshot.state
         before = self._clock.monotonic()
         try:
-            now.chain.commit(*advance(base, record, pins, now.plan.merged), Step.PUBLISH)
+            attempt.chain.commit(*advance(base, record, pins, attempt.plan.merged), Step.PUBLISH)
         except (HeadMoved, CommitInDoubt) as error:
             return error
         except NotDurable as error:  # visible, but a power cut may still take it back
             raise OutcomeUnknown(record.id, branch=record.branch) from error
         stalled = self._clock.monotonic() - before > self._policy.confirm_after_s
         try:
-            landed = not stalled or self._landed(now.chain, now.chain.latest(), now, record.id)
+            landed = not stalled or self._landed(attempt.chain, attempt.chain.latest(), attempt, record.id)
         except (StorageError, GraphClosed) as error:
             raise OutcomeUnknown(record.id, branch=record.branch) from error
         if not landed:
@@ -336,11 +338,11 @@ class Publisher:
             return HeadMoved("a stalled publish landed off the chain")
         return None
 
-    def _landed(self, chain: Chain, state: ManifestState, now: _Attempt, commit_id: str) -> bool:
+    def _landed(self, chain: Chain, state: ManifestState, attempt: _Attempt, commit_id: str) -> bool:
         """Say whether this write's commit is on the chain, as after a lost reply."""
-        if chain.incarnation != now.chain.incarnation:
+        if chain.incarnation != attempt.chain.incarnation:
             return False
-        answer = state.landed_since(now.txn.snapshot.state.version, commit_id)
+        answer = state.landed_since(attempt.txn.snapshot.state.version, commit_id)
         return chain.find(commit_id, state) is not None if answer is None else answer
 
     def _acknowledged(
@@ -353,23 +355,23 @@ class Publisher:
         return PublishReceipt(txn.snapshot.branch, commit, commit.tables, attempts, replayed=replayed)
 
     def _record(
-        self, now: _Attempt, pins: Pins, intent: Intent, commit_id: str, authored_at: int
+        self, attempt: _Attempt, pins: Pins, intent: Intent, commit_id: str, authored_at: int
     ) -> CommitRecord:
-        base = now.txn.snapshot.state
+        base = attempt.txn.snapshot.state
         return CommitRecord(
             id=commit_id,
             parent=base.head,
-            merged_parent=now.plan.merged_parent,
-            branch=now.txn.snapshot.branch,
+            merged_parent=attempt.plan.merged_parent,
+            branch=attempt.txn.snapshot.branch,
             incarnation=base.line.incarnation,
-            kind=now.plan.kind,
+            kind=attempt.plan.kind,
             actor=intent.actor,
             message=intent.message,
             authored_at_us=authored_at,
             manifest_version=base.version + 1,
-            schema=now.staged.schema or base.schema,
-            tables=now.staged.changes(pins),
-            labels=FrozenMap({**intent.labels, **now.plan.labels}),
+            schema=attempt.staged.schema or base.schema,
+            tables=attempt.staged.changes(pins),
+            labels=FrozenMap({**intent.labels, **attempt.plan.labels}),
         )
 
     def _check_expected(self, snapshot: PinnedSnapshot, intent: Intent) -> None:
