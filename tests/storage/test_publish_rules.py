@@ -1,4 +1,4 @@
-"""Publish: conditions on the head, bounded patience, writes that do nothing, writes that fail."""
+"""Publish: conditions on the head, bounded retries, writes that do nothing, writes that fail."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_write_with_nothing_to_do_still_checks_the_expected_head(store: GraphS
         write(store, {PERSON: DeleteIds(pa.array(["nobody"]))}, expected_head=stale)
 
 
-# -- patience
+# -- retries
 
 
 def test_a_write_that_keeps_losing_gives_up_with_a_retryable_error_and_no_effect(

@@ -111,11 +111,11 @@ class Catalog:
 
     def named(self, name: str, kind: str | None = None) -> TableType:
         """Return the type that a caller means: every surface that takes the name of a type asks here."""
-        found = self.find_table(name, kind)
-        if found is None:
+        declared = self.find_table(name, kind)
+        if declared is None:
             hint = did_you_mean(name.rpartition(":")[2], [t.name for t in self.tables])
             raise UnknownType(f"the schema has no type {name!r}", remedy=hint, name=name)
-        return found
+        return declared
 
     def by_id(self, identity: str) -> AnyType | None:
         """Return the declaration with an id, or None."""
@@ -124,14 +124,14 @@ class Catalog:
     @property
     def tables(self) -> tuple[TableType, ...]:
         """All types that have a table: nodes, then edges, by name."""
-        found: list[TableType] = [*self.nodes, *self.edges]
-        return tuple(found)
+        tables: list[TableType] = [*self.nodes, *self.edges]
+        return tuple(tables)
 
     def table(self, identity: str) -> TableType:
         """Return the type whose table has this id."""
-        found = self._ids.get(identity)
-        if isinstance(found, NodeType | EdgeType):
-            return found
+        declared = self._ids.get(identity)
+        if isinstance(declared, NodeType | EdgeType):
+            return declared
         raise UnknownType(f"the schema has no table {identity!r}", name=identity)
 
     def same_type(self, declared: AnyType) -> AnyType | None:

@@ -55,9 +55,9 @@ def lint(
     text: str | bytes, accepted: Catalog | None = None, *, file: str = "schema.pg"
 ) -> tuple[Diagnostic, ...]:
     """Return all findings about a schema text, errors included."""
-    checked, found = examine(text, file=file)
-    if any(d.severity is Severity.ERROR for d in found):
-        return in_order((*found, *_advice(checked)))
+    checked, diagnostics = examine(text, file=file)
+    if any(d.severity is Severity.ERROR for d in diagnostics):
+        return in_order((*diagnostics, *_advice(checked)))
     try:
         # The ids are thrown away with the catalog: no other one will ever be compared with them.
         resolution = resolve(checked, accepted, IdMinter("lint"))

@@ -327,13 +327,13 @@ class StoredType:
         return identity if identity in ENDPOINTS else self._by_id[identity].name
 
     def _intents(self, indexed: tuple[str, ...]) -> tuple[IndexIntent, ...]:
-        found = []
+        intents = []
         for identity in in_identity_order(indexed):
             declared = self._by_id.get(identity)  # the endpoints are looked up efficiently anyway
             kind = None if declared is None else index_kind(declared.type)
             if declared is not None and kind is not None:
-                found.append(IndexIntent(self.id, identity, declared.column, kind))
-        return tuple(found)
+                intents.append(IndexIntent(self.id, identity, declared.column, kind))
+        return tuple(intents)
 
     def _indexed(self) -> tuple[str, ...]:
         """The single properties with an index; a composite declaration builds nothing."""

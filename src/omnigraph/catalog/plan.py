@@ -114,8 +114,8 @@ def property_steps(owner: Owner, accepted: AnyType, desired: AnyType) -> Iterato
 
 
 def _properties(declared: AnyType) -> list[AnyProperty]:
-    found: list[AnyProperty] = [*declared.properties]
-    return sorted(found, key=lambda p: p.name)
+    properties: list[AnyProperty] = [*declared.properties]
+    return sorted(properties, key=lambda p: p.name)
 
 
 def _added(owner: Owner, declared: AnyProperty) -> Step:
@@ -312,16 +312,16 @@ def _compared(owner: Owner, accepted: TableType, desired: TableType) -> Iterator
         yield _step(DropConstraint, owner, (removed, _shown(removed, accepted)), other)
 
 
-def _counterpart(one: Constraint, peers: set[Constraint], others: set[Constraint]) -> Range | None:
+def _counterpart(constraint: Constraint, peers: set[Constraint], others: set[Constraint]) -> Range | None:
     """Return the range on the other side that is about the same property, if it is one against one."""
-    if not isinstance(one, Range) or _only(one, peers) != one:
+    if not isinstance(constraint, Range) or _only(constraint, peers) != constraint:
         return None
-    return _only(one, others)
+    return _only(constraint, others)
 
 
 def _only(like: Range, among: set[Constraint]) -> Range | None:
-    found = [c for c in among if isinstance(c, Range) and c.property == like.property]
-    return found[0] if len(found) == 1 else None
+    ranges = [c for c in among if isinstance(c, Range) and c.property == like.property]
+    return ranges[0] if len(ranges) == 1 else None
 
 
 def _card(owner: Owner, accepted: EdgeType, desired: EdgeType) -> Step:
@@ -397,8 +397,8 @@ class MigrationPlan:
     @property
     def effect(self) -> Effect:
         """The costliest effect of the steps."""
-        found = {step.effect for step in self.steps}
-        return next((e for e in (Effect.REWRITE, Effect.SCAN) if e in found), Effect.METADATA)
+        effects = {step.effect for step in self.steps}
+        return next((e for e in (Effect.REWRITE, Effect.SCAN) if e in effects), Effect.METADATA)
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape of the plan."""

@@ -123,14 +123,14 @@ class TypeMatcher:
 
     def run(self) -> tuple[TypeMatch, ...]:
         """Match everything: interfaces, nodes, edges, each by name."""
-        found: list[TypeMatch] = []
+        matches: list[TypeMatch] = []
         for interface in sorted(self.checked.interfaces, key=lambda d: d.name.text):
-            found.append(self._type(interface, (), [ExpandedProperty(p) for p in interface.properties]))
+            matches.append(self._type(interface, (), [ExpandedProperty(p) for p in interface.properties]))
         for node in sorted(self.checked.nodes, key=lambda n: n.node.name.text):
-            found.append(self._type(node.node, node.node.annotations, node.members))
+            matches.append(self._type(node.node, node.node.annotations, node.members))
         for edge in sorted(self.checked.edges, key=lambda d: d.name.text):
-            found.append(self._type(edge, edge.annotations, [ExpandedProperty(p) for p in edge.properties]))
-        return tuple(found)
+            matches.append(self._type(edge, edge.annotations, [ExpandedProperty(p) for p in edge.properties]))
+        return tuple(matches)
 
     # -- types ---------------------------------------------------------------------------------------
 
@@ -425,15 +425,15 @@ class _Table:
     # -- constraints ---------------------------------------------------------------------------------
 
     def _constraints(self, body: Sequence[ast.ConstraintSyntax]) -> tuple[Constraint, ...]:
-        found: set[Constraint] = set()
+        constraints: set[Constraint] = set()
         for match in self.match.properties:
             if match.declared.annotated("unique"):
-                found.add(Unique((self.ids[match.name],)))
+                constraints.add(Unique((self.ids[match.name],)))
             if match.declared.annotated("index"):
-                found.add(Index((self.ids[match.name],)))
+                constraints.add(Index((self.ids[match.name],)))
         for constraint in body:
-            found.update(self._constraint(constraint))
-        return in_stored_order(found)
+            constraints.update(self._constraint(constraint))
+        return in_stored_order(constraints)
 
     def _constraint(self, constraint: ast.ConstraintSyntax) -> list[Constraint]:
         match constraint:
@@ -479,12 +479,12 @@ def _annotations(
     annotations: Sequence[ast.AnnotationSyntax], left_out: frozenset[str]
 ) -> tuple[Annotation, ...]:
     """Return annotations sorted, each once."""
-    found = {
+    distinct = {
         Annotation(a.name.text, a.value, tuple(sorted((k.name.text, k.value.text) for k in a.keywords)))
         for a in annotations
         if a.name.text not in left_out
     }
-    return tuple(sorted(found, key=lambda a: (a.name, a.value is not None, a.value or "", a.keywords)))
+    return tuple(sorted(distinct, key=lambda a: (a.name, a.value is not None, a.value or "", a.keywords)))
 
 
 # -- resolve -------------------------------------------------------------------------------------

@@ -155,12 +155,12 @@ class UpdateTypeMetadata(_TypeStep):
     implements: tuple[str, ...] | None = None
 
     def fields(self) -> Json:
-        found: Json = {
+        fields: Json = {
             "type_kind": self.type_kind.value,
             "name": self.type_name,
             "annotations": [a.to_json() for a in self.annotations],
         }
-        return found if self.implements is None else {**found, "implements": list(self.implements)}
+        return fields if self.implements is None else {**fields, "implements": list(self.implements)}
 
 
 # -- properties --------------------------------------------------------------------------------------
@@ -180,8 +180,8 @@ class AddProperty(_PropertyStep):
         return self.declared.field if isinstance(self.declared, Property) else None
 
     def fields(self) -> Json:
-        found = {**self.place(), "property_type": self.declared.type.to_json()}
-        return found if self.fill is None else {**found, "fill": default_json(self.fill)}
+        fields = {**self.place(), "property_type": self.declared.type.to_json()}
+        return fields if self.fill is None else {**fields, "fill": default_json(self.fill)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,8 +237,8 @@ class AlterProperty(_PropertyStep):
         return self.old_type.nullable and not self.new_type.nullable and self.fill is None
 
     def fields(self) -> Json:
-        found = {**self.place(), "from": self.old_type.to_json(), "to": self.new_type.to_json()}
-        return found if self.fill is None else {**found, "fill": default_json(self.fill)}
+        fields = {**self.place(), "from": self.old_type.to_json(), "to": self.new_type.to_json()}
+        return fields if self.fill is None else {**fields, "fill": default_json(self.fill)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,12 +296,12 @@ class _ConstraintStep(_TypeStep):
     other_label: ClassVar[str]
 
     def fields(self) -> Json:
-        found: Json = {
+        fields: Json = {
             "type_kind": self.type_kind.value,
             "type_name": self.type_name,
             "constraint": dict(self.shown),
         }
-        return found if self.other_shown is None else {**found, self.other_label: dict(self.other_shown)}
+        return fields if self.other_shown is None else {**fields, self.other_label: dict(self.other_shown)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,9 @@ class DamagedFile:
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
-        recorded, stored = (None if one is None else str(one) for one in (self.recorded, self.stored))
+        recorded, stored = (
+            None if checksum is None else str(checksum) for checksum in (self.recorded, self.stored)
+        )
         return {"file": self.file, "recorded": recorded, "stored": stored}
 
 
@@ -140,13 +142,13 @@ class Checksums:
 
     def recorded(self, table_id: str) -> dict[str, Checksum]:
         """Return what is recorded of a table, by path inside the table."""
-        found: dict[str, Checksum] = {}
+        checksums: dict[str, Checksum] = {}
         for key, _ in self._location.objects.list(f"{FOLDER}/{table_id}"):
             for line in (self._location.objects.read(key) or b"").split(b"\n")[:-1]:
                 parsed = _parsed(line)
                 if parsed is not None:
-                    found[parsed[0]] = parsed[1]
-        return found
+                    checksums[parsed[0]] = parsed[1]
+        return checksums
 
     def measure(self, table_id: str, file: str) -> Checksum | None:
         """Return the checksum of a file as it is stored; None if there is none."""
@@ -191,13 +193,13 @@ def _parsed(line: bytes) -> tuple[str, Checksum] | None:
 # -- reading ------------------------------------------------------------------------------------------
 
 
-def verify_setting(given: str | None) -> Verify:
+def verify_setting(argument: str | None) -> Verify:
     """Return how reads verify: as given, else as the environment says, else not at all."""
-    wanted = given if given is not None else os.environ.get(ENVIRONMENT) or "off"
+    setting = argument if argument is not None else os.environ.get(ENVIRONMENT) or "off"
     for known in WAYS:
-        if wanted == known:
+        if setting == known:
             return known
-    raise InvalidRequest(f"unknown verify {wanted!r}", remedy=f"Use {' or '.join(map(repr, WAYS))}")
+    raise InvalidRequest(f"unknown verify {setting!r}", remedy=f"Use {' or '.join(map(repr, WAYS))}")
 
 
 class FirstReads:
@@ -227,7 +229,7 @@ class FirstReads:
     def _open_checks(self, table_id: str, needed: Collection[str]) -> dict[str, Checksum]:
         with self._lock:
             known = self._recorded.get(table_id)
-        if known is None or any(not one.endswith("/") and one not in known for one in needed):
+        if known is None or any(not file.endswith("/") and file not in known for file in needed):
             known = self._checksums.recorded(table_id)  # others may have written since
             with self._lock:
                 self._recorded[table_id] = known
@@ -270,7 +272,7 @@ class Verified:
             "ok": self.ok,
             "files": self.files,
             "bytes": self.bytes,
-            "damaged": [one.to_json() for one in self.damaged],
+            "damaged": [damage.to_json() for damage in self.damaged],
             "unrecorded": list(self.unrecorded),
             "recorded_now": self.added,
         }
@@ -290,16 +292,16 @@ class Verification:
 
         With `record`, files without a checksum get one, of their content as it is now.
         """
-        wanted: dict[str, set[int] | None] = {}
+        by_table: dict[str, set[int] | None] = {}
         if versions is None:
             keys = (key.split("/") for key, _ in self._location.objects.list(TABLES))
-            wanted = dict.fromkeys(parts[1] for parts in keys if len(parts) > 2)
+            by_table = dict.fromkeys(parts[1] for parts in keys if len(parts) > 2)
         for table_id, version in versions or ():
-            wanted[table_id] = (wanted.get(table_id) or set()) | {version}
-        found = Verified()
-        for table_id, numbers in sorted(wanted.items()):
-            found += self._table(table_id, numbers, record)
-        return found
+            by_table[table_id] = (by_table.get(table_id) or set()) | {version}
+        verified = Verified()
+        for table_id, numbers in sorted(by_table.items()):
+            verified += self._table(table_id, numbers, record)
+        return verified
 
     def _table(self, table_id: str, versions: Collection[int] | None, record: bool) -> Verified:
         checksums, stored = self._checksums, stored_files(self._location, table_id)
@@ -314,9 +316,9 @@ class Verification:
         for file in sorted(file for file in files if not file.startswith(UNREAD)):
             (checked if file in known else bare).append(file)
         compared = self._pool.map(lambda file: checksums.check(table_id, file, known[file]), checked)
-        damaged = [one for one in compared if one is not None]
+        damaged = [damage for damage in compared if damage is not None]
         if needed is None:  # what was stored a moment ago was deleted, not lost
-            damaged = [one for one in damaged if one.stored is not None]
+            damaged = [damage for damage in damaged if damage.stored is not None]
         if record:
             checksums.record(table_id, bare, self._pool)
         return unreadable + Verified(

@@ -83,8 +83,8 @@ class measured:
         with _lock:
             _active.append(meter)
             if len(_active) > 1:
-                for one in _active:
-                    one.shared = True
+                for active in _active:
+                    active.shared = True
         self._before = _totals()
         return meter
 

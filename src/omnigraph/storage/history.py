@@ -83,12 +83,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A commit on the way back: its id, a version of a chain that has its record, and the one it made."""
+    """A commit on the way back: its id, a version of a chain that has its record, and its own version."""
 
     commit_id: str
     chain: Chain
     version: int
-    made: int
+    published_as: int
 
 
 class History:
@@ -131,14 +131,14 @@ class History:
         """Return the state that a commit made, so many first parents back."""
         if steps == 0:
             return state
-        found = next(islice(self._walk(state), steps, None), None)
-        if found is None:
+        entry = next(islice(self._walk(state), steps, None), None)
+        if entry is None:
             raise CommitNotFound(
                 f"commit {state.head} has fewer than {steps} commits before it",
                 remedy="List the commits of the branch to see how far they go back",
                 graph_commit_id=state.head,
             )
-        return found.chain.at(found.version)
+        return entry.chain.at(entry.version)
 
     def at_time(self, head: ManifestState, time_us: int) -> ManifestState:
         """Return the last state at a time, by the newest commit id that there was: it only ever rises."""
@@ -160,7 +160,7 @@ class History:
 
     def heads(self, incarnations: Iterable[str]) -> dict[str, ManifestState]:
         """Return the newest state of several chains, read side by side."""
-        chains = [self._branches.chain(one) for one in dict.fromkeys(incarnations)]
+        chains = [self._branches.chain(incarnation) for incarnation in dict.fromkeys(incarnations)]
         states = self._pool.map(lambda chain: chain.latest(), chains)
         return {chain.incarnation: state for chain, state in zip(chains, states, strict=True)}
 
@@ -169,7 +169,7 @@ class History:
         count = 0
         try:
             for entry in self._own(self._branches.chain(head.line.incarnation), head):
-                if entry.made <= version:
+                if entry.published_as <= version:
                     return count
                 count += 1
         except HistoryReclaimed:
@@ -228,13 +228,13 @@ class History:
             return
 
     def _read(self, head: ManifestState, entries: list[_Entry], limit: int) -> Page:
-        wanted = entries[:limit]
+        shown = entries[:limit]
 
         def record(entry: _Entry) -> CommitRecord:
             here = entry.chain.incarnation == head.line.incarnation and entry.version == head.version
             return head.commit if here else entry.chain.at(entry.version).commit
 
-        commits = tuple(self._pool.map(record, wanted))
+        commits = tuple(self._pool.map(record, shown))
         return Page(commits, commits[-1].id if len(entries) > limit else None)
 
     def _on_line(self, head: ManifestState, commit_id: str) -> ManifestState:
@@ -387,39 +387,41 @@ def holds(state: ManifestState, commit: ManifestState) -> bool:
     return state.ancestry.get(chain, 0) >= version
 
 
-def merge_bases(branches: Branches, one: ManifestState, other: ManifestState) -> tuple[ManifestState, ...]:
+def merge_bases(branches: Branches, first: ManifestState, other: ManifestState) -> tuple[ManifestState, ...]:
     """Return the common ancestors that no other common ancestor holds, best first."""
-    found: dict[tuple[str, int], ManifestState] = {}
+    candidates: dict[tuple[str, int], ManifestState] = {}
     unreadable: GraphError | None = None
-    for chain, version in _common(one, other):
-        if any(state.ancestry.get(chain, 0) >= version for state in found.values()):
+    for chain, version in _common(first, other):
+        if any(state.ancestry.get(chain, 0) >= version for state in candidates.values()):
             continue  # another candidate has it already: most often the first, whatever was merged before
         try:
             state = branches.chain(chain).at(version)
         except HistoryReclaimed as error:  # a chain that is gone has nothing to offer
             unreadable = error
             continue
-        found.setdefault(state.position, state)
-    best = [s for s in found.values() if not any(s is not t and holds(t, s) for t in found.values())]
+        candidates.setdefault(state.position, state)
+    best = [
+        s for s in candidates.values() if not any(s is not t and holds(t, s) for t in candidates.values())
+    ]
     if not best:
         raise HistoryReclaimed(
             "the branches have no common ancestor that is still stored",
             remedy="Load the differences of one into the other instead of merging",
         ) from unreadable
-    return tuple(sorted(best, key=lambda state: _rank(state, one, other), reverse=True))
+    return tuple(sorted(best, key=lambda state: _rank(state, first, other), reverse=True))
 
 
-def _common(one: ManifestState, other: ManifestState) -> list[tuple[str, int]]:
+def _common(first: ManifestState, other: ManifestState) -> list[tuple[str, int]]:
     """Return how far both states have taken in each chain, those that lead furthest first."""
-    left, right = one.ancestry, other.ancestry
-    own = (one.line.incarnation, other.line.incarnation, one.line.parent, other.line.parent)
+    left, right = first.ancestry, other.ancestry
+    own = (first.line.incarnation, other.line.incarnation, first.line.parent, other.line.parent)
     shared = sorted(set(left) & set(right), key=lambda chain: (chain not in own, chain))
     return [(chain, min(left[chain], right[chain])) for chain in shared]
 
 
-def _rank(state: ManifestState, one: ManifestState, other: ManifestState) -> tuple[int, int, str]:
+def _rank(state: ManifestState, first: ManifestState, other: ManifestState) -> tuple[int, int, str]:
     """Order candidates: the nearest to both, then the latest, then the greatest id (contract M-44)."""
-    return -_distance(state, one) - _distance(state, other), state.commit.authored_at_us, state.commit.id
+    return -_distance(state, first) - _distance(state, other), state.commit.authored_at_us, state.commit.id
 
 
 def _distance(ancestor: ManifestState, state: ManifestState) -> int:

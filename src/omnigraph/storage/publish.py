@@ -258,13 +258,15 @@ class Publisher:
             return self._capture(branch, commit_id)
         try:
             try:
-                found = self._capture(branch, commit_id)
+                captured = self._capture(branch, commit_id)
             except BranchNotFound:
                 landed = self._where_it_landed(lost, commit_id)
                 if landed is None:
                     raise
                 return landed
-            return found if found[0] is lost.chain else self._where_it_landed(lost, commit_id) or found
+            return (
+                captured if captured[0] is lost.chain else self._where_it_landed(lost, commit_id) or captured
+            )
         except (StorageError, GraphClosed) as error:
             raise OutcomeUnknown(commit_id, branch=branch) from error
 
@@ -379,7 +381,7 @@ class Publisher:
         if expected is not None and not snapshot.state.same_content_as(expected):
             raise PreconditionFailed(snapshot.branch, expected=expected, actual=snapshot.commit_id)
 
-    # -- patience ----------------------------------------------------------------------------------
+    # -- retry ----------------------------------------------------------------------------------
 
     def _give_up(self, branch: str, attempts: int, started: float) -> None:
         elapsed = self._clock.monotonic() - started

@@ -87,8 +87,8 @@ class Reclaimer:
         """Sweep tables, down to what the heads of the live branches pin."""
         listed = {table_id: stored_files(self._location, table_id) for table_id in sorted(set(tables))}
         first = self.announce(listed.keys())
-        told = self.announce(listed.keys()) if len(first) > 1 else first
-        needs = self._trace(listed.keys(), told, first)
+        announced = self.announce(listed.keys()) if len(first) > 1 else first
+        needs = self._trace(listed.keys(), announced, first)
         return tuple(self._sweep(table_id, files, needs[table_id]) for table_id, files in listed.items())
 
     def announce(self, tables: Collection[str]) -> dict[str, ManifestState]:
@@ -97,54 +97,59 @@ class Reclaimer:
         The registry is moved last: when that succeeds, no branch can come up that was not told, and a
         create that has not registered its branch yet must look at its source again.
         """
-        told: dict[str, ManifestState] = {}
-        patience = ControlRetry("announcing a sweep", MAIN, self._clock)
+        announced: dict[str, ManifestState] = {}
+        retry = ControlRetry("announcing a sweep", MAIN, self._clock)
         while True:
             refs = self._refs.latest()
             live = {MAIN: MAIN, **{ref.name: ref.incarnation for ref in self._branches.live(refs)}}
-            told = {name: state for name, state in told.items() if live.get(name) == state.line.incarnation}
-            for name in sorted(live.keys() - told.keys()):
+            announced = {
+                name: state for name, state in announced.items() if live.get(name) == state.line.incarnation
+            }
+            for name in sorted(live.keys() - announced.keys()):
                 try:
-                    told[name] = self._announce(name, tables)
+                    announced[name] = self._announce(name, tables)
                 except BranchNotFound:
                     continue  # deleted just now: the registry has moved, or will
             try:
                 self._refs.fence(refs, Step.RECLAIM_FENCE)
             except (HeadMoved, CommitInDoubt) as error:
-                patience.lose(error)
+                retry.lose(error)
                 continue
-            return told
+            return announced
 
     # -- tracing -----------------------------------------------------------------------------------
 
     def _trace(
-        self, tables: Collection[str], told: Mapping[str, ManifestState], first: Mapping[str, ManifestState]
+        self,
+        tables: Collection[str],
+        announced: Mapping[str, ManifestState],
+        first: Mapping[str, ManifestState],
     ) -> dict[str, _Needs]:
         """Find out what all tables must keep. Another sweep may come later and keep something newer."""
-        pinned = {table_id: self._pinned(table_id, told) for table_id in tables}
+        pinned = {table_id: self._pinned(table_id, announced) for table_id in tables}
         try:
             return {
                 table_id: self._needs(table_id, pinned[table_id], _versions(table_id, first))
                 for table_id in tables
             }
         except GraphError:
-            for state in told.values():
+            for state in announced.values():
                 self._branches.chain(state.line.incarnation).latest()
-            if pinned == {table_id: self._pinned(table_id, told) for table_id in tables}:
+            if pinned == {table_id: self._pinned(table_id, announced) for table_id in tables}:
                 raise
-        return self._trace(tables, told, first)
+        return self._trace(tables, announced, first)
 
-    def _pinned(self, table_id: str, told: Mapping[str, ManifestState]) -> FrozenMap[str, int]:
+    def _pinned(self, table_id: str, announced: Mapping[str, ManifestState]) -> FrozenMap[str, int]:
         """Return the version of a table that each branch keeps. What is published later rests on it."""
-        found: dict[str, int] = {}
-        for name, state in sorted(told.items()):
+        versions: dict[str, int] = {}
+        for name, state in sorted(announced.items()):
             chain = self._branches.chain(state.line.incarnation)
             newest = chain.known or state
             newer = newest.reclaimed.get(table_id, 0) > state.reclaimed[table_id]
             pin = kept_pin(chain, newest if newer else state, table_id)
             if pin is not None and newest.tombstone is None:
-                found[name] = pin.version
-        return FrozenMap(found)
+                versions[name] = pin.version
+        return FrozenMap(versions)
 
     def _needs(self, table_id: str, pinned: FrozenMap[str, int], first: frozenset[int]) -> _Needs:
         files: set[str] = set()

@@ -67,11 +67,11 @@ class StagedPlan:
 
     def changes(self, pins: Mapping[str, Pin | None]) -> tuple[TableChange, ...]:
         """Return what the commit record says of each table that gets a new pin, by type name."""
-        found = []
+        changes = []
         for table_id, pin in pins.items():
             old = self.base.pins.get(table_id)
             staged = self.tables.get(table_id) or self.plan.adopt.get(table_id)
-            found.append(
+            changes.append(
                 TableChange(
                     table_id,
                     name=(pin or old or Pin(table_id, table_id, "", 0, 0, "")).name,
@@ -82,13 +82,13 @@ class StagedPlan:
                     deleted=staged.deleted if staged else 0,
                 )
             )
-        return tuple(sorted(found, key=lambda change: (change.name, change.table_id)))
+        return tuple(sorted(changes, key=lambda change: (change.name, change.table_id)))
 
     def _pin(self, pins: Mapping[str, Pin | None], table_id: str) -> Pin:
-        found = pins.get(table_id) or self.base.pins.get(table_id)
-        if found is None:
+        pin = pins.get(table_id) or self.base.pins.get(table_id)
+        if pin is None:
             raise AssertionError(f"staged a table that nothing pins: {table_id}")
-        return found
+        return pin
 
 
 class Staging:
@@ -132,8 +132,8 @@ class Staging:
         schema = self._schemas.put(plan.schema) if plan.schema is not None else None
         fresh = self._stage_all(txn, plan, todo)
         self._sync(fresh)
-        for table_id, one in fresh.items():
-            self._checksums.record_written(table_id, one.files, self._files)
+        for table_id, staged_table in fresh.items():
+            self._checksums.record_written(table_id, staged_table.files, self._files)
         staged_at = since if reuse is None else min(since, reuse.staged_at)
         return StagedPlan(plan, state, {**done, **fresh}, schema, staged_at)
 
@@ -168,7 +168,7 @@ class Staging:
     def _create(self, plan: PublishPlan, reuse: StagedPlan | None) -> None:
         if not plan.create:
             return
-        made = reuse.plan.create if reuse is not None else {}
+        created = reuse.plan.create if reuse is not None else {}
         cost_stage()
         futures = [
             self._tables.submit(
@@ -181,7 +181,7 @@ class Staging:
                 may_exist=True,
             )
             for table_id, new in plan.create.items()
-            if made.get(table_id) is not new
+            if created.get(table_id) is not new
         ]
         wait(futures)
         for future in futures:
@@ -207,15 +207,15 @@ class Staging:
         with durable(Step.STAGED_SYNC):
             self._syncer.files(
                 self._location.join("tables", table_id, file)
-                for table_id, one in staged.items()
-                for file in one.files
+                for table_id, staged_table in staged.items()
+                for file in staged_table.files
             )
 
 
 def _check_kept(plan: PublishPlan, state: ManifestState) -> int:
     """Return since when files of a plan lie about; refuse those that a sweep may have taken."""
-    found = [one.since for effect in plan.effects.values() for one in written_in(effect)]
-    since = min(found, default=state.version)
+    versions = [rows.since for effect in plan.effects.values() for rows in written_in(effect)]
+    since = min(versions, default=state.version)
     if since < state.swept:
         raise StagedFilesGone(
             "a cleanup ran while these rows waited to be published, and may have removed their files",

@@ -246,19 +246,19 @@ class GraphStore:
 
     def verify(self, snapshots: Iterable[PinnedSnapshot] | None, *, record: bool = False) -> Verified:
         """Compare the files that snapshots need with their checksums; None stands for every stored file."""
-        states = None if snapshots is None else [one.state for one in snapshots]
+        states = None if snapshots is None else [snapshot.state for snapshot in snapshots]
         pins = None
         if states is not None:
-            pins = [(pin.table_id, pin.version) for one in states for pin in one.pins.values()]
+            pins = [(pin.table_id, pin.version) for state in states for pin in state.pins.values()]
         with measured():
-            found = Verification(self.location, self.checksums, self.opener, self._files).run(
+            verified = Verification(self.location, self.checksums, self.opener, self._files).run(
                 pins, record=record
             )
-            if any(one.stored is None for one in found.damaged):
-                reasons = (self.readability.reclaimed(one) for one in states or ())
-                if reason := next((one for one in reasons if one is not None), None):
+            if any(damage.stored is None for damage in verified.damaged):
+                reasons = (self.readability.reclaimed(state) for state in states or ())
+                if reason := next((why for why in reasons if why is not None), None):
                     raise reason  # not missing by damage
-            return found
+            return verified
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class GraphStore:
     def _announce(self, branch: str, version: int, tables: Collection[str]) -> ManifestState:
         """Announce a sweep on one branch, of versions below a floor or of the history of tables."""
         with measured():
-            patience = ControlRetry("announcing a sweep", branch, self.clock)
+            retry = ControlRetry("announcing a sweep", branch, self.clock)
             chain, head = self.branches.writable(branch)
             called_at = head.version
 
@@ -304,7 +304,7 @@ class GraphStore:
                 except (HeadMoved, CommitInDoubt) as error:
                     chain, head = self.branches.writable(branch)
                     if not is_announced(head):
-                        patience.lose(error)
+                        retry.lose(error)
             return head
 
     # -- parts -------------------------------------------------------------------------------------

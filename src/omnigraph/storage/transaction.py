@@ -51,12 +51,12 @@ class PinnedSnapshot:
 
     def pin(self, table_id: str) -> Pin:
         """Return the pin of a table."""
-        found = self.state.pins.get(table_id)
-        if found is None:
+        pin = self.state.pins.get(table_id)
+        if pin is None:
             raise TableNotFound(
                 f"branch {self.branch!r} at commit {self.commit_id} has no table {table_id!r}", name=table_id
             )
-        return found
+        return pin
 
 
 # -- transaction ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Room    engine.history. Plain values; every surface shows them in these shapes. No version, fragment or path
         is in any of them.
 Given   names of kinds, types and operations.
-Gives   `Change`, `Cause` and `Wanted`, the filter: it is checked once, before anything is read.
+Gives   `Change`, `Cause` and `ChangeFilter`, the filter: it is checked once, before anything is read.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ Names = Iterable[str] | str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ChangeFilter:
     """Which changes are asked for; None stands for all. Types are held by id, so a rename changes nothing."""
 
     kinds: frozenset[str] | None = None
@@ -124,7 +124,7 @@ class Wanted:
     aliases: frozenset[str] = frozenset()  # of those types, in states that have them by another id
 
     @classmethod
-    def read(cls, catalogs: Sequence[Catalog], kinds: Names, types: Names, ops: Names) -> Wanted:
+    def read(cls, catalogs: Sequence[Catalog], kinds: Names, types: Names, ops: Names) -> ChangeFilter:
         """Check the names, those of types against the given schemas, the newest of them first."""
         chosen = _choices("kind", _listed(kinds), {"node": "node", "edge": "edge"})
         named = _types(catalogs, _listed(types), chosen)
@@ -136,7 +136,7 @@ class Wanted:
         )
 
     @classmethod
-    def of_type(cls, declared: TableType) -> Wanted:
+    def of_type(cls, declared: TableType) -> ChangeFilter:
         """Ask for the changes of one type."""
         return cls(types=frozenset([declared.table_id]), aliases=frozenset(declared.aliases))
 
@@ -158,7 +158,7 @@ class Wanted:
         return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
 
-ALL = Wanted()
+ALL = ChangeFilter()
 
 
 def kind_of(declared: TableType) -> str:

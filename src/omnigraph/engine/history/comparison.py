@@ -25,7 +25,7 @@ import pyarrow as pa
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.history.changes import ALL, Change, Op, Wanted, kind_of
+from omnigraph.engine.history.changes import ALL, Change, ChangeFilter, Op, kind_of
 from omnigraph.engine.history.delta import (
     Delta,
     Pair,
@@ -70,12 +70,12 @@ class StateComparison:
         catalogs: Catalogs,
         before: ManifestState | None,
         after: ManifestState,
-        wanted: Wanted = ALL,
+        change_filter: ChangeFilter = ALL,
     ) -> None:
         self._store = store
         self.before = before
         self.after = after
-        self.wanted = wanted
+        self.change_filter = change_filter
         self.older = Catalog() if before is None else catalogs.get(before.schema)
         self.newer = catalogs.get(after.schema)
         self._kept: dict[str, tuple[Delta, ...]] = {}  # small ones, so that counting them costs nothing more
@@ -83,13 +83,15 @@ class StateComparison:
     @property
     def types(self) -> tuple[TableType, ...]:
         """The types that may have changed and are asked for, in order; of each, the newer declaration."""
-        gone = [one for one in self.older.tables if self.newer.same_table(one) is None]
-        found = [
-            one
-            for one in (*gone, *self.newer.tables)
-            if self.wanted.takes(one) and rows_moved(*self._pins(one))
+        gone = [declared for declared in self.older.tables if self.newer.same_table(declared) is None]
+        changed = [
+            declared
+            for declared in (*gone, *self.newer.tables)
+            if self.change_filter.takes(declared) and rows_moved(*self._pins(declared))
         ]
-        return tuple(sorted(found, key=lambda one: (isinstance(one, EdgeType), one.table_id)))
+        return tuple(
+            sorted(changed, key=lambda declared: (isinstance(declared, EdgeType), declared.table_id))
+        )
 
     def deltas(self, declared: TableType) -> Iterator[Delta]:
         """Compare the rows of one type, a range of ids at a time, in the order of ids."""
@@ -97,20 +99,20 @@ class StateComparison:
         if kept is not None:
             yield from kept
             return
-        found: tuple[Delta, ...] | None = ()
+        small: tuple[Delta, ...] | None = ()
         for delta in self._compared(declared):
             yield delta
-            if found is not None:
-                found = (*found, delta) if sum(one.total for one in (*found, delta)) <= KEPT_ROWS else None
-        if found is not None:
-            self._kept[declared.table_id] = found
+            if small is not None:
+                small = (*small, delta) if sum(part.total for part in (*small, delta)) <= KEPT_ROWS else None
+        if small is not None:
+            self._kept[declared.table_id] = small
 
     def count(self, declared: TableType) -> TypeChanges:
         """Count the changes of one type that are asked for."""
         counts = [0, 0, 0]
         for delta in self.deltas(declared):
-            for place, (_, table, _) in enumerate(_parts(delta, self.wanted)):
-                counts[place] += table.num_rows
+            for index, (_, table, _) in enumerate(_parts(delta, self.change_filter)):
+                counts[index] += table.num_rows
         return TypeChanges(declared, *counts)
 
     def changes(self, after: tuple[bool, str, str] | None = None) -> Iterator[Change]:
@@ -121,7 +123,7 @@ class StateComparison:
                 continue
             beyond = after[2] if after is not None and here == after[:2] else None
             for delta in self.deltas(declared):
-                yield from changes_in(delta, self.pair(declared), self.wanted, beyond)
+                yield from changes_in(delta, self.pair(declared), self.change_filter, beyond)
 
     def pair(self, declared: TableType) -> Pair:
         """Return how rows of a type are compared and shown."""
@@ -158,19 +160,21 @@ class StateComparison:
             yield
 
 
-def changes_in(delta: Delta, pair: Pair, wanted: Wanted = ALL, beyond: str | None = None) -> Iterator[Change]:
+def changes_in(
+    delta: Delta, pair: Pair, change_filter: ChangeFilter = ALL, beyond: str | None = None
+) -> Iterator[Change]:
     """Stream the changes of a delta by id, all or those beyond an id."""
     columns = list(delta.changed)
     names = [column_name(column, pair.declared) for column in columns]
     differs = np.array([delta.changed[column] for column in columns]).T if columns else None
     streams = [
         _stream(op, before, after, pair, beyond, names, differs)
-        for op, after, before in _parts(delta, wanted)
+        for op, after, before in _parts(delta, change_filter)
     ]
     yield from merge(*streams, key=attrgetter("id"))
 
 
-def _parts(delta: Delta, wanted: Wanted) -> list[tuple[Op, pa.Table, pa.Table]]:
+def _parts(delta: Delta, change_filter: ChangeFilter) -> list[tuple[Op, pa.Table, pa.Table]]:
     """Return what was inserted, updated and deleted: the newer rows and the older; empty if not asked for."""
     none = delta.inserted.slice(0, 0)
     parts = [
@@ -178,7 +182,7 @@ def _parts(delta: Delta, wanted: Wanted) -> list[tuple[Op, pa.Table, pa.Table]]:
         (Op.UPDATE, delta.after, delta.before),
         (Op.DELETE, delta.deleted, delta.deleted),
     ]
-    return [(op, new, old) if wanted.does(op) else (op, none, none) for op, new, old in parts]
+    return [(op, new, old) if change_filter.does(op) else (op, none, none) for op, new, old in parts]
 
 
 def _stream(

@@ -43,8 +43,8 @@ ENDS = {"src": "from", "dst": "to"}
 
 def to_python(table: pa.Table) -> list[dict[str, Any]]:
     """Return rows as stored values by column."""
-    found: list[dict[str, Any]] = table.cast(_numbers(table.schema)).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = table.cast(_numbers(table.schema)).to_pylist()
+    return rows
 
 
 def from_python(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -129,8 +129,8 @@ def delta(sides: tuple[OneSided, OneSided], schema: pa.Schema, fills: Fills = NO
 
 def touched(sides: tuple[OneSided, OneSided]) -> pa.Array:
     """Return the ids of all rows that two versions do not share: those that changed are among them."""
-    found = [batch[ID] for side in sides for batch in side.batches([ID])]
-    return pc.unique(pa.chunked_array(found, pa.string()))
+    ids = [batch[ID] for side in sides for batch in side.batches([ID])]
+    return pc.unique(pa.chunked_array(ids, pa.string()))
 
 
 def nothing(schema: pa.Schema) -> Delta:
@@ -161,20 +161,20 @@ def compare(before: pa.Table, after: pa.Table) -> Delta:
     )
 
 
-def differs(one: pa.Array, other: pa.Array) -> Mask:
+def differs(first: pa.Array, other: pa.Array) -> Mask:
     """Say, for each place, whether two columns of one type have different values there."""
-    if len(one) == 0:
+    if len(first) == 0:
         return np.zeros(0, dtype=bool)
-    absent, gone = _mask(pc.is_null(one)), _mask(pc.is_null(other))
-    if pa.types.is_fixed_size_list(one.type):
-        values = _vectors_differ(one, other)
-    elif pa.types.is_nested(one.type):
-        pairs = zip(_python(one), _python(other), strict=True)
+    absent, gone = _mask(pc.is_null(first)), _mask(pc.is_null(other))
+    if pa.types.is_fixed_size_list(first.type):
+        values = _vectors_differ(first, other)
+    elif pa.types.is_nested(first.type):
+        pairs = zip(_python(first), _python(other), strict=True)
         values = np.array([not same_value(left, right) for left, right in pairs], dtype=bool)
     else:
-        values = _mask(pc.fill_null(pc.not_equal(one, other), False))
-        if pa.types.is_floating(one.type):
-            nans = _mask(pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))
+        values = _mask(pc.fill_null(pc.not_equal(first, other), False))
+        if pa.types.is_floating(first.type):
+            nans = _mask(pc.fill_null(pc.and_(pc.is_nan(first), pc.is_nan(other)), False))
             values &= ~nans
     return np.where(absent | gone, absent != gone, values)
 
@@ -187,12 +187,12 @@ def narrowed(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     return narrow, differs(values, narrow.cast(values.type, safe=False))
 
 
-def _vectors_differ(one: pa.Array, other: pa.Array) -> Mask:
+def _vectors_differ(first: pa.Array, other: pa.Array) -> Mask:
     """Compare vectors as numbers; a null vector is compared as anything, the caller knows better."""
-    size = one.type.list_size
+    size = first.type.list_size
     left, right = (
         np.asarray(pc.fill_null(side, pa.scalar([0.0] * size, side.type)).flatten()).reshape(-1, size)
-        for side in (one, other)
+        for side in (first, other)
     )
     return np.asarray(((left != right) & ~(np.isnan(left) & np.isnan(right))).any(axis=1))
 
@@ -209,8 +209,8 @@ def _python(values: pa.Array) -> list[Any]:
 
 
 def _mask(values: pa.Array) -> Mask:
-    found: Mask = values.to_numpy(zero_copy_only=False).astype(bool)
-    return found
+    mask: Mask = values.to_numpy(zero_copy_only=False).astype(bool)
+    return mask
 
 
 def _one(values: pa.ChunkedArray) -> pa.Array:
@@ -287,8 +287,8 @@ def rows_moved(old: Pin | None, new: Pin | None) -> bool:
 
 def pin_of(state: ManifestState, then: Catalog, declared: TableType) -> Pin | None:
     """Return the pin of the table that holds a type in a state, which may be one that was unified with it."""
-    found = then.same_table(declared)
-    return None if found is None else state.pins.get(found.table_id)
+    stored = then.same_table(declared)
+    return None if stored is None else state.pins.get(stored.table_id)
 
 
 def sides_of(reads: TableReads, old: Pin | None, new: Pin | None) -> tuple[OneSided, OneSided]:
@@ -354,9 +354,9 @@ class _Renamed(OneSided):
 
     @property
     def schema(self) -> pa.Schema:
-        found = super().schema
-        here = set(found.names)
-        fields = [found.field(old).with_name(new) for new, old in self.names.items() if old in here]
+        stored = super().schema
+        here = set(stored.names)
+        fields = [stored.field(old).with_name(new) for new, old in self.names.items() if old in here]
         return pa.schema(fields)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from omnigraph.catalog.identity import under_ids_of
 from omnigraph.catalog.plan import plan
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.history.changes import Change, Names, Wanted, kind_of
+from omnigraph.engine.history.changes import Change, ChangeFilter, Names, kind_of
 from omnigraph.engine.history.comparison import StateComparison, TypeChanges
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.receipt import TypeCount
@@ -72,8 +72,8 @@ class Diff:
     def types(self) -> tuple[TypeCount, ...]:
         """How many entities of each type changed, nodes before edges, by name; others are left out."""
         counted = [self.comparison.count(declared) for declared in self.comparison.types]
-        found = [_shown(one) for one in counted if one.total]
-        return tuple(sorted(found, key=lambda one: (one.kind == "edge", one.name)))
+        counts = [_shown(changes) for changes in counted if changes.total]
+        return tuple(sorted(counts, key=lambda count: (count.kind == "edge", count.name)))
 
     @cached_property
     def schema(self) -> tuple[Step, ...]:
@@ -93,7 +93,7 @@ class Diff:
     def to_json(self, limit: Count | None = None) -> dict[str, Any]:
         """Return the public shape, with at most `limit` changes; counts are of all of them."""
         shown = list(islice(self.changes(), limit))
-        total = sum(one.inserted + one.updated + one.deleted for one in self.types)
+        total = sum(count.inserted + count.updated + count.deleted for count in self.types)
         return {
             "from": self.from_commit_id,
             "to": self.to_commit_id,
@@ -114,39 +114,43 @@ class Diffs:
     def diff(self, a: At, b: At, *, kinds: Names = None, types: Names = None, ops: Names = None) -> Diff:
         """Return the way from one state to another."""
         before, after = side(self._store, a), side(self._store, b)
-        catalogs = [self._catalogs.get(one.schema) for one in (after, before)]
-        wanted = Wanted.read(catalogs, kinds, types, ops)
+        catalogs = [self._catalogs.get(state.schema) for state in (after, before)]
+        change_filter = ChangeFilter.read(catalogs, kinds, types, ops)
         return Diff(
-            before, after, StateComparison(self._store, self._catalogs, before.state, after.state, wanted)
+            before,
+            after,
+            StateComparison(self._store, self._catalogs, before.state, after.state, change_filter),
         )
 
 
-def schema_steps(found: StateComparison) -> tuple[Step, ...]:
+def schema_steps(comparison: StateComparison) -> tuple[Step, ...]:
     """Return what became of the schema between two states."""
-    if found.older.identity == found.newer.identity:
+    if comparison.older.identity == comparison.newer.identity:
         return ()
-    older = under_ids_of(found.older, found.newer)
+    older = under_ids_of(comparison.older, comparison.newer)
     every = [declared.id for declared in older.tables]  # whether rows stood in the way is no matter now
-    return plan(older, found.newer, empty_types=every).steps
+    return plan(older, comparison.newer, empty_types=every).steps
 
 
 def steps_json(steps: Iterable[Step]) -> list[dict[str, Any]]:
     """Return schema steps in their public shape; what they cost is a matter of plans."""
     shown = [step.to_json() for step in steps]
-    return [{key: value for key, value in one.items() if key not in ("effect", "mode")} for one in shown]
+    return [{key: value for key, value in step.items() if key not in ("effect", "mode")} for step in shown]
 
 
 def stats_json(types: Iterable[TypeCount]) -> dict[str, Any]:
     """Return counts in their public shape."""
     listed = list(types)
     return {
-        "inserted": sum(one.inserted for one in listed),
-        "updated": sum(one.updated for one in listed),
-        "deleted": sum(one.deleted for one in listed),
-        "nodes": [one.to_json() for one in listed if one.kind == "node"],
-        "edges": [one.to_json() for one in listed if one.kind == "edge"],
+        "inserted": sum(count.inserted for count in listed),
+        "updated": sum(count.updated for count in listed),
+        "deleted": sum(count.deleted for count in listed),
+        "nodes": [count.to_json() for count in listed if count.kind == "node"],
+        "edges": [count.to_json() for count in listed if count.kind == "edge"],
     }
 
 
-def _shown(one: TypeChanges) -> TypeCount:
-    return TypeCount(one.declared.name, kind_of(one.declared), one.inserted, one.updated, one.deleted)
+def _shown(changes: TypeChanges) -> TypeCount:
+    return TypeCount(
+        changes.declared.name, kind_of(changes.declared), changes.inserted, changes.updated, changes.deleted
+    )

@@ -132,19 +132,19 @@ class Entity:
         with measured():
             head = self._store.snapshot(branch).state
             declared = self._catalogs.get(head.schema).named(self.type_name)
-            found: list[EntityVersion] = []
+            versions: list[EntityVersion] = []
             more = reclaimed = False
             try:
                 for commit, change in _versions(self._store, self._catalogs, declared, self.id, head):
-                    if len(found) == limit:
+                    if len(versions) == limit:
                         more = True
                         break
-                    found.append(EntityVersion(Cause.of(commit), change))
+                    versions.append(EntityVersion(Cause.of(commit), change))
             except HistoryReclaimed:
                 reclaimed = True
             kind, name = kind_of(declared), declared.name
             return EntityHistory(
-                kind, declared.table_id, name, self.id, tuple(found), more=more, reclaimed=reclaimed
+                kind, declared.table_id, name, self.id, tuple(versions), more=more, reclaimed=reclaimed
             )
 
 
@@ -178,7 +178,7 @@ def _versions(
 ) -> Iterator[tuple[CommitRecord, Change]]:
     """Yield what commits did to an entity, newest first; raise where history was cleaned."""
     for commit in _commits(store, head, down_to):
-        if commit.parent is None or all(one.table_id not in declared.ids for one in commit.tables):
+        if commit.parent is None or all(table.table_id not in declared.ids for table in commit.tables):
             continue
         chain = store.branches.chain(commit.incarnation)
         floor = (chain.known or chain.latest()).floor

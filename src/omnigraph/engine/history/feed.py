@@ -28,7 +28,7 @@ from omnigraph.base.errors import (
 )
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.history.changes import LIMIT, Cause, Change, Names, Packer, Wanted, check_limit
+from omnigraph.engine.history.changes import LIMIT, Cause, Change, ChangeFilter, Names, Packer, check_limit
 from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.diff import schema_steps, steps_json
 from omnigraph.storage.cost import measured
@@ -203,22 +203,22 @@ class Changes:
         "after:COMMIT". `limit` bounds the changes of a page.
         """
         check_limit(limit)
-        if sum(given is not None for given in (cursor, start, page_token)) > 1:
+        if sum(argument is not None for argument in (cursor, start, page_token)) > 1:
             raise InvalidRequest(
                 "a poll begins in one place", remedy="Give a cursor, a page token or a start"
             )
         with measured():
             head = self._store.snapshot(branch).state
-            wanted = Wanted.read([self._catalogs.get(head.schema)], kinds, types, ops)
+            change_filter = ChangeFilter.read([self._catalogs.get(head.schema)], kinds, types, ops)
             cut = head
             if page_token is not None:
-                values = self._bound(PAGE, page_token, head, wanted)
+                values = self._bound(PAGE, page_token, head, change_filter)
                 cut, begin = self._cut(head, int(values["cut"])), _begin(values)
             elif cursor is not None:
-                begin = _begin(self._bound(CURSOR, cursor, head, wanted))
+                begin = _begin(self._bound(CURSOR, cursor, head, change_filter))
             else:
                 begin = self._start(head, start or "now")
-            return self._page(branch, cut, begin, wanted, limit, cursor)
+            return self._page(branch, cut, begin, change_filter, limit, cursor)
 
     def wait(
         self, cursor: str | None = None, *, timeout: float = 30.0, branch: str = "main", **options: Any
@@ -240,9 +240,9 @@ class Changes:
     def baseline(self, *, branch: str = "main", kinds: Names = None, types: Names = None) -> Baseline:
         """Return everything there is now, with a cursor for what comes next under the same filter."""
         head = self._store.snapshot(branch).state
-        wanted = Wanted.read([self._catalogs.get(head.schema)], kinds, types, None)
-        whole = StateComparison(self._store, self._catalogs, None, head, wanted)
-        return Baseline(whole, _cursor(head, head.position, head.head, wanted))
+        change_filter = ChangeFilter.read([self._catalogs.get(head.schema)], kinds, types, None)
+        whole = StateComparison(self._store, self._catalogs, None, head, change_filter)
+        return Baseline(whole, _cursor(head, head.position, head.head, change_filter))
 
     def of(
         self,
@@ -259,23 +259,29 @@ class Changes:
         with measured():
             before, after = self._around(commit_id)
             catalogs = [self._catalogs.get(state.schema) for state in (after, before)]
-            wanted = Wanted.read(catalogs, kinds, types, ops)
+            change_filter = ChangeFilter.read(catalogs, kinds, types, ops)
             inside = None
             if page_token is not None:
                 values = unseal(COMMIT_PAGE, page_token)
-                if (values["commit"], values["filter"]) != (commit_id, wanted.digest):
+                if (values["commit"], values["filter"]) != (commit_id, change_filter.digest):
                     raise rejected("it was given for another commit or filter")
                 inside = _inside(values)
-            block, more = self._block(before, after, wanted, Packer(limit), inside)
+            block, more = self._block(before, after, change_filter, Packer(limit), inside)
             if not more:
                 return CommitChanges(block)
-            values = {"commit": commit_id, "filter": wanted.digest, "inside": block.changes[-1].place}
+            values = {"commit": commit_id, "filter": change_filter.digest, "inside": block.changes[-1].place}
             return CommitChanges(block, seal(COMMIT_PAGE, values))
 
     # -- pages -------------------------------------------------------------------------------------
 
     def _page(
-        self, branch: str, cut: ManifestState, begin: _From, wanted: Wanted, limit: int, cursor: str | None
+        self,
+        branch: str,
+        cut: ManifestState,
+        begin: _From,
+        change_filter: ChangeFilter,
+        limit: int,
+        cursor: str | None,
     ) -> FeedPage:
         blocks: list[FeedCommit] = []
         packer = Packer(limit)
@@ -287,7 +293,7 @@ class Changes:
                 before, after = next(states)
                 lost = after.head
                 inside = begin.inside if not blocks else None
-                block, more = self._block(before, after, wanted, packer, inside)
+                block, more = self._block(before, after, change_filter, packer, inside)
             except StopIteration:
                 break
             except HistoryReclaimed as error:
@@ -296,11 +302,11 @@ class Changes:
                 raise _gap(branch, cursor, error.commit_id if isinstance(error, Gap) else lost) from error
             blocks.append(block)
             if more:
-                values = _values(cut, position, commit_id, wanted)
+                values = _values(cut, position, commit_id, change_filter)
                 values |= {"cut": cut.version, "inside": block.changes[-1].place}
                 return FeedPage(tuple(blocks), page_token=seal(PAGE, values))
             position, commit_id = after.position, after.head
-        return self._last(branch, cut, position, commit_id, wanted, blocks)
+        return self._last(branch, cut, position, commit_id, change_filter, blocks)
 
     def _last(
         self,
@@ -308,7 +314,7 @@ class Changes:
         cut: ManifestState,
         position: ChainPosition | None,
         commit_id: str | None,
-        wanted: Wanted,
+        change_filter: ChangeFilter,
         blocks: list[FeedCommit],
     ) -> FeedPage:
         """End a page after whole commits, unless the branch is no longer the one that was read."""
@@ -317,21 +323,21 @@ class Changes:
             raise rejected(f"branch {branch!r} was deleted and made anew meanwhile")
         if position is None or commit_id is None:  # the first commit of all, and nothing after it
             position, commit_id = cut.position, cut.head
-        cursor = _cursor(cut, position, commit_id, wanted)
+        cursor = _cursor(cut, position, commit_id, change_filter)
         return FeedPage(tuple(blocks), cursor, caught_up=live.position == position)
 
     def _block(
         self,
         before: ManifestState,
         after: ManifestState,
-        wanted: Wanted,
+        change_filter: ChangeFilter,
         packer: Packer,
         inside: tuple[bool, str, str] | None,
     ) -> tuple[FeedCommit, bool]:
         """Return a commit with as many changes as the page takes, and whether there are more."""
-        found = StateComparison(self._store, self._catalogs, before, after, wanted)
-        changes, more = packer.take(found.changes(inside))
-        steps = schema_steps(found) if inside is None else ()
+        comparison = StateComparison(self._store, self._catalogs, before, after, change_filter)
+        changes, more = packer.take(comparison.changes(inside))
+        steps = schema_steps(comparison) if inside is None else ()
         return FeedCommit(Cause.of(after.commit), changes, steps), more
 
     # -- positions ---------------------------------------------------------------------------------
@@ -352,12 +358,14 @@ class Changes:
             )
         return _From(state.position, commit_id)
 
-    def _bound(self, use: str, token: str, head: ManifestState, wanted: Wanted) -> dict[str, Any]:
+    def _bound(
+        self, use: str, token: str, head: ManifestState, change_filter: ChangeFilter
+    ) -> dict[str, Any]:
         """Return the values of a token, if it is for this branch and filter."""
         values = unseal(use, token)
         if values["branch"] != head.line.incarnation:
             raise rejected("it is for another branch, or for an earlier branch of this name")
-        if values["filter"] != wanted.digest:
+        if values["filter"] != change_filter.digest:
             raise rejected("it is for another filter")
         position, commit_id = _begin(values).position, values["commit"]
         if position is not None and not self._store.history.line(head).holds(position, commit_id):
@@ -394,13 +402,20 @@ class Changes:
 
 
 def _values(
-    state: ManifestState, position: ChainPosition | None, commit_id: str | None, wanted: Wanted
+    state: ManifestState, position: ChainPosition | None, commit_id: str | None, change_filter: ChangeFilter
 ) -> dict[str, Any]:
-    return {"branch": state.line.incarnation, "filter": wanted.digest, "place": position, "commit": commit_id}
+    return {
+        "branch": state.line.incarnation,
+        "filter": change_filter.digest,
+        "place": position,
+        "commit": commit_id,
+    }
 
 
-def _cursor(state: ManifestState, position: ChainPosition, commit_id: str, wanted: Wanted) -> str:
-    return seal(CURSOR, _values(state, position, commit_id, wanted))
+def _cursor(
+    state: ManifestState, position: ChainPosition, commit_id: str, change_filter: ChangeFilter
+) -> str:
+    return seal(CURSOR, _values(state, position, commit_id, change_filter))
 
 
 def _begin(values: dict[str, Any]) -> _From:

@@ -90,7 +90,7 @@ class Conflict:
             "entity_id": self.entity_id,
             "kind": self.kind.value,
             "message": self.message,
-            "properties": [one.to_json() for one in self.properties],
+            "properties": [disputed.to_json() for disputed in self.properties],
             "ours": None if self.ours is None else self.ours.to_json(),
             "theirs": None if self.theirs is None else self.theirs.to_json(),
         }
@@ -110,12 +110,12 @@ class MergeConflict(ConflictError):
     total = 0
 
     def __init__(self, doing: str, conflicts: Sequence[Conflict], total: int) -> None:
-        first = "".join(f"\n  {one.message}" for one in conflicts[:3])
+        first = "".join(f"\n  {conflict.message}" for conflict in conflicts[:3])
         more = f"\n  ... and {total - 3} more" if total > 3 else ""
         super().__init__(
             f"{doing}: {total} conflict{'s' if total != 1 else ''}{first}{more}",
             remedy="Nothing was changed; choose a side for each with resolutions, or mend a branch",
-            merge_conflicts=[one.to_json() for one in conflicts],
+            merge_conflicts=[conflict.to_json() for conflict in conflicts],
             total=total,
         )
         self._doing = doing
@@ -137,11 +137,11 @@ def in_order(conflicts: Sequence[Conflict]) -> list[Conflict]:
     """Put conflicts in the order of report: structural ones first, nodes before edges, by type and id."""
     return sorted(
         conflicts,
-        key=lambda one: (
-            one.kind not in STRUCTURAL,
-            one.entity_kind == "edge",
-            one.type_name,
-            one.entity_id or "",
+        key=lambda conflict: (
+            conflict.kind not in STRUCTURAL,
+            conflict.entity_kind == "edge",
+            conflict.type_name,
+            conflict.entity_id or "",
         ),
     )
 
@@ -208,7 +208,10 @@ class Choices:
         other: dict[Take, Take] = {"ours": "theirs", "theirs": "ours"}
         return Choices(
             {key: other[take] for key, take in self.entities.items()},
-            {key: one if isinstance(one, Value) else other[one] for key, one in self.properties.items()},
+            {
+                key: choice if isinstance(choice, Value) else other[choice]
+                for key, choice in self.properties.items()
+            },
             None if self.strategy is None else other[self.strategy],
             self.granularity,
         )
@@ -219,7 +222,10 @@ class Choices:
 
 
 def read_choices(
-    given: Resolutions | None, strategy: Take | None, catalog: Catalog, granularity: Granularity = "property"
+    resolutions: Resolutions | None,
+    strategy: Take | None,
+    catalog: Catalog,
+    granularity: Granularity = "property",
 ) -> Choices:
     """Check what the caller gave against the schema."""
     if granularity not in GRANULARITIES:
@@ -228,8 +234,8 @@ def read_choices(
         raise InvalidRequest(f"unknown strategy {strategy!r}", remedy="Use 'ours' or 'theirs'")
     entities: dict[tuple[str, str], Take] = {}
     properties: dict[tuple[str, str, str], Take | Value] = {}
-    for one in given or ():
-        choice = one if isinstance(one, Resolve) else _from_mapping(one)
+    for resolution in resolutions or ():
+        choice = resolution if isinstance(resolution, Resolve) else _from_mapping(resolution)
         declared = find_type([catalog], choice.type)
         if (choice.take is None) == (not choice.has_value()):
             raise InvalidRequest(f"{choice}: give either take or value")
@@ -245,15 +251,15 @@ def read_choices(
     return Choices(entities, properties, strategy, granularity)
 
 
-def _from_mapping(given: Mapping[str, Any]) -> Resolve:
+def _from_mapping(values: Mapping[str, Any]) -> Resolve:
     known = {"type", "id", "property", "take", "value"}
-    unknown = sorted(set(given) - known)
-    if unknown or not {"type", "id"} <= set(given):
+    unknown = sorted(set(values) - known)
+    if unknown or not {"type", "id"} <= set(values):
         problem = f"unknown key {unknown[0]!r}" if unknown else "type and id are needed"
         raise InvalidRequest(
-            f"resolution {dict(given)!r}: {problem}", remedy=f"Keys: {', '.join(sorted(known))}"
+            f"resolution {dict(values)!r}: {problem}", remedy=f"Keys: {', '.join(sorted(known))}"
         )
-    return Resolve(**given)
+    return Resolve(**values)
 
 
 def _property(choice: Resolve, declared: TableType) -> tuple[str, Value]:

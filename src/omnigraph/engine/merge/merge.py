@@ -77,12 +77,12 @@ class MergeOutcome:
             "source_commit_id": self.source_commit_id,
             "target_commit_id": self.target_commit_id,
             "base_commit_id": self.base_commit_id,
-            "nodes": [one.to_json() for one in self.types if one.kind == "node"],
-            "edges": [one.to_json() for one in self.types if one.kind == "edge"],
-            "merge_conflicts": [one.to_json() for one in self.conflicts],
+            "nodes": [entry.to_json() for entry in self.types if entry.kind == "node"],
+            "edges": [entry.to_json() for entry in self.types if entry.kind == "edge"],
+            "merge_conflicts": [entry.to_json() for entry in self.conflicts],
             "total_conflicts": self.total_conflicts,
-            "unified": [one.to_json() for one in self.unified],
-            "dropped": [one.to_json() for one in self.dropped],
+            "unified": [entry.to_json() for entry in self.unified],
+            "dropped": [entry.to_json() for entry in self.dropped],
             "preview": self.preview,
             "commit": commit_json(self.commit),
             "cost": cost_json(self.cost),
@@ -208,9 +208,9 @@ class Merges:
             conflict = met.with_conflicts(self._traced(met.conflicts, write, theirs))
             if not preview:
                 raise conflict from None
-            found = self._outcome(source, into, write, theirs, preview=True)
+            outcome = self._outcome(source, into, write, theirs, preview=True)
             return replace(
-                found,
+                outcome,
                 outcome=Outcome.CONFLICTS,
                 conflicts=conflict.conflicts,
                 total_conflicts=conflict.total,
@@ -263,18 +263,18 @@ class Merges:
         base, target = write.base, write.target
         assert base is not None
         assert target is not None
-        found: list[Conflict] = []
-        for number, one in enumerate(conflicts):
-            declared = write.catalog.find_table(f"{one.entity_kind}:{one.type_name}")
-            if number >= TRACED or declared is None or one.entity_id is None:
-                found.append(one)
+        traced: list[Conflict] = []
+        for number, conflict in enumerate(conflicts):
+            declared = write.catalog.find_table(f"{conflict.entity_kind}:{conflict.type_name}")
+            if number >= TRACED or declared is None or conflict.entity_id is None:
+                traced.append(conflict)
                 continue
             ours, other = (
-                last_touched(self._store, self._catalogs, declared, one.entity_id, side, base)
+                last_touched(self._store, self._catalogs, declared, conflict.entity_id, side, base)
                 for side in (target, theirs)
             )
-            found.append(replace(one, ours=_origin(ours), theirs=_origin(other)))
-        return found
+            traced.append(replace(conflict, ours=_origin(ours), theirs=_origin(other)))
+        return traced
 
     def _delete(self, done: MergeOutcome, source: str) -> MergeOutcome:
         """Delete the merged branch; the merge stands whatever comes of it."""
@@ -292,8 +292,10 @@ def _origin(commit: CommitRecord | None) -> Origin | None:
 
 
 def _types(counts: Sequence[Counts]) -> tuple[TypeCount, ...]:
-    found = (
-        TypeCount(one.declared.name, one.declared.kind.value, one.inserted, one.updated, one.deleted)
-        for one in counts
+    outcomes = (
+        TypeCount(
+            count.declared.name, count.declared.kind.value, count.inserted, count.updated, count.deleted
+        )
+        for count in counts
     )
-    return tuple(sorted(found, key=lambda one: (one.kind == "edge", one.name)))
+    return tuple(sorted(outcomes, key=lambda outcome: (outcome.kind == "edge", outcome.name)))

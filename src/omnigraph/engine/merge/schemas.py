@@ -152,7 +152,7 @@ def composed(
     placed = replace(
         declared,
         properties=tuple(properties),
-        retired_columns=tuple(sorted(once - {one.column for one in properties})),
+        retired_columns=tuple(sorted(once - {member.column for member in properties})),
         aliases=ids.others(ground.id),
     )
     return renumbered(placed, renamed)
@@ -235,7 +235,7 @@ class MergedSchema:
     def renames(self, pins: Mapping[str, Pin], adopted: Mapping[str, Adopted]) -> dict[str, str]:
         """Return the tables of the target that get another name."""
         names = {t.table_id: t.name for t in self.catalog.tables}
-        taken = {table: one.pin for table, one in adopted.items()}
+        taken = {table: adoption.pin for table, adoption in adopted.items()}
         return {
             table: names[table]
             for table, pin in {**pins, **taken}.items()
@@ -281,7 +281,7 @@ class _SchemaMerge:
     def __init__(self, base: Catalog, ours: Catalog, theirs: Catalog) -> None:
         self._sides: dict[SideName, Catalog] = {"ours": ours, "theirs": theirs}
         self._ids = ids = Identities(base, ours, theirs)
-        _refuse_different([name for one in (base, ours, theirs) for name in ids.shared_twice(one)])
+        _refuse_different([name for catalog in (base, ours, theirs) for name in ids.shared_twice(catalog)])
         self._base = ids.by_group(base)
         self._pairs: list[tuple[str, str | None, str, str]] = []  # type, property, id of ours, of theirs
         self._kept: list[tuple[AnyType, Catalog]] = []  # with the schema whose text declares it
@@ -300,7 +300,7 @@ class _SchemaMerge:
             self._unify_members(self._base.get(group), ours[group], theirs[group])
         for group in sorted({*ours, *theirs}):
             self._decide(self._base.get(group), ours.get(group), theirs.get(group))
-        _refuse_different([*self._different, *_twice([one for one, _ in self._kept])])
+        _refuse_different([*self._different, *_twice([declared for declared, _ in self._kept])])
         refuse_dropped([*self._dropped, *self._ends_gone()])
         merged = self._catalog()
         return MergedSchema(merged, tuple(self._unified(merged)), tuple(self._gone))
@@ -337,10 +337,14 @@ class _SchemaMerge:
             return
         ours, theirs = self._by_group()
         for here, there in ((mine.source, other.source), (mine.target, other.target)):
-            one, same = ours[self._ids.of(here)], theirs[self._ids.of(there)]
+            end_here, end_there = ours[self._ids.of(here)], theirs[self._ids.of(there)]
             kept = [end for end in (here, there) if self._ids.of(end) in self._base]
-            if one.name == same.name and len(kept) == 1 and self._ids.of(kept[0]) not in ours.keys() & theirs:
-                yield one.name
+            if (
+                end_here.name == end_there.name
+                and len(kept) == 1
+                and self._ids.of(kept[0]) not in ours.keys() & theirs
+            ):
+                yield end_here.name
 
     def _unify_members(self, old: AnyType | None, mine: AnyType, other: AnyType) -> None:
         """Unify the properties of one name that both sides made, of a type that both declare alike."""
@@ -359,8 +363,8 @@ class _SchemaMerge:
         self._pairs.append((type_name, property_name, mine, other))
 
     def _unified(self, merged: Catalog) -> Iterator[Unified]:
-        kept = {one.id: one for one in merged.types}
-        members = {m.id: one for one in merged.types for m in properties_of(one)}
+        kept = {declared.id: declared for declared in merged.types}
+        members = {m.id: declared for declared in merged.types for m in properties_of(declared)}
         for type_name, property_name, mine, other in self._pairs:
             where = kept if property_name is None else members
             first, second = (mine, other) if mine in where else (other, mine)
@@ -384,7 +388,7 @@ class _SchemaMerge:
 
     def _decide_shared(self, old: AnyType | None, mine: AnyType, other: AnyType) -> None:
         """Decide about a type that both sides have."""
-        forms = [self._ids.form(one) for one in (old, mine, other)]
+        forms = [self._ids.form(version) for version in (old, mine, other)]
         chosen = None
         if forms[1] == forms[2]:
             side: SideName = "theirs" if mine == old else "ours"
@@ -439,7 +443,11 @@ class _SchemaMerge:
 
     def _ends_gone(self) -> Iterator[str]:
         """Yield the names of node types that one side dropped, and an edge type of the other needs."""
-        gone = {self._ids.of(one.declared.id): one.name for one in self._gone if one.member is None}
+        gone = {
+            self._ids.of(gone_type.declared.id): gone_type.name
+            for gone_type in self._gone
+            if gone_type.member is None
+        }
         for declared, _ in self._kept:
             if isinstance(declared, EdgeType):
                 ends = (self._ids.of(declared.source), self._ids.of(declared.target))
@@ -451,11 +459,12 @@ class _SchemaMerge:
     # -- the outcome -------------------------------------------------------------------------------
 
     def _catalog(self) -> Catalog:
-        ids = {other: one.id for one, _ in self._kept for other in self._ids.others(one.id)}
+        ids = {other: declared.id for declared, _ in self._kept for other in self._ids.others(declared.id)}
         kept = sorted(
-            ((renumbered(one, ids), origin) for one, origin in self._kept), key=lambda pair: pair[0].name
+            ((renumbered(declared, ids), origin) for declared, origin in self._kept),
+            key=lambda pair: pair[0].name,
         )
-        types = [one for one, _ in kept]
+        types = [declared for declared, _ in kept]
         merged = Catalog(
             tuple(t for t in types if isinstance(t, InterfaceType)),
             tuple(t for t in types if isinstance(t, NodeType)),
@@ -477,14 +486,17 @@ class _SchemaMerge:
         for _, side in kept[:1]:
             if len(side.types) == len(kept) and all(origin is side for _, origin in kept):
                 return side.source
-        names = {self._ids.of(one.id): one.name for one, _ in kept}
+        names = {self._ids.of(declared.id): declared.name for declared, _ in kept}
         texts = {origin.source: parse(origin.source).schema.declarations for _, origin in kept}
         declarations: list[DeclarationSyntax] = []
-        for one, origin in kept:
-            same = (d for d in texts[origin.source] if d.name.text == one.name)
+        for declared, origin in kept:
+            same = (d for d in texts[origin.source] if d.name.text == declared.name)
             known: list[AnyType] = [*origin.interfaces, *origin.nodes]
-            now = {declared.name: names.get(self._ids.of(declared.id), declared.name) for declared in known}
-            declarations += [_with_names(d, now) for d in same if _KINDS[type(d)] is one.kind]
+            now = {
+                known_type.name: names.get(self._ids.of(known_type.id), known_type.name)
+                for known_type in known
+            }
+            declarations += [_with_names(d, now) for d in same if _KINDS[type(d)] is declared.kind]
         order = {kind: number for number, kind in enumerate(_KINDS.values())}
         declarations.sort(key=lambda d: (order[_KINDS[type(d)]], d.name.text))
         return print_schema(SchemaSyntax(tuple(declarations), SourceText("")))
@@ -507,7 +519,7 @@ def _with_names(declared: DeclarationSyntax, names: Mapping[str, str]) -> Declar
 
 def _name(old: Property | None, mine: Property | None, other: Property | None) -> str | None:
     """Return the name that a property has when both sides' renames are taken; None if they disagree."""
-    names = {one.name for one in (mine, other) if one is not None}
+    names = {member.name for member in (mine, other) if member is not None}
     if len(names) == 2 and old is not None:
         names.discard(old.name)
     return names.pop() if len(names) == 1 else None
@@ -522,7 +534,7 @@ def _check_text(merged: Catalog) -> None:
         raise SchemaConflict(
             f"the two schemas do not go together: {first.message}", remedy=DECLARE_ALIKE, types=[]
         ) from error
-    _refuse_different([one.name for one in merged.types if read.by_id(one.id) != one])
+    _refuse_different([declared.name for declared in merged.types if read.by_id(declared.id) != declared])
 
 
 def _spelling(declared: AnyType) -> tuple[str, str]:
@@ -534,8 +546,8 @@ def _twice(types: list[AnyType]) -> list[str]:
     """Return the names that different types have."""
     seen: set[tuple[str, str]] = set()
     again: list[str] = []
-    for one in types:
-        if _spelling(one) in seen:
-            again.append(one.name)
-        seen.add(_spelling(one))
+    for declared in types:
+        if _spelling(declared) in seen:
+            again.append(declared.name)
+        seen.add(_spelling(declared))
     return again

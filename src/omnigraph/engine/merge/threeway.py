@@ -287,7 +287,9 @@ def _said(entity: MergeEntity, kind: ConflictKind) -> str:
 
 
 def _list(properties: Sequence[PropertyConflict]) -> str:
-    return ", ".join(f"{one.name} ({one.ours!r} here, {one.theirs!r} there)" for one in properties[:3])
+    return ", ".join(
+        f"{disputed.name} ({disputed.ours!r} here, {disputed.theirs!r} there)" for disputed in properties[:3]
+    )
 
 
 def _units(declared: TableType) -> tuple[tuple[str, ...], ...]:
@@ -300,14 +302,14 @@ def _part(row: Row, unit: tuple[str, ...]) -> list[Any]:
     return [row[column] for column in unit]
 
 
-def _same_state(one: Row | None, other: Row | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return _same_row(one, other)
+def _same_state(first: Row | None, other: Row | None) -> bool:
+    if first is None or other is None:
+        return first is other
+    return _same_row(first, other)
 
 
-def _same_row(one: Row, other: Row) -> bool:
-    return all(same_value(one[column], other[column]) for column in one)
+def _same_row(first: Row, other: Row) -> bool:
+    return all(same_value(first[column], other[column]) for column in first)
 
 
 def _ids_in_both(ours: Delta, theirs: Delta) -> list[str]:
@@ -317,12 +319,12 @@ def _ids_in_both(ours: Delta, theirs: Delta) -> list[str]:
 
 def _unheld_ids(delta: Delta, narrow: Mapping[str, pa.DataType]) -> set[str]:
     """Return the entities that a side gave values which a narrower type cannot hold exactly."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for table in (delta.inserted, delta.after) if narrow else ():
         for column, kind in narrow.items():
             lost = narrowed(table[column].combine_chunks(), kind)[1]
-            found.update(table[ID].filter(pa.array(lost)).to_pylist())
-    return found
+            ids.update(table[ID].filter(pa.array(lost)).to_pylist())
+    return ids
 
 
 def _values(ids: set[str]) -> pa.Array:
@@ -332,8 +334,8 @@ def _values(ids: set[str]) -> pa.Array:
 def _rows(table: pa.Table, ids: set[str]) -> dict[str, Row]:
     if not ids or not table.num_rows:
         return {}
-    found = to_python(table.filter(pc.is_in(table[ID], value_set=_values(ids))))
-    return {row[ID]: row for row in found}
+    rows = to_python(table.filter(pc.is_in(table[ID], value_set=_values(ids))))
+    return {row[ID]: row for row in rows}
 
 
 # -- merged --------------------------------------------------------------------------------------

@@ -137,13 +137,15 @@ class MergeWrite:
         self._new_schema = schemas.catalog.identity != self._catalog(target).identity
         merges = self._merge_types(bases, schemas.catalog, choices)
         conflicts = [merge.conflicts for merge in merges]
-        self._refuse([one for part in conflicts for one in part.first], sum(part.total for part in conflicts))
+        self._refuse(
+            [conflict for part in conflicts for conflict in part.first], sum(part.total for part in conflicts)
+        )
         _check_met(choices, merges)
-        self._values = sum((one.values for one in merges), Findings())
-        judged = (one.judged for one in merges if one.judged.count or len(one.judged.removed))
+        self._values = sum((merge.values for merge in merges), Findings())
+        judged = (merge.judged for merge in merges if merge.judged.count or len(merge.judged.removed))
         self._judged = ChangeSet.of(schemas.catalog, judged)
         self._asked = tuple(questions(self._judged))
-        adopt = {one.table_id: one.adopted for one in merges if one.adopted is not None}
+        adopt = {merge.table_id: merge.adopted for merge in merges if merge.adopted is not None}
         if adopt:  # after the base was captured: a sweep that comes later moves the target
             self._check_kept([adopted.pin.table_id for adopted in adopt.values()])
         self._image = FrozenMap(
@@ -151,10 +153,10 @@ class MergeWrite:
         )
         self.counts = tuple(merge.counts for merge in merges if merge.changes)
         self.unified = schemas.unified
-        self.dropped = tuple(self._dropped(one) for one in schemas.gone if one.side == "ours")
+        self.dropped = tuple(self._dropped(gone) for gone in schemas.gone if gone.side == "ours")
         return PublishPlan(
             self._kind,
-            effects={one.table_id: one.effect for one in merges if one.effect is not None},
+            effects={merge.table_id: merge.effect for merge in merges if merge.effect is not None},
             adopt=adopt,
             rename=schemas.renames(target.pins, adopt),
             drop=schemas.dropped(target.pins),
@@ -174,9 +176,9 @@ class MergeWrite:
             return
         state = replace(txn.snapshot.state, pins=self._image)
         base = replace(txn, snapshot=PinnedSnapshot(txn.snapshot.branch, state))
-        found = self._values + judge_values(self._judged)
-        found += judge_sets(self._asked, self._executor(self._judged, base))
-        self._refuse([Conflict.of(one) for one in found.violations], found.total)
+        findings = self._values + judge_values(self._judged)
+        findings += judge_sets(self._asked, self._executor(self._judged, base))
+        self._refuse([Conflict.of(violation) for violation in findings.violations], findings.total)
 
     def _refuse(self, conflicts: list[Conflict], total: int) -> None:
         if conflicts:
@@ -189,8 +191,8 @@ class MergeWrite:
         assert self.base is not None
         assert self.target is not None
         states = {"ours": self.target, "theirs": self._source}
-        wrote = [one for one in gone if self._wrote(one, self.base, states[one.side])]
-        refuse_dropped([one.name for one in wrote])
+        wrote = [dropped for dropped in gone if self._wrote(dropped, self.base, states[dropped.side])]
+        refuse_dropped([dropped.name for dropped in wrote])
 
     def _wrote(self, gone: Gone, before: ManifestState, after: ManifestState) -> bool:
         """Say whether rows were inserted or updated; of a property, whether one got another value."""
@@ -242,17 +244,17 @@ class MergeWrite:
         base, *others = bases
         decided = table in {chosen for chosen, _ in choices.names()}
         if self._large is not None and not (others or decided or self._new_schema):
-            found = self._large(declared, States(base, target, self._source), choices)
-            if found is not None:
-                return found
+            merged_elsewhere = self._large(declared, States(base, target, self._source), choices)
+            if merged_elsewhere is not None:
+                return merged_elsewhere
         theirs = self._delta(declared, base, self._source)
         ambiguous: set[str] = set()
         for other in others:  # an entity that equally good bases disagree on cannot be decided by one of them
             ambiguous |= set(self._delta(declared, base, other).ids.to_pylist())
-        wanted = theirs.ids
+        compared_ids = theirs.ids
         if self._new_schema or ambiguous or decided:
-            wanted = None
-        ours = self._delta(declared, base, target, wanted)
+            compared_ids = None
+        ours = self._delta(declared, base, target, compared_ids)
         outcome = merge_type(declared, ours, theirs, choices, frozenset(ambiguous))
         judged = _judged(outcome)
         if self._new_schema:  # what we wrote was never judged by the constraints that the source brings
@@ -339,7 +341,7 @@ class MergeWrite:
         declared: TableType,
         before: ManifestState,
         after: ManifestState,
-        wanted: pa.Array | None = None,
+        only_ids: pa.Array | None = None,
     ) -> Delta:
         """Return what happened to a type between two states; nothing is opened where their pins agree.
 
@@ -348,7 +350,7 @@ class MergeWrite:
         """
         wide = self._compared(declared)
         sides = sides_of(self._reads, self._pin(declared, before), self._pin(declared, after))
-        if wanted is not None and not pc.any(pc.is_in(touched(sides), value_set=wanted)).as_py():
+        if only_ids is not None and not pc.any(pc.is_in(touched(sides), value_set=only_ids)).as_py():
             return nothing(wide.stored_schema)
         gone, come = (
             under_names(side, self._catalog(state), wide)
@@ -365,7 +367,7 @@ class MergeWrite:
 
 def _labels(unified: tuple[Unified, ...]) -> dict[str, str]:
     """Return what the commit record says of identities that are one from now on."""
-    return {UNIFIED: json.dumps([one.to_json() for one in unified])} if unified else {}
+    return {UNIFIED: json.dumps([pair.to_json() for pair in unified])} if unified else {}
 
 
 def _column_steps(declared: TableType, then: Catalog, fills: Fills) -> list[Effect]:
@@ -406,7 +408,7 @@ def count(outcome: TypeMerge, ours: Delta, theirs: Delta) -> tuple[int, int, int
     new = set(theirs.inserted[ID].to_pylist()) - set(ours.inserted[ID].to_pylist())
     new |= set(ours.deleted[ID].to_pylist())
     written = outcome.rows[ID].to_pylist()
-    inserted = sum(1 for one in written if one in new)
+    inserted = sum(1 for row_id in written if row_id in new)
     return inserted, len(written) - inserted, len(outcome.removed)
 
 

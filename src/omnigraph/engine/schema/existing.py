@@ -161,13 +161,17 @@ def judge_existing(steps: Iterable[Step], rows: DesiredRows) -> Iterator[Finding
     """Judge the rows of every type that a step asks more of: each by itself, then together, as writes do."""
     demands = demands_of(steps, rows.desired)
     yield in_order(findings for demand in demands if demand.values for findings in _by_row(demand, rows))
-    asked = [question for demand in demands for question in questions_of_stored(demand.declared, demand.sets)]
-    yield judge_sets(asked, FrameExecutor(ChangeSet(rows.desired, {}), rows))
+    questions = [
+        question for demand in demands for question in questions_of_stored(demand.declared, demand.sets)
+    ]
+    yield judge_sets(questions, FrameExecutor(ChangeSet(rows.desired, {}), rows))
 
 
 def _by_row(demand: Demands, rows: DesiredRows) -> Iterator[Findings]:
     declared, members = demand.declared, demand.members
-    asked = {(code, declared.name_of(identity)) for code, identity in demand.values}
+    rules = {(code, declared.name_of(identity)) for code, identity in demand.values}
     for batch in rows.batches(declared, members):
         breaches = property_breaches(batch, declared, members)
-        yield findings_of((one for one in breaches if (one.code, one.property) in asked), batch, declared)
+        yield findings_of(
+            (breach for breach in breaches if (breach.code, breach.property) in rules), batch, declared
+        )

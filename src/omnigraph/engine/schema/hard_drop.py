@@ -85,8 +85,8 @@ class ReclaimedType:
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
-        found = {"type_name": self.type_name, "files_removed": self.files, "bytes_removed": self.bytes}
-        return found if self.error is None else {**found, "error": self.error}
+        shape = {"type_name": self.type_name, "files_removed": self.files, "bytes_removed": self.bytes}
+        return shape if self.error is None else {**shape, "error": self.error}
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,16 @@ def reclaim(store: GraphStore, commit: CommitRecord, steps: Iterable[Step]) -> R
         return Reclamation()
     try:
         dropped = _dropped(store, commit, hard)  # before the version that knows it is gone
-        found = store.reclaim(names)
+        swept_tables = store.reclaim(names)
     except GraphError as error:
         failed = (ReclaimedType(name, error=str(error)) for name in sorted(names.values()))
         text = f"the schema was changed, but dropped data is still stored: {error}"
         return Reclamation(tuple(failed), (text,))
-    types = [ReclaimedType(names[one.table_id], one.files, one.bytes) for one in found]
-    for one in types:
-        log.info("reclaimed %d files, %d bytes of %s", one.files, one.bytes, one.type_name)
-    held = _still_held(store, commit.branch, dropped, found)
-    return Reclamation(tuple(sorted(types, key=lambda one: one.type_name)), tuple(held))
+    types = [ReclaimedType(names[swept.table_id], swept.files, swept.bytes) for swept in swept_tables]
+    for reclaimed in types:
+        log.info("reclaimed %d files, %d bytes of %s", reclaimed.files, reclaimed.bytes, reclaimed.type_name)
+    held = _still_held(store, commit.branch, dropped, swept_tables)
+    return Reclamation(tuple(sorted(types, key=lambda reclaimed: reclaimed.type_name)), tuple(held))
 
 
 @dataclass(frozen=True)
@@ -139,28 +139,28 @@ def _dropped(
     store: GraphStore, commit: CommitRecord, hard: Iterable[DropProperty | DropType]
 ) -> list[_Dropped]:
     before = {change.table_id: change.before for change in commit.tables}
-    found = []
+    dropped = []
     for step in hard:
         version = before.get(step.type_id)
         if isinstance(step, DropType):
-            found.append(_Dropped(step.type_id, step.type_name))
+            dropped.append(_Dropped(step.type_id, step.type_name))
         elif step.column is not None and version is not None:
             ids = field_ids(store.opener.table(step.type_id, version), step.column)
             shown = f"{step.type_name}.{step.property_name}"
-            found.append(_Dropped(step.type_id, shown, step.column, ids))
-    return found
+            dropped.append(_Dropped(step.type_id, shown, step.column, ids))
+    return dropped
 
 
 def _still_held(
-    store: GraphStore, branch: str, dropped: Iterable[_Dropped], found: Iterable[Reclaimed]
+    store: GraphStore, branch: str, dropped: Iterable[_Dropped], swept_tables: Iterable[Reclaimed]
 ) -> Iterator[str]:
     """Name the branches whose heads hold what was dropped on this one."""
-    pinned = {one.table_id: one.pinned_by for one in found}
-    for one in dropped:
-        others = ((name, version) for name, version in pinned[one.table_id].items() if name != branch)
-        holders = [repr(name) for name, version in others if one.is_in(store, version)]
+    pinned = {table.table_id: table.pinned_by for table in swept_tables}
+    for drop in dropped:
+        others = ((name, version) for name, version in pinned[drop.table_id].items() if name != branch)
+        holders = [repr(name) for name, version in others if drop.is_in(store, version)]
         if holders:
             yield (
-                f"the data of {one.shown} is still held by {'branch' if len(holders) == 1 else 'branches'} "
+                f"the data of {drop.shown} is still held by {'branch' if len(holders) == 1 else 'branches'} "
                 f"{', '.join(holders)}: drop it there too, or delete the branch"
             )

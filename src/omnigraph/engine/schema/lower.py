@@ -69,7 +69,7 @@ def lower(
                 pass  # names, annotations and constraints live in the schema object alone
     return PublishPlan(
         CommitKind.SCHEMA,
-        effects={table: SeveralEffects(tuple(found)) for table, found in effects.items() if found},
+        effects={table: SeveralEffects(tuple(changes)) for table, changes in effects.items() if changes},
         create=create,
         rename=rename,
         drop=frozenset(drop),
@@ -94,12 +94,12 @@ def _column_effects(
             value = None if fill is None else scalar(fill, step.field.type, now_ms)
             return [AddColumn(step.field, value)]
         case AlterProperty(old_column=old, new_column=new, fill=fill) if step.field is not None and new:
-            found: list[Effect] = []
+            effects: list[Effect] = []
             if old is not None and old != new:
-                found += [AddColumn(step.field, copy_from=old), DropColumn(old)]
+                effects += [AddColumn(step.field, copy_from=old), DropColumn(old)]
             if fill is not None:
-                found.append(FillNulls(new, scalar(fill, step.field.type, now_ms)))
-            return found
+                effects.append(FillNulls(new, scalar(fill, step.field.type, now_ms)))
+            return effects
         case ChangeEmbed(column=column):
             # Vectors of another source are no use: the column goes, and comes back without values.
             declared = desired.table(step.type_id).property_by_id(step.property_id)
@@ -112,16 +112,16 @@ def _column_effects(
 
 def _sources(declared: TableType, plan: MigrationPlan, now_ms: int) -> dict[str, ColumnSource]:
     """Say where the values of each desired property come from."""
-    found = {p.id: ColumnSource(p.column) for p in declared.properties}
+    sources = {p.id: ColumnSource(p.column) for p in declared.properties}
     for step in plan.steps:
         if not isinstance(step, AddProperty | AlterProperty) or step.type_id != declared.id:
             continue
-        if step.property_id not in found or step.field is None:
+        if step.property_id not in sources or step.field is None:
             continue
         value = None if step.fill is None else scalar(step.fill, step.field.type, now_ms)
         stored = step.old_column if isinstance(step, AlterProperty) else None
-        found[step.property_id] = ColumnSource(stored, value)
-    return found
+        sources[step.property_id] = ColumnSource(stored, value)
+    return sources
 
 
 def relied_on_empty(plan: MigrationPlan, empty: Collection[str]) -> frozenset[str]:
@@ -165,8 +165,8 @@ def propose(
     resolution = resolve(checked, accepted, IdMinter(change_id))
     rows = {table_id: pin.rows for table_id, pin in state.pins.items()}
     empty = [table_id for table_id, count in rows.items() if count == 0]
-    found = plan(accepted, resolution.catalog, allow_data_loss=allow_data_loss, empty_types=empty)
-    steps = MigrationPlan(tuple(as_executed(step, rows) for step in found.steps))
+    migration = plan(accepted, resolution.catalog, allow_data_loss=allow_data_loss, empty_types=empty)
+    steps = MigrationPlan(tuple(as_executed(step, rows) for step in migration.steps))
     return Proposal(resolution.catalog, steps, resolution.notes, rows)
 
 

@@ -102,7 +102,7 @@ class SchemaReceipt:
             "applied": self.applied,
             "commit": None if commit is None else commit.id,
             "graph_manifest_version": None if commit is None else commit.manifest_version,
-            "reclaimed": [one.to_json() for one in self.reclaimed],
+            "reclaimed": [reclaimed.to_json() for reclaimed in self.reclaimed],
             "warnings": list(self.warnings),
         }
 

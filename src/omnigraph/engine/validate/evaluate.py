@@ -52,10 +52,10 @@ class Question:
 
 def questions(change: ChangeSet) -> Iterator[Question]:
     """Ask everything that the constraints ask of a change, in the order of report."""
-    for one in change.types.values():
-        yield from _strict(one)
-    for one in change.types.values():
-        yield from _uniques(one)
+    for type_change in change.types.values():
+        yield from _strict(type_change)
+    for type_change in change.types.values():
+        yield from _uniques(type_change)
     for edge in change.edges:
         yield from _endpoints(change, edge)
     for edge in change.edges:
@@ -104,15 +104,15 @@ def _uniques(change: TypeChange) -> Iterator[Question]:
     declared = change.declared
     if not change.count:
         return
-    given = RelationSide.GIVEN if change.as_given else RelationSide.CHANGED
-    if given is RelationSide.GIVEN and _keyed(declared) and not change.minted:
+    side = RelationSide.GIVEN if change.as_given else RelationSide.CHANGED
+    if side is RelationSide.GIVEN and _keyed(declared) and not change.minted:
         names = ", ".join(declared.name_of(p) for p in declared.key) if isinstance(declared, NodeType) else ""
         yield Question(
-            Shared(_ids(given, declared), (ID,), ID), (ID,), lambda row: _same_key(declared, names, row[ID])
+            Shared(_ids(side, declared), (ID,), ID), (ID,), lambda row: _same_key(declared, names, row[ID])
         )
     for constraint in declared.constraints:
         if isinstance(constraint, Unique):
-            yield _within(declared, constraint, given)
+            yield _within(declared, constraint, side)
             if not change.replaces:
                 yield _against_committed(declared, constraint)
 
@@ -332,24 +332,24 @@ KEY_CONFLICT = "key_conflict"
 ORDER = (*CODES, KEY_CONFLICT, "unique", "orphan_edge", "cardinality")  # of report (engine contract E-13)
 
 
-def consulted(asked: Iterable[Question]) -> frozenset[str]:
+def consulted(asking: Iterable[Question]) -> frozenset[str]:
     """Return the tables whose stored rows decide whether a change is allowed."""
-    every = (reads(question.relation) for question in asked)
-    return frozenset(read.table for found in every for read in found if read.side in STORED)
+    by_question = (reads(question.relation) for question in asking)
+    return frozenset(read.table for sources in by_question for read in sources if read.side in STORED)
 
 
 def judge_values(change: ChangeSet) -> Findings:
     """Judge each row by itself."""
     return in_order(
-        value_findings(batch, one.declared)
-        for one in change.types.values()
-        for batch in one.rows.to_batches()
+        value_findings(batch, type_change.declared)
+        for type_change in change.types.values()
+        for batch in type_change.rows.to_batches()
     )
 
 
-def judge_sets(asked: Iterable[Question], executor: Executor) -> Findings:
+def judge_sets(asking: Iterable[Question], executor: Executor) -> Findings:
     """Judge the rows together, and against what is stored."""
-    answers = ((question, executor.ask(question.relation, question.order, SHOWN)) for question in asked)
+    answers = ((question, executor.ask(question.relation, question.order, SHOWN)) for question in asking)
     return in_order(
         Findings.of([question.means(row) for row in answer.rows], answer.total)
         for question, answer in answers
@@ -373,18 +373,18 @@ def _report_order(violation: Violation) -> tuple[int, bool, str, str]:
     return ORDER.index(violation.code), kind, name, violation.entity_id or ""
 
 
-def refuse(found: Findings, doing: str) -> None:
+def refuse(findings: Findings, doing: str) -> None:
     """Raise what was found, if anything: an id that exists is a conflict, the rest are violations."""
-    conflicts = [one for one in found.violations if one.code == KEY_CONFLICT]
-    if conflicts and len(conflicts) == len(found.violations):
+    conflicts = [violation for violation in findings.violations if violation.code == KEY_CONFLICT]
+    if conflicts and len(conflicts) == len(findings.violations):
         first = conflicts[0]
-        more = f" (and {found.total - 1} more)" if found.total > 1 else ""
+        more = f" (and {findings.total - 1} more)" if findings.total > 1 else ""
         raise KeyConflict(
             f"{doing}: {first.message}{more}",
             remedy="Nothing was written; use mode merge to replace entities that exist",
             entity_kind=first.entity_kind,
             type_name=first.type_name,
             entity_id=first.entity_id,
-            total=found.total,
+            total=findings.total,
         )
-    found.refuse(doing)
+    findings.refuse(doing)

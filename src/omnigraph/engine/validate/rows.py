@@ -51,8 +51,8 @@ class _Rows:
 
     def keys(self, on: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Return the values of some columns of each row."""
-        places = [self.columns.index(name) for name in on]
-        return (tuple(row[place] for place in places) for row in self.tuples)
+        columns = [self.columns.index(name) for name in on]
+        return (tuple(row[column] for column in columns) for row in self.tuples)
 
 
 class RowExecutor:
@@ -70,10 +70,10 @@ class RowExecutor:
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Answer a question that fits: the first rows, and the total."""
-        found = self._of(relation)
-        places = [found.columns.index(name) for name in order]
-        first = sorted(found.tuples, key=lambda row: [row[place] for place in places])[:limit]
-        return Answer([dict(zip(found.columns, row, strict=True)) for row in first], len(found.tuples))
+        answer = self._of(relation)
+        columns = [answer.columns.index(name) for name in order]
+        first = sorted(answer.tuples, key=lambda row: [row[column] for column in columns])[:limit]
+        return Answer([dict(zip(answer.columns, row, strict=True)) for row in first], len(answer.tuples))
 
     def _count(self, read: Read) -> int:
         change = self._change.types.get(read.table)
@@ -99,8 +99,8 @@ class RowExecutor:
             case Anti(left, right, on):
                 return self._keep(self._of(left), right, on, partnered=False)
             case Union(parts):
-                found = [self._of(part) for part in parts]
-                return _Rows(found[0].columns, [row for part in found for row in part.tuples])
+                answers = [self._of(part) for part in parts]
+                return _Rows(answers[0].columns, [row for part in answers for row in part.tuples])
             case Pick(of, columns):
                 return _Rows(columns, list(dict.fromkeys(self._of(of).keys(columns))))
             case Shared(of, by, holder):
@@ -176,9 +176,9 @@ class RowExecutor:
     def _existing(self, right: Read, keys: Sequence[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
         if self._hidden(right):
             return set()
-        asked = list(dict.fromkeys(keys))
-        mask = self._base.exists(right.table, pa.array([key[0] for key in asked], pa.string()))
-        return {key for key, found in zip(asked, mask.to_pylist(), strict=True) if found}
+        distinct = list(dict.fromkeys(keys))
+        mask = self._base.exists(right.table, pa.array([key[0] for key in distinct], pa.string()))
+        return {key for key, exists in zip(distinct, mask.to_pylist(), strict=True) if exists}
 
     def _partners(self, left: _Rows, right: Relation, on: tuple[str, ...]) -> _Rows:
         """Return the rows of the right that may match; of stored rows only those with the values at hand."""
@@ -192,8 +192,8 @@ class RowExecutor:
         columns = {*stored.values()}
         if isinstance(self._change.catalog.table(right.table), EdgeType):
             columns |= {ID, *ENDPOINTS}  # one look-up then serves several questions
-        found = self._lookup(right.table, by, values, columns)
-        return _tuples(found.select(list(stored.values())), right)
+        rows = self._lookup(right.table, by, values, columns)
+        return _tuples(rows.select(list(stored.values())), right)
 
     def _lookup(self, table: str, by: str, values: Sequence[Any], columns: set[str]) -> pa.Table:
         key = (table, by, tuple(values), frozenset(columns))
@@ -223,7 +223,7 @@ def _shared(rows: _Rows, by: tuple[str, ...], holder: str, columns: tuple[str, .
     holders: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for key, (value,) in zip(rows.keys(by), rows.keys((holder,)), strict=True):
         holders[key].append(value)
-    several = [(*key, len(found), min(found), max(found)) for key, found in holders.items() if len(found) > 1]
+    several = [(*key, len(ids), min(ids), max(ids)) for key, ids in holders.items() if len(ids) > 1]
     return _Rows(columns, several)
 
 

@@ -211,16 +211,16 @@ def _required(values: pa.Array, name: str, nullable: bool) -> Iterator[Breach]:
 
 def _misfit(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
     """Report a column that has not the stored type; a vector of another length is the likely case."""
-    place, wanted = f"{declared.name}.{member.name}", member.type
+    place, expected = f"{declared.name}.{member.name}", member.type
 
     def describe(row: int) -> tuple[str, str | None]:
         value = values[row].as_py()
-        if wanted.scalar is Scalar.VECTOR and isinstance(value, list):
-            return f"{place} needs {wanted.dimension} numbers, found {len(value)}", None
-        return f"{place} is of type {wanted}; {shown(value)} is {values.type}", shown(value)
+        if expected.scalar is Scalar.VECTOR and isinstance(value, list):
+            return f"{place} needs {expected.dimension} numbers, found {len(value)}", None
+        return f"{place} is of type {expected}; {shown(value)} is {values.type}", shown(value)
 
     mask = pc.is_valid(values)
-    if not wanted.nullable:
+    if not expected.nullable:
         yield from _required(values, member.name, False)
     yield from _breach("type", member.name, mask, describe)
 

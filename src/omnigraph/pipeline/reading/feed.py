@@ -38,7 +38,7 @@ from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, Property, TableType
 from omnigraph.catalog.past import columns_then
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.history.changes import Op, Wanted, kind_of
+from omnigraph.engine.history.changes import ChangeFilter, Op, kind_of
 from omnigraph.engine.history.comparison import StateComparison, changes_in
 from omnigraph.engine.history.delta import Delta, Pair, column_name
 from omnigraph.engine.history.feed import rejected
@@ -269,7 +269,7 @@ class Feed:
 
     location: Location
     branch: str
-    wanted: Wanted
+    wanted: ChangeFilter
     images: Images
     starting: str
     max_commits: int
@@ -303,10 +303,10 @@ def feed_of(options: Options) -> Feed:
         catalog = Catalogs(store.schemas).get(store.snapshot(branch).schema)
     if "type" in options:
         declared = catalog.named(type_name(options))
-        wanted, images = Wanted.of_type(declared), Images(declared)
+        wanted, images = ChangeFilter.of_type(declared), Images(declared)
     else:
         names = [name.strip() for name in options.get("types", "").split(",") if name.strip()]
-        wanted, images = Wanted.read([catalog], None, names, None), Images()
+        wanted, images = ChangeFilter.read([catalog], None, names, None), Images()
     # Where to start is asked of a new query only: one that goes on may have been started long ago.
     starting, most = options.get("starting", "now"), number(options, "max_commits", MAX_COMMITS)
     return Feed(location, branch, wanted, images, starting, most)

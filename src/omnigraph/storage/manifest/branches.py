@@ -60,10 +60,10 @@ class Branches:
     def chain(self, incarnation: str) -> Chain:
         """Return the chain with this id; one object for each, so that its cache is shared."""
         with self._lock:
-            found = self._chains.get(incarnation)
-            if found is None:
-                found = self._chains[incarnation] = self._make_chain(incarnation)
-            return found
+            chain = self._chains.get(incarnation)
+            if chain is None:
+                chain = self._chains[incarnation] = self._make_chain(incarnation)
+            return chain
 
     def head(self, name: str) -> tuple[Chain, ManifestState]:
         """Return a live branch's chain and newest state: one probe when the name is known already."""
@@ -95,7 +95,7 @@ class Branches:
         Moving the registry makes every rename under way begin again, and it begins on the chain, where
         the write would lose its swap.
         """
-        patience = ControlRetry("taking back an interrupted rename", name, self._clock)
+        retry = ControlRetry("taking back an interrupted rename", name, self._clock)
         while True:
             chain, state = self.head(name)
             if state.name is None:
@@ -111,7 +111,7 @@ class Branches:
                 self._refs.fence(refs, Step.BRANCH_RENAME)
                 return chain, chain.commit(*control(state, name=clean), Step.BRANCH_NAME)
             except (HeadMoved, CommitInDoubt) as error:
-                patience.lose(error)
+                retry.lose(error)
 
     def list(self) -> tuple[BranchRef, ...]:
         """Return the live branches other than main, by name."""
@@ -135,9 +135,9 @@ class Branches:
         names = {MAIN: MAIN, **{ref.name: ref.incarnation for ref in self.list()}}
         for name in sorted(names, key=lambda n: (n != first, n != MAIN, n)):
             chain = self.chain(names[name])
-            found = chain.find(commit_id, chain.latest())
-            if found is not None:
-                return name, found
+            state = chain.find(commit_id, chain.latest())
+            if state is not None:
+                return name, state
         raise CommitNotFound(
             f"no live branch holds a commit {commit_id!r}",
             remedy="List the commits of the branch to see their ids",
@@ -195,11 +195,11 @@ class Branches:
         clean = check_free_name(name)
 
         def mark(refs: RefsState) -> BranchRef | None:
-            found = refs.get(clean)
-            if found is None:
+            ref = refs.get(clean)
+            if ref is None:
                 raise _missing(clean)
-            self._check_unused(refs, found)
-            return None if found.deleting else replace(found, deleting=True)
+            self._check_unused(refs, ref)
+            return None if ref.deleting else replace(ref, deleting=True)
 
         marked = self._change(clean, mark, Step.BRANCH_MARK)
         doomed = marked.get(clean)
@@ -213,25 +213,25 @@ class Branches:
     def rename(self, old: str, new: str) -> BranchRef:
         """Give a branch another name, at one instant for everybody."""
         was, clean = check_free_name(old), check_free_name(new)
-        patience = ControlRetry(f"renaming branch {was!r}", was, self._clock)
+        retry = ControlRetry(f"renaming branch {was!r}", was, self._clock)
         while True:
             refs = self._refs.latest()  # before the chain: whoever moves the registry later undoes the note
-            found = refs.get(was)
-            if found is None or self._gone(found):
+            ref = refs.get(was)
+            if ref is None or self._gone(ref):
                 raise _missing(was)
-            self._check_source(refs, was, found.incarnation)
+            self._check_source(refs, was, ref.incarnation)
             self._check_free(refs, clean)
-            renamed = replace(found, name=clean)
-            chain = self.chain(found.incarnation)
+            renamed = replace(ref, name=clean)
+            chain = self.chain(ref.incarnation)
             try:
                 chain.commit(*control(chain.latest(), name=clean), Step.BRANCH_NAME)
                 names = {PREFIX + was: None, PREFIX + clean: renamed}
                 self._refs.change_many(refs, names, Step.BRANCH_RENAME)
                 return renamed
             except (HeadMoved, CommitInDoubt) as error:
-                if self._read_back(found.incarnation, error).get(clean) == renamed:
+                if self._read_back(ref.incarnation, error).get(clean) == renamed:
                     return renamed  # it had landed after all
-                patience.lose(error)
+                retry.lose(error)
 
     # -- rehearsals --------------------------------------------------------------------------------
 
@@ -244,41 +244,41 @@ class Branches:
     def check_deletable(self, name: str) -> None:
         """Raise what deleting a branch would raise."""
         clean, refs = check_free_name(name), self._refs.latest()
-        found = refs.get(clean)
-        if found is None or self._gone(found):
+        ref = refs.get(clean)
+        if ref is None or self._gone(ref):
             raise _missing(clean)
-        self._check_unused(refs, found)
+        self._check_unused(refs, ref)
 
     # -- the steps ---------------------------------------------------------------------------------
 
     def _change(self, name: str, decide: Callable[[RefsState], BranchRef | None], step: Step) -> RefsState:
         """Decide on the registry and publish the decision; None means that there is nothing to do."""
         refs, fresh = self._refs.known(), False
-        patience = ControlRetry(f"changing branch {name!r}", name, self._clock)
+        retry = ControlRetry(f"changing branch {name!r}", name, self._clock)
         while True:
             try:
-                wanted = decide(refs)
+                decision = decide(refs)
             except GraphError:
                 if fresh:
                     raise
-                wanted = None
-            if wanted is None and not fresh:
+                decision = None
+            if decision is None and not fresh:
                 refs, fresh = self._refs.latest(), True  # only a change may rest on an old list
                 continue
-            if wanted is None:
+            if decision is None:
                 return refs
             try:
-                return self._refs.change(refs, name, wanted, step)
+                return self._refs.change(refs, name, decision, step)
             except (HeadMoved, CommitInDoubt) as error:
-                refs, fresh = self._read_back(wanted.incarnation, error), True
-                if refs.get(name) == wanted:
+                refs, fresh = self._read_back(decision.incarnation, error), True
+                if refs.get(name) == decision:
                     return refs  # it had landed after all
-                patience.lose(error)
+                retry.lose(error)
 
     def _tombstone(self, name: str, chain: Chain, mine: str) -> bool:
         """Mark a chain as deleted; say whether it was this call that did it."""
         state = chain.known or chain.latest()
-        patience = ControlRetry("deleting a branch", name, self._clock)
+        retry = ControlRetry("deleting a branch", name, self._clock)
         while True:
             if state.tombstone is not None:
                 return state.tombstone == mine  # ours, when the reply was lost but the mark landed
@@ -288,21 +288,21 @@ class Branches:
             except (HeadMoved, CommitInDoubt) as error:
                 state = chain.latest()
                 if state.tombstone is None:
-                    patience.lose(error)
+                    retry.lose(error)
 
     def _unregister(self, name: str, incarnation: str) -> None:
         refs = self._refs.known()
-        patience = ControlRetry(f"removing the name {name!r}", name, self._clock)
+        retry = ControlRetry(f"removing the name {name!r}", name, self._clock)
         while True:
-            found = refs.get(name)
-            if found is None or found.incarnation != incarnation:
+            ref = refs.get(name)
+            if ref is None or ref.incarnation != incarnation:
                 return
             try:
                 self._refs.change(refs, name, None, Step.BRANCH_UNREGISTER)
                 return
             except (HeadMoved, CommitInDoubt) as error:
                 refs = self._refs.latest()
-                patience.lose(error)
+                retry.lose(error)
 
     def _read_back(self, incarnation: str, error: HeadMoved | CommitInDoubt) -> RefsState:
         try:
@@ -314,11 +314,11 @@ class Branches:
 
     def _descendants(self, refs: RefsState, incarnation: str) -> tuple[str, ...]:
         """Return the names of all live branches forked from a chain, directly or through others."""
-        found: list[str] = []
+        names: list[str] = []
         for ref in refs.branches:
             if ref.parent == incarnation and not self._gone(ref):
-                found += [ref.name, *self._descendants(refs, ref.incarnation)]
-        return tuple(sorted(found))
+                names += [ref.name, *self._descendants(refs, ref.incarnation)]
+        return tuple(sorted(names))
 
     def _check_unused(self, refs: RefsState, ref: BranchRef) -> None:
         """Refuse to delete a branch that other names depend on."""
@@ -341,8 +341,8 @@ class Branches:
 
     def _check_free(self, refs: RefsState, name: str) -> None:
         """Refuse a name that a branch or a tag has."""
-        found = refs.get(name)
-        if found is not None and not self._gone(found):
+        ref = refs.get(name)
+        if ref is not None and not self._gone(ref):
             raise BranchExists(
                 f"there is already a branch {name!r}", remedy="Choose another name", branch=name
             )
@@ -359,10 +359,10 @@ class Branches:
     def _check_source(self, refs: RefsState, name: str, incarnation: str) -> None:
         if incarnation == MAIN:
             return
-        found = refs.get(check_name(name))
-        if found is None or found.incarnation != incarnation:
+        ref = refs.get(check_name(name))
+        if ref is None or ref.incarnation != incarnation:
             raise _missing(name)
-        if found.deleting:
+        if ref.deleting:
             raise BranchNotFound(
                 f"branch {name!r} is being deleted",
                 remedy="If that delete was interrupted, delete the branch again to finish it",

@@ -86,8 +86,8 @@ class Chain:
         chain are not sorted. `newest_id` is: binary search for the first version at or past the id,
         then go on from there in strides. Cost: 2 log2(depth) requests, plus 2 for each 32 versions walked.
         """
-        for version, found in head.recent:
-            if found == commit_id:
+        for version, recent_id in head.recent:
+            if recent_id == commit_id:
                 return self.at(version) if version != head.version else head
         if commit_id > head.newest_id:
             return None
@@ -100,8 +100,8 @@ class Chain:
                 low = middle + 1
         while low <= head.version:  # each state names the commits of the last RECENT versions at least
             last = min(low + RECENT - 1, head.version)
-            for version, found in self.at(last).recent:
-                if found == commit_id:
+            for version, recent_id in self.at(last).recent:
+                if recent_id == commit_id:
                     return self.at(version)
             low = last + 1
         return None

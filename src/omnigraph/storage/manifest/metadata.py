@@ -42,12 +42,12 @@ MAGIC = b"LANC"  # every complete Lance file ends with it
 
 def versions(location: Location, path: str) -> list[int]:
     """Return the numbered versions stored below a path, oldest first."""
-    found = []
+    numbers = []
     for key, _ in location.objects.list(f"{path}/_versions"):
         name = key.rsplit("/", 1)[-1].removesuffix(".manifest")
         if key.endswith(".manifest") and name.isdigit():
-            found.append(MAX_VERSION - int(name))
-    return sorted(found)
+            numbers.append(MAX_VERSION - int(name))
+    return sorted(numbers)
 
 
 def find_damage(location: Location, path: str) -> IntegrityError | None:
@@ -211,7 +211,7 @@ def _content(handle: Handle) -> dict[str, str]:
     return {k.decode(): v.decode() for k, v in (handle.schema.metadata or {}).items()}
 
 
-# -- patience ------------------------------------------------------------------------------------
+# -- retry ------------------------------------------------------------------------------------
 #
 # How long a control write goes on trying.
 # Used by everything that swaps a chain or the registry and may lose.

@@ -144,7 +144,7 @@ class ManifestState:
 
     def landed_since(self, version: int, commit_id: str) -> bool | None:
         """Say whether a commit came after `version`; None when `recent` does not reach back so far."""
-        if any(found == commit_id for _, found in self.recent):
+        if any(recent_id == commit_id for _, recent_id in self.recent):
             return True
         reaches_back = len(self.recent) < RECENT or self.recent[-1][0] <= version + 1
         return False if reaches_back else None
@@ -274,22 +274,22 @@ def check_format(stamp: str | None, where: str) -> None:
         raise FormatUnreadable(
             f"{where} has no readable format stamp (found {stamp!r})",
             remedy="It is not a graph made by this system, or its manifest is damaged",
-            found=stamp,
+            number=stamp,
             supported=FORMAT,
         )
-    found = int(stamp)
-    if found > FORMAT:
+    number = int(stamp)
+    if number > FORMAT:
         raise FormatTooNew(
-            f"{where} is in storage format {found}; this release serves format {FORMAT}",
+            f"{where} is in storage format {number}; this release serves format {FORMAT}",
             remedy="Upgrade this installation, or export the graph with the release that wrote it",
-            found=found,
+            number=number,
             supported=FORMAT,
         )
-    if found < FORMAT:
+    if number < FORMAT:
         raise FormatTooOld(
-            f"{where} is in storage format {found}; this release serves format {FORMAT}",
+            f"{where} is in storage format {number}; this release serves format {FORMAT}",
             remedy="Export it with the release that wrote it, then init and load it with this one",
-            found=found,
+            number=number,
             supported=FORMAT,
         )
 

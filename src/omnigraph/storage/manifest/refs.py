@@ -178,9 +178,9 @@ def _decode(version: int, content: dict[str, str]) -> RefsState:
     return _state(
         version,
         (
-            made(**json.loads(value))
+            kind(**json.loads(value))
             for key, value in content.items()
-            for prefix, made in kinds.items()
+            for prefix, kind in kinds.items()
             if key.startswith(prefix)
         ),
     )

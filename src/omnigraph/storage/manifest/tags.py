@@ -43,23 +43,23 @@ class Tags:
     def get(self, name: str) -> TagRef:
         """Return the tag of a name."""
         clean = _check(name)
-        found = self._refs.latest().tag(clean)
-        if found is None:
+        tag = self._refs.latest().tag(clean)
+        if tag is None:
             raise _missing(clean)
-        return found
+        return tag
 
     def create(
         self, name: str, state: ManifestState, *, actor: str | None = None, message: str | None = None
     ) -> TagRef:
         """Name the commit of a state."""
-        wanted = self._wanted(name, state, actor, message)
+        tag = self._wanted(name, state, actor, message)
 
         def decide(refs: RefsState) -> TagRef:
-            self._check(refs, wanted)
-            return wanted
+            self._check(refs, tag)
+            return tag
 
-        self._change(wanted.name, decide, Step.TAG_CREATE)
-        return wanted
+        self._change(tag.name, decide, Step.TAG_CREATE)
+        return tag
 
     def rehearse(self, name: str, state: ManifestState) -> None:
         """Raise what naming the commit of a state would raise."""
@@ -70,9 +70,9 @@ class Tags:
         now = self._clock.now_us()
         return TagRef(_check_free(name), state.head, incarnation, version, now, actor, message)
 
-    def _check(self, refs: RefsState, wanted: TagRef) -> None:
+    def _check(self, refs: RefsState, tag: TagRef) -> None:
         """Refuse a name that is taken, and a commit that is going."""
-        clean = wanted.name
+        clean = tag.name
         if refs.tag(clean) is not None:
             raise TagExists(
                 f"there is already a tag {clean!r}",
@@ -83,36 +83,36 @@ class Tags:
             raise BranchExists(
                 f"there is a branch {clean!r}", remedy="Choose another name for the tag", branch=clean
             )
-        _check_held(refs, wanted)
+        _check_held(refs, tag)
 
     def delete(self, name: str) -> TagRef:
         """Take a name away; the commit stays. Returns what the tag was."""
         clean = _check(name)
-        found: list[TagRef] = []
+        deleted: list[TagRef] = []
 
         def decide(refs: RefsState) -> None:
             tag = refs.tag(clean)
             if tag is None:
                 raise _missing(clean)
-            found[:] = [tag]
+            deleted[:] = [tag]
 
         self._change(clean, decide, Step.TAG_DELETE)
-        return found[0]
+        return deleted[0]
 
     def _change(self, name: str, decide: Callable[[RefsState], TagRef | None], step: Step) -> None:
         """Decide on the newest registry and publish the decision; None removes the tag."""
-        patience = ControlRetry(f"changing tag {name!r}", MAIN, self._clock)
+        retry = ControlRetry(f"changing tag {name!r}", MAIN, self._clock)
         refs = self._refs.latest()
         while True:
-            wanted = decide(refs)
+            decision = decide(refs)
             try:
-                self._refs.change_many(refs, {TAG_PREFIX + name: wanted}, step)
+                self._refs.change_many(refs, {TAG_PREFIX + name: decision}, step)
                 return
             except (HeadMoved, CommitInDoubt) as error:
                 refs = self._read_back(name, error)
-                if isinstance(error, CommitInDoubt) and refs.tag(name) == wanted:
+                if isinstance(error, CommitInDoubt) and refs.tag(name) == decision:
                     return  # it had landed after all
-                patience.lose(error)
+                retry.lose(error)
 
     def _read_back(self, name: str, error: HeadMoved | CommitInDoubt) -> RefsState:
         try:

@@ -68,8 +68,8 @@ class TailFragment:
     def find(self, ids: Iterable[str]) -> Offsets:
         """Return the offsets of the rows with these ids, sorted."""
         position = self._position
-        found = [position[i] for i in ids if i in position]
-        return np.array(sorted(found), dtype=np.int64) if found else NOTHING
+        offsets = [position[i] for i in ids if i in position]
+        return np.array(sorted(offsets), dtype=np.int64) if offsets else NOTHING
 
     def without(self, offsets: Offsets) -> TailFragment:
         """Return what is left after removing rows."""
@@ -138,8 +138,8 @@ class OneSided:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the version."""
-        found: pa.Schema = pa.schema([]) if self.handle is None else self.handle.schema
-        return found
+        schema: pa.Schema = pa.schema([]) if self.handle is None else self.handle.schema
+        return schema
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Stream some columns of the rows."""
@@ -213,9 +213,9 @@ def differences(
             come.append(new.whole(files))
         elif here[1].key != there[1].key:
             was, now = old.deleted(files), new.deleted(files)
-            lost, found = np.setdiff1d(now, was), np.setdiff1d(was, now)
+            lost, restored = np.setdiff1d(now, was), np.setdiff1d(was, now)
             gone += [old.some(files, lost)] if len(lost) else []
-            come += [new.some(files, found)] if len(found) else []
+            come += [new.some(files, restored)] if len(restored) else []
     return OneSided(before, tuple(gone)), OneSided(after, tuple(come))
 
 

@@ -171,7 +171,8 @@ def without(handle: Handle, fragment_id: int, offsets: Sequence[int]) -> list[st
 def rewritten(handle: Handle, written: Written, anew: Mapping[int, Iterable[str]]) -> Written:
     """Return written rows with some fragments of the version that has them alone made anew."""
     fragments: list[FragmentMetadata] = []
-    numbers = sorted(one.fragment_id for one in handle.get_fragments())  # in the order they were written
+    # Their numbers ascend in the order they were written.
+    numbers = sorted(stored.fragment_id for stored in handle.get_fragments())
     for number, fragment in zip(numbers, written.fragments, strict=True):
         fragments += fragments_of(anew[number]) if number in anew else [fragment]
     return Written(tuple(fragments), written.since)
@@ -348,7 +349,7 @@ def written_in(effect: Effect) -> tuple[Written, ...]:
     """Return the rows that an effect found written."""
     match effect:
         case SeveralEffects(effects):
-            return tuple(one for part in effects for one in written_in(part))
+            return tuple(rows for part in effects for rows in written_in(part))
         case Append(rows) | Overwrite(rows) | Replace(rows) if isinstance(rows, Written):
             return (rows,)
         case _:

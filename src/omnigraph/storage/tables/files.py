@@ -52,8 +52,8 @@ def create_table(
                 storage_options=location.lance_options,
             )
     except OSError as error:
-        made = location.objects.list(f"tables/{table_id}/_versions") if may_exist else ()
-        if not any(key.endswith(manifest_file(CREATED)) for key, _ in made):
+        versions = location.objects.list(f"tables/{table_id}/_versions") if may_exist else ()
+        if not any(key.endswith(manifest_file(CREATED)) for key, _ in versions):
             raise storage_failure(f"creating table {table_id!r}", error) from error
     version = f"_versions/{manifest_file(CREATED)}"
     syncer.files([location.join("tables", table_id, version)])
@@ -84,8 +84,8 @@ def manifest_path(version: int) -> str:
 def stored_files(location: Location, table_id: str) -> dict[str, int]:
     """Return every file of a table with its size."""
     prefix = f"{TABLES}/{table_id}/"
-    found = location.objects.list(prefix.rstrip("/"))
-    return {key.removeprefix(prefix): size for key, size in found if key.startswith(prefix)}
+    keys = location.objects.list(prefix.rstrip("/"))
+    return {key.removeprefix(prefix): size for key, size in keys if key.startswith(prefix)}
 
 
 def referenced(handle: Handle) -> frozenset[str]:

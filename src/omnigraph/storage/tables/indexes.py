@@ -68,10 +68,10 @@ def coverage(handle: Handle, layout: Layout) -> dict[str, Coverage]:
 def lacks(handle: Handle, layout: Layout, specs: Iterable[IndexSpec]) -> dict[IndexSpec, Lack]:
     """Return what indexes lack; those that cover every row are left out."""
     stored = coverage(handle, layout)
-    found = {spec: stored.get(spec.name, Coverage({})) for spec in specs}
+    covered = {spec: stored.get(spec.name, Coverage({})) for spec in specs}
     return {
         spec: Lack(*_chosen(layout, now), now.segments)
-        for spec, now in found.items()
+        for spec, now in covered.items()
         if layout.parts.keys() - now.fragments
     }
 

@@ -36,40 +36,40 @@ def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addres
     """Return the offsets of the rows with these ids in some of the fragments."""
     if len(ids) == 0 or not fragments:
         return {}
-    wanted = [handle.get_fragment(fragment) for fragment in fragments]
+    scanned = [handle.get_fragment(fragment) for fragment in fragments]
     if len(ids) <= PROBE_LIMIT:
-        scan: Any = ScannerBuilder(handle).columns([]).with_fragments(wanted).with_row_address(True)
+        scan: Any = ScannerBuilder(handle).columns([]).with_fragments(scanned).with_row_address(True)
         scan._substrait_filter = _membership(handle.schema, ID, ids)
         return by_fragment(scan.to_scanner().to_table()[ADDRESS])
     # Each batch hashes the ids anew: so batches are as large as the set of ids, within reason.
     rows = min(max(len(ids), BATCH_ROWS), LARGEST_BATCH)
-    scan = handle.scanner(columns=[ID], fragments=wanted, with_row_address=True, batch_size=rows)
-    found = [batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids)) for batch in scan.to_batches()]
-    return by_fragment(pa.chunked_array(found, pa.uint64()))
+    scan = handle.scanner(columns=[ID], fragments=scanned, with_row_address=True, batch_size=rows)
+    hits = [batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids)) for batch in scan.to_batches()]
+    return by_fragment(pa.chunked_array(hits, pa.uint64()))
 
 
 def scan_where_in(
     handle: Handle, column: str, values: pa.Array, fragments: Sequence[int], columns: Sequence[str]
 ) -> pa.Table:
     """Return some columns (the address may be among them) of the rows whose `column` is one of the values."""
-    wanted = [handle.get_fragment(fragment) for fragment in fragments]
+    scanned = [handle.get_fragment(fragment) for fragment in fragments]
     stored = [name for name in columns if name != ADDRESS]
     if len(values) <= PROBE_LIMIT and not _has_word(values.type):
         rows = find(handle, is_in(column, values), tuple(stored))
         inside = pc.is_in(pc.shift_right(rows[ADDRESS], 32), value_set=pa.array(fragments, pa.uint64()))
         return rows.filter(inside).select(columns)
     if len(values) <= PROBE_LIMIT:
-        scan: Any = ScannerBuilder(handle).columns(stored).with_fragments(wanted)
+        scan: Any = ScannerBuilder(handle).columns(stored).with_fragments(scanned)
         scan = scan.with_row_address(ADDRESS in columns)
         scan._substrait_filter = _membership(handle.schema, column, values)
         return scan.to_scanner().to_table().select(columns)
     read = list(dict.fromkeys([*stored, column]))
-    scanner = handle.scanner(columns=read, fragments=wanted, with_row_address=ADDRESS in columns)
-    found = [
+    scanner = handle.scanner(columns=read, fragments=scanned, with_row_address=ADDRESS in columns)
+    hits = [
         batch.filter(pc.is_in(batch[column], value_set=values)).select(columns)
         for batch in scanner.to_batches()
     ]
-    return pa.Table.from_batches(found, pa.schema([_field(handle.schema, name) for name in columns]))
+    return pa.Table.from_batches(hits, pa.schema([_field(handle.schema, name) for name in columns]))
 
 
 def _field(schema: pa.Schema, name: str) -> pa.Field:

@@ -90,7 +90,7 @@ def _schema(metadata: Any, fields: list[Message]) -> Any:
 
 
 def _get(message: Message, number: int) -> Any:
-    return next((value for found, _, value in message if found == number), None)
+    return next((value for field, _, value in message if field == number), None)
 
 
 def _text(message: Message, number: int) -> str:
@@ -106,8 +106,8 @@ def _signed(message: Message, number: int) -> int:
 def _set(message: Message, number: int, wire: int, value: Any) -> None:
     if wire == VARINT:
         value &= (1 << 64) - 1
-    for position, (found, _, _) in enumerate(message):
-        if found == number:
+    for position, (field, _, _) in enumerate(message):
+        if field == number:
             message[position] = (number, wire, value)
             return
     message.append((number, wire, value))

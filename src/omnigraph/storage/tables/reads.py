@@ -50,8 +50,8 @@ class TableReads:
         layout = self._layouts.get(handle)
         if len(ids) == 0 or not layout.parts:
             return pa.repeat(pa.scalar(False), len(ids))
-        found = [self._tail.get(handle, fragment, part.key).ids for fragment, part in layout.small.items()]
-        present = pc.is_in(ids, value_set=pa.chunked_array(found, pa.string()).combine_chunks())
+        tail_ids = [self._tail.get(handle, fragment, part.key).ids for fragment, part in layout.small.items()]
+        present = pc.is_in(ids, value_set=pa.chunked_array(tail_ids, pa.string()).combine_chunks())
         if not layout.big or pc.all(present).as_py():
             return present
         open_ids = pc.unique(ids.filter(pc.invert(present)))
@@ -73,16 +73,16 @@ class TableReads:
         if len(values) == 0 or not layout.parts:
             return schema.empty_table()
         values = both_zeros(values)
-        found = []
+        matches = []
         for fragment, part in layout.small.items():
             rows = self._tail.get(handle, fragment, part.key).rows
             matching = pc.is_in(rows[column], value_set=values)
             if pc.any(matching).as_py():
-                found.append(rows.filter(matching).select(columns))
+                matches.append(rows.filter(matching).select(columns))
         if layout.big:
             cost_stage()
-            found.append(self._from_big(handle, layout, column, pc.unique(values), columns))
-        return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
+            matches.append(self._from_big(handle, layout, column, pc.unique(values), columns))
+        return pa.concat_tables([part.cast(schema) for part in matches]) if matches else schema.empty_table()
 
     def layout(self, handle: Handle) -> Layout:
         """Return what a version is made of."""
@@ -97,18 +97,18 @@ class TableReads:
         handle = self.handle(table_id, version)
         layout = self._layouts.get(handle)
         schema = pa.schema([layout.schema.field(column), pa.field(ADDRESS, pa.uint64())])
-        found = []
+        matches = []
         for fragment, part in layout.small.items():
             tail = self._tail.get(handle, fragment, part.key)
             matching = pc.is_in(tail.rows[column], value_set=values)
             if pc.any(matching).as_py():
                 at = pa.array(tail.offsets.astype("uint64") | (fragment << 32), pa.uint64())
                 rows = tail.rows.select([column]).append_column(ADDRESS, at)
-                found.append(rows.filter(matching).cast(schema))
+                matches.append(rows.filter(matching).cast(schema))
         if layout.big:
             cost_stage()
-            found.append(self._from_big(handle, layout, column, pc.unique(values), [column, ADDRESS]))
-        return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
+            matches.append(self._from_big(handle, layout, column, pc.unique(values), [column, ADDRESS]))
+        return pa.concat_tables([part.cast(schema) for part in matches]) if matches else schema.empty_table()
 
     def locate(self, table_id: str, version: int, row_id: str) -> int | None:
         """Return the address of the row with an id; where the index answers, no data is read."""

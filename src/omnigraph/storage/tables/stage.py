@@ -64,8 +64,8 @@ def stage(base: Handle, effect: Effect, tools: Tools) -> Result:
 def _stage_several(base: Handle, effect: SeveralEffects, tools: Tools) -> Result:
     """Stage effects on top of each other; the versions in between are named by nothing."""
     handle, parts = base, []
-    for one in effect.effects:
-        staged, handle = stage(handle, one, tools)
+    for step in effect.effects:
+        staged, handle = stage(handle, step, tools)
         parts.append(staged)
     whole = Staged(
         base_version=base.version,
@@ -246,8 +246,8 @@ def _add_column(bench: Workbench, column: pa.Field, fill: pa.Scalar | None, copy
         )
 
     def values(batch: pa.RecordBatch) -> pa.RecordBatch:
-        made = pa.repeat(fill, batch.num_rows) if copy_from is None else batch[copy_from]
-        return pa.record_batch([made.cast(column.type)], schema=pa.schema([column]))
+        column_values = pa.repeat(fill, batch.num_rows) if copy_from is None else batch[copy_from]
+        return pa.record_batch([column_values.cast(column.type)], schema=pa.schema([column]))
 
     merged, schema = [], None
     cost_stage()
@@ -290,8 +290,8 @@ def _known(bench: Workbench, name: str) -> None:
         raise InvalidRequest(f"no column {name!r} to change; the columns are {', '.join(names)}", column=name)
 
 
-def _count(found: Addresses) -> int:
-    return sum(map(len, found.values()))
+def _count(addresses: Addresses) -> int:
+    return sum(map(len, addresses.values()))
 
 
 def _union(a: Addresses, b: Addresses) -> Addresses:

@@ -80,16 +80,16 @@ class CheckedStream:
                 raise
 
 
-def check_columns(found: pa.Schema, expected: pa.Schema) -> None:
+def check_columns(columns: pa.Schema, expected: pa.Schema) -> None:
     """Refuse rows whose columns are not those of the table."""
-    problems = [f"column {name!r} is missing" for name in expected.names if name not in found.names]
-    problems += [f"the table has no column {name!r}" for name in found.names if name not in expected.names]
+    problems = [f"column {name!r} is missing" for name in expected.names if name not in columns.names]
+    problems += [f"the table has no column {name!r}" for name in columns.names if name not in expected.names]
     problems += [
-        f"column {field.name!r} is {found.field(field.name).type}, the table has {field.type}"
+        f"column {field.name!r} is {columns.field(field.name).type}, the table has {field.type}"
         for field in expected
-        if field.name in found.names and found.field(field.name).type != field.type
+        if field.name in columns.names and columns.field(field.name).type != field.type
     ]
-    if len(set(found.names)) != len(found.names):
+    if len(set(columns.names)) != len(columns.names):
         problems.append("a column name stands twice")
     if problems:
         raise InvalidRequest(f"the rows do not fit the table: {'; '.join(problems)}", problems=problems)
@@ -157,13 +157,13 @@ class Workbench:
         if len(ids) == 0:
             return {}
         small, big = self.layout.small, self.layout.big
-        found = addresses(self.base, ids, list(big)) if big else {}
-        wanted = ids.to_pylist() if small else []
+        located = addresses(self.base, ids, list(big)) if big else {}
+        sought = ids.to_pylist() if small else []
         for fragment in small:
-            offsets = self._tail_fragment(fragment).find(wanted)
+            offsets = self._tail_fragment(fragment).find(sought)
             if len(offsets):
-                found[fragment] = offsets
-        return found
+                located[fragment] = offsets
+        return located
 
     def _tail_fragment(self, fragment: int) -> TailFragment:
         return self._tail.get(self.base, fragment, self.layout.parts[fragment].key)
@@ -238,7 +238,7 @@ class Workbench:
 
     def take_over(self, removal: Removal) -> None:
         """Note what others wrote so that the base loses rows."""
-        deletions = [(one.id, one.deletion_file) for one in removal.changed]
+        deletions = [(fragment.id, fragment.deletion_file) for fragment in removal.changed]
         self.files += [file.path(number) for number, file in deletions if file is not None]
         self.files += Written(removal.kept, since=0).files()
         self._changed = frozenset(fragment.id for fragment in removal.changed)
