@@ -16,8 +16,8 @@ from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.evaluate import judge_sets, questions
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Answer, Read, RelationSide
-from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.pipeline.bulk.executor import SparkExecutor, spark_executor
 from omnigraph.storage.location import Location

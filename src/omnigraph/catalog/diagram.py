@@ -1,8 +1,9 @@
 """Diagram: a schema as a picture, in the languages of Mermaid and Graphviz.
 
-Room    catalog. Text only; whoever shows it draws it.
-Rule    the same schema gives the same text. Names of the schema never reach the picture as syntax: boxes
-        have ids of our own, and labels are quoted.
+Text only; whoever shows it draws it.
+
+The same schema gives the same text. Names of the schema never reach the picture as syntax: boxes have ids of
+our own, and labels are quoted.
 """
 
 from __future__ import annotations

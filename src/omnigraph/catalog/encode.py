@@ -1,7 +1,7 @@
 """Encode: types and properties as JSON values, in two forms.
 
-Room    catalog. The stored form keeps everything; the canonical form has names for ids and no columns, and
-        says the same for two schemas that mean the same. catalog.py puts the parts together.
+The stored form keeps everything; the canonical form has names for ids and no columns, and says the same for
+two schemas that mean the same. catalog.py puts the parts together.
 """
 
 from __future__ import annotations

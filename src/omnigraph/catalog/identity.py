@@ -1,10 +1,11 @@
 """Identity: where the ids of new types and properties come from, and types under other ids.
 
-Room    catalog. Schemas belong to branches, and two branches must never mint the same id for different
-        things. So an id is not the next number of a counter kept in the graph: it is the id of the change
-        that made it (unique by itself) and a number within that change.
-Rule    ids of one change sort in the order of their allocation (`constraints.identity_order`): the order
-        of key members depends on it, and so does every derived node id.
+Schemas belong to branches, and two branches must never mint the same id for different things. So an id is not
+the next number of a counter kept in the graph: it is the id of the change that made it (unique by itself) and
+a number within that change.
+
+Ids of one change sort in the order of their allocation (`constraints.identity_order`): the order of key
+members depends on it, and so does every derived node id.
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 
     text (+ accepted catalog) -> **findings**
 
-Room    catalog. Refuses nothing: errors, warnings and advice come back in one list, for an editor, a
-        review or the command line to show.
-Given   a text; the accepted catalog, if the findings should include what the migration would do.
-Gives   diagnostics by position: `PG...` about the text, `OG-...` about the migration.
+Refuses nothing: errors, warnings and advice come back in one list, for an editor, a review or the command
+line to show.
+
+Takes a text; the accepted catalog, if the findings should include what the migration would do.
+
+Gives diagnostics by position: `PG...` about the text, `OG-...` about the migration.
 """
 
 from __future__ import annotations
@@ -65,9 +67,9 @@ def lint(
         return in_order((*error.diagnostics, *_advice(checked)))
     migration: tuple[Diagnostic, ...] = ()
     if accepted is not None:
-        places = _places(checked)
+        spans = _spans(checked)
         steps = plan(accepted, resolution.catalog).steps
-        migration = tuple(d for step in steps for d in _judged(step, places))
+        migration = tuple(d for step in steps for d in _judged(step, spans))
     return in_order((*resolution.notes, *_advice(checked), *migration))
 
 
@@ -125,28 +127,28 @@ def _patterns(node: NodeSyntax) -> Iterator[Diagnostic]:
 
 # -- the migration -----------------------------------------------------------------------------------
 
-Places = dict[tuple[str, str, str | None], Span]  # (kind, type, property) -> where it is declared
+Spans = dict[tuple[str, str, str | None], Span]  # (kind, type, property) -> where it is declared
 
 
-def _places(checked: CheckedSchema) -> Places:
-    found: Places = {}
+def _spans(checked: CheckedSchema) -> Spans:
+    spans: Spans = {}
     for declaration in checked.schema.declarations:
-        found[declaration.kind, declaration.name.text, None] = declaration.name.span
+        spans[declaration.kind, declaration.name.text, None] = declaration.name.span
         for declared in declaration.properties:
-            found[declaration.kind, declaration.name.text, declared.name.text] = declared.name.span
+            spans[declaration.kind, declaration.name.text, declared.name.text] = declared.name.span
     for node in checked.nodes:
         for member in node.members:
-            place = "node", node.node.name.text, member.name
-            found.setdefault(place, member.declared.name.span)
-    return found
+            declared_as = "node", node.node.name.text, member.name
+            spans.setdefault(declared_as, member.declared.name.span)
+    return spans
 
 
-def _judged(step: Step, places: Places) -> Iterator[Diagnostic]:
+def _judged(step: Step, spans: Spans) -> Iterator[Diagnostic]:
     match step:
         case UnsupportedChange():
             kind, _, entity = step.entity.partition(":")
             owner, _, member = entity.partition(".")
-            span = places.get((kind, owner, member or None))
+            span = spans.get((kind, owner, member or None))
             yield Diagnostic(steps.REGISTRY[step.code], f"{step.entity}: {step.reason}", span)
         case DropType():
             rule = steps.NODE_DROPPED if step.type_kind is TypeKind.NODE else steps.EDGE_DROPPED
@@ -155,27 +157,27 @@ def _judged(step: Step, places: Places) -> Iterator[Diagnostic]:
         case DropProperty() if step.type_kind is not TypeKind.INTERFACE:
             message = f"property {step.type_name}.{step.property_name} and its values leave the schema"
             hint = "to keep the values under a new name, use @rename_from"
-            yield Diagnostic(steps.PROPERTY_DROPPED, message, _place(step, places), hint)
+            yield Diagnostic(steps.PROPERTY_DROPPED, message, _span(step, spans), hint)
         case RenameType():
             message = f"{step.type_kind.value} {step.old_name} becomes {step.type_name}"
-            yield Diagnostic(steps.RENAMED, message, _place(step, places))
+            yield Diagnostic(steps.RENAMED, message, _span(step, spans))
         case RenameProperty() if step.type_kind is not TypeKind.INTERFACE:
             message = f"property {step.type_name}.{step.old_name} becomes {step.property_name}"
-            yield _property_finding(steps.RENAMED, message, step, places)
+            yield _property_finding(steps.RENAMED, message, step, spans)
         case AlterProperty() if step.must_not_be_null and step.effect is Effect.SCAN:
             message = (
                 f"property {step.type_name}.{step.property_name} becomes required; rows with null refuse it"
             )
-            yield _property_finding(steps.TIGHTENED, message, step, places)
+            yield _property_finding(steps.TIGHTENED, message, step, spans)
         case ChangeEmbed():
             message = f"the vectors of {step.type_name}.{step.property_name} are cleared and need a fill"
-            yield _property_finding(steps.EMBED_CHANGED, message, step, places)
+            yield _property_finding(steps.EMBED_CHANGED, message, step, spans)
         case AddConstraint() if step.effect is Effect.SCAN:
             message = f"@{step.shown['kind']} on {step.type_name} is validated against existing rows"
-            yield Diagnostic(steps.CONSTRAINT_ADDED, message, _place(step, places))
+            yield Diagnostic(steps.CONSTRAINT_ADDED, message, _span(step, spans))
         case DropConstraint() if step.shown["kind"] != "index":
             message = f"@{step.shown['kind']} on {step.type_name} is removed or loosened"
-            yield Diagnostic(steps.CONSTRAINT_DROPPED, message, _place(step, places))
+            yield Diagnostic(steps.CONSTRAINT_DROPPED, message, _span(step, spans))
         case (
             AddType()
             | AddProperty()
@@ -191,12 +193,12 @@ def _judged(step: Step, places: Places) -> Iterator[Diagnostic]:
             pass
 
 
-def _place(step: RenameType | DropProperty | AddConstraint | DropConstraint, places: Places) -> Span | None:
-    return places.get((step.type_kind.value, step.type_name, None))
+def _span(step: RenameType | DropProperty | AddConstraint | DropConstraint, spans: Spans) -> Span | None:
+    return spans.get((step.type_kind.value, step.type_name, None))
 
 
 def _property_finding(
-    rule: Rule, message: str, step: RenameProperty | AlterProperty | ChangeEmbed, places: Places
+    rule: Rule, message: str, step: RenameProperty | AlterProperty | ChangeEmbed, spans: Spans
 ) -> Diagnostic:
-    span = places.get((step.type_kind.value, step.type_name, step.property_name))
+    span = spans.get((step.type_kind.value, step.type_name, step.property_name))
     return Diagnostic(rule, message, span)

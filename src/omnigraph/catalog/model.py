@@ -2,16 +2,17 @@
 
     text -> tree -> checked schema -> **catalog**
 
-Room    catalog. Immutable values without I/O; resolve.py makes them, the engine stores them whole as one
-        content-addressed object.
-Rule    ids are opaque and final: names are mere names, and a rename changes nothing else. A type's id is
-        also the id of its table. Where a merge unified two types or properties, the one that is kept has the
-        other's id among its `aliases`: a branch that has the other still has the same thing. A column name
-        is never used twice in one table, even after its property is gone: old fragments still hold the old
-        values under it.
-Layout  a table has `id` (edges: `id`, `src`, `dst`), never null, then one column for each property in the
-        order of their names when the table was made. Property columns are nullable whatever the schema
-        says: required-ness is enforced on write, so that changing it touches no data.
+Immutable values without I/O; resolve.py makes them, the engine stores them whole as one content-addressed
+object.
+
+Ids are opaque and final: names are mere names, and a rename changes nothing else. A type's id is also the id
+of its table. Where a merge unified two types or properties, the one that is kept has the other's id among its
+`aliases`: a branch that has the other still has the same thing. A column name is never used twice in one
+table, even after its property is gone: old fragments still hold the old values under it.
+
+A table has `id` (edges: `id`, `src`, `dst`), never null, then one column for each property in the order of
+their names when the table was made. Property columns are nullable whatever the schema says: required-ness is
+enforced on write, so that changing it touches no data.
 """
 
 from __future__ import annotations
@@ -27,13 +28,11 @@ import pyarrow as pa
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.literals import DefaultValue
 
-# -- constraints ---------------------------------------------------------------------------------
+# -- constraints -----------------------------------------------------------------------------------
 #
-# What rows must satisfy, in terms of property identity.
-# A constraint names properties by id, so that a rename does not change it. On edges the
-# endpoints `src` and `dst` may stand in place of an id.
-# Rule    a constraint is a set of properties: the order in which they were written has no meaning, and
-# inline and body form are the same constraint.
+# A constraint names properties by id, so that a rename does not change it; on edges `src` and `dst` may stand
+# for an id. It is a set of properties: the order in which they were written has no meaning, and inline and
+# body form are the same constraint.
 
 
 ENDPOINTS = ("src", "dst")
@@ -165,7 +164,7 @@ def _number(value: float | None) -> int | float | None:
     return value
 
 
-# -- model ---------------------------------------------------------------------------------------
+# -- types and properties --------------------------------------------------------------------------
 
 
 ID = "id"

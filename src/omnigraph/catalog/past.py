@@ -1,10 +1,11 @@
 """Past: a state of the graph under the names of today, and types that two states can be compared in.
 
-Room    catalog. The one rule for every read of a state: **names are those of today** (of the branch that has
-        the state), **columns and types are those of the state's own schema**. Only a comparison of two states
-        uses other types: for each property the wider one, which holds the values of both.
-Rule    types and properties are found by identity. A name that was declared twice, on two branches or again
-        after a drop, is two properties; one that the state does not have is null in each of its rows.
+The one rule for every read of a state: **names are those of today** (of the branch that has the state),
+**columns and types are those of the state's own schema**. Only a comparison of two states uses other types:
+for each property the wider one, which holds the values of both.
+
+Types and properties are found by identity. A name that was declared twice, on two branches or again after a
+drop, is two properties; one that the state does not have is null in each of its rows.
 """
 
 from __future__ import annotations

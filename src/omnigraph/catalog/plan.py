@@ -2,13 +2,12 @@
 
     accepted catalog + desired catalog -> **plan**
 
-Room    catalog. Pure: looks at two catalogs and no data.
-Given   both catalogs, which share identities (resolve.py); whether drops may destroy history; the types
-        that are known to hold no rows.
-Gives   `MigrationPlan`. Interfaces, then nodes, then edges; in each kind the desired types by name, then the
-        dropped ones. In a type: rename, what is refused, metadata, properties by name, dropped properties,
-        constraints.
-Rule    no steps means no change: the same identities, with equal declarations.
+Pure: looks at two catalogs, which share identities (resolve.py), and no data; the caller says whether drops
+may destroy history, and which types are known to hold no rows.
+
+Steps come for interfaces, then nodes, then edges; in each kind for the desired types by name, then the
+dropped ones. In a type: rename, what is refused, metadata, properties by name, dropped properties,
+constraints. No steps means no change: the same identities, with equal declarations.
 """
 
 from __future__ import annotations
@@ -62,12 +61,10 @@ from omnigraph.catalog.steps import (
 )
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 
-# -- plan, properties ----------------------------------------------------------------------------
+# -- properties ------------------------------------------------------------------------------------
 #
-# The steps for the properties of one type that both schemas have.
-# py.
-# Rule    a change is either kept whole (values survive as they are, or rewritten) or refused; a drop is
-# never a consequence of another change.
+# Of one type that both schemas have. A change is either kept whole (values survive as they are, or rewritten)
+# or refused; a drop is never a consequence of another change.
 
 
 AnyProperty = Property | InterfaceProperty
@@ -259,12 +256,11 @@ def _embedded(
         )
 
 
-# -- plan, constraints ---------------------------------------------------------------------------
+# -- constraints -----------------------------------------------------------------------------------
 #
-# The steps for the constraints of one type that both schemas have.
-# py. Keys are not here: they never change.
-# Rule    what admits less than before is added and validated against existing rows; what admits more is
-# dropped, and needs nothing. An index is neither: it never looks at rows.
+# Of one type that both schemas have; keys are not here, they never change. What admits less than before is
+# added and validated against existing rows; what admits more is dropped, and needs nothing. An index is
+# neither: it never looks at rows.
 
 
 Side = tuple[AnyConstraint, dict[str, Any]]  # a constraint, and how it is shown
@@ -370,7 +366,7 @@ def _step(
     )
 
 
-# -- plan ----------------------------------------------------------------------------------------
+# -- the plan --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
     text -> tree -> checked schema -> **catalog**
 
-Room    catalog. Decides which declared type or property is which stored one: by name, else by the old name
-        in `@rename_from`, else it is new. Everything else follows identity.
-Given   a checked schema, the accepted catalog (None for a new graph), a minter of fresh ids.
-Gives   the desired catalog and notes about hints that did nothing; or `SchemaError` with all that is wrong.
-Rule    matching comes first, minting after it and only if all matches are sound: a refused schema uses up
-        no id. Order of allocation: interfaces, nodes, edges by name, then properties by owner id and name.
+Decides which declared type or property is which stored one: by name, else by the old name in `@rename_from`,
+else it is new. Everything else follows identity. What comes back is the desired catalog, with notes about
+hints that did nothing; or `SchemaError` with all that is wrong.
+
+Matching comes first, minting after it and only if all matches are sound: a refused schema uses up no id.
+Order of allocation: interfaces, nodes, edges by name, then properties by owner id and name.
 """
 
 from __future__ import annotations
@@ -50,13 +50,11 @@ from omnigraph.language.schema import tree as ast
 from omnigraph.language.schema.check.declarations import ExpandedProperty
 from omnigraph.language.syntax import Ident
 
-# -- match ---------------------------------------------------------------------------------------
+# -- matching --------------------------------------------------------------------------------------
 #
-# Which accepted type or property each declaration continues.
-# py. Mints nothing and builds nothing.
-# Rule    the same kind and name is the same thing, and a hint on it is idle. Otherwise the hint decides.
-# A hint that comes with an inherited property speaks to every node that inherits it: where it finds
-# nothing to rename, it is idle.
+# Which accepted type or property each declaration continues; mints nothing and builds nothing. The same kind
+# and name is the same thing, and a hint on it is idle. Otherwise the hint decides. A hint that comes with an
+# inherited property speaks to every node that inherits it: where it finds nothing to rename, it is idle.
 
 
 AnyProperty = Property | InterfaceProperty
@@ -288,13 +286,11 @@ def _claim(label: str, name: Ident, accepted: str, hint: Hint | None) -> NameCla
     return NameClaim(label, name.span, hint.span if hint is not None and renamed else None)
 
 
-# -- build ---------------------------------------------------------------------------------------
+# -- minting and building --------------------------------------------------------------------------
 #
-# Mint what is new and put the catalog together.
-# py. Every match is sound by now; nothing here can be refused.
-# Rule    a property keeps its column for life, except when its stored type changes: then it gets a fresh
-# one
-# and the values are rewritten into it. Columns that a table once had are never given out again.
+# Every match is sound by now; nothing here can be refused. A property keeps its column for life, except when
+# its stored type changes: then it gets a fresh one and the values are rewritten into it. Columns that a table
+# once had are never given out again.
 
 
 # Kept in their own fields, or not kept at all; on an interface the inline constraints are all there is.
@@ -487,7 +483,7 @@ def _annotations(
     return tuple(sorted(distinct, key=lambda a: (a.name, a.value is not None, a.value or "", a.keywords)))
 
 
-# -- resolve -------------------------------------------------------------------------------------
+# -- the way through -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

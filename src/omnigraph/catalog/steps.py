@@ -1,8 +1,8 @@
 """Steps: what a migration does, one value for each change.
 
-Room    catalog. plan.py makes them, the engine executes them, surfaces print them.
-Rule    a step carries everything that its execution needs (ids, columns, fields, fills): whoever runs it
-        looks nothing up. `to_json` is the public shape and holds names only.
+plan.py makes them, the engine executes them, surfaces print them. A step carries everything that its
+execution needs (ids, columns, fields, fills): whoever runs it looks nothing up. `to_json` is the public shape
+and holds names only.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Support(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EnumSet:
-    """The values that an enum is narrowed to, in the place of a constraint."""
+    """The values that an enum is narrowed to, where a constraint would stand."""
 
     property: str
     values: tuple[str, ...]
@@ -96,7 +96,7 @@ class _PropertyStep(_TypeStep):
     property_id: str
     property_name: str
 
-    def place(self) -> Json:
+    def owner_fields(self) -> Json:
         return {
             "type_kind": self.type_kind.value,
             "type_name": self.type_name,
@@ -180,7 +180,7 @@ class AddProperty(_PropertyStep):
         return self.declared.field if isinstance(self.declared, Property) else None
 
     def fields(self) -> Json:
-        fields = {**self.place(), "property_type": self.declared.type.to_json()}
+        fields = {**self.owner_fields(), "property_type": self.declared.type.to_json()}
         return fields if self.fill is None else {**fields, "fill": default_json(self.fill)}
 
 
@@ -208,7 +208,7 @@ class ExtendEnum(_PropertyStep):
     added_values: tuple[str, ...]
 
     def fields(self) -> Json:
-        return {**self.place(), "added_values": list(self.added_values)}
+        return {**self.owner_fields(), "added_values": list(self.added_values)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +237,7 @@ class AlterProperty(_PropertyStep):
         return self.old_type.nullable and not self.new_type.nullable and self.fill is None
 
     def fields(self) -> Json:
-        fields = {**self.place(), "from": self.old_type.to_json(), "to": self.new_type.to_json()}
+        fields = {**self.owner_fields(), "from": self.old_type.to_json(), "to": self.new_type.to_json()}
         return fields if self.fill is None else {**fields, "fill": default_json(self.fill)}
 
 
@@ -254,7 +254,7 @@ class ChangeEmbed(_PropertyStep):
 
     def fields(self) -> Json:
         return {
-            **self.place(),
+            **self.owner_fields(),
             "from": {"source": self.old_source, "model": self.old.model},
             "to": {"source": self.new_source, "model": self.new.model},
         }
@@ -268,7 +268,7 @@ class UpdatePropertyMetadata(_PropertyStep):
     annotations: tuple[Annotation, ...]
 
     def fields(self) -> Json:
-        return {**self.place(), "annotations": [a.to_json() for a in self.annotations]}
+        return {**self.owner_fields(), "annotations": [a.to_json() for a in self.annotations]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +281,7 @@ class DropProperty(_PropertyStep):
     mode: DropMode = DropMode.SOFT
 
     def fields(self) -> Json:
-        return {**self.place(), "mode": self.mode.value}
+        return {**self.owner_fields(), "mode": self.mode.value}
 
 
 # -- constraints -------------------------------------------------------------------------------------
@@ -359,9 +359,8 @@ Step: TypeAlias = (
 
 # -- codes ---------------------------------------------------------------------------------------
 #
-# The stable names of what can be said about a migration.
-# `OG-<family>-<number>`: DS destructive, MF may fail, CD constraints, BC breaks callers,
-# VE vectors, ED edges. A published code keeps its meaning for good.
+# The stable names of what can be said about a migration. `OG-<family>-<number>`: DS destructive, MF may fail,
+# CD constraints, BC breaks callers, VE vectors, ED edges. A published code keeps its meaning for good.
 
 
 MIGRATION_STAGE = 9

@@ -1,7 +1,8 @@
 """Types: what a property can hold, how it is stored, how it is written down.
 
-Room    catalog. Pure values; the text of a type is read in language.schema.
-Rule    two types are equal when they admit the same values: enum values are kept sorted.
+Pure values; the text of a type is read in language.schema.
+
+Two types are equal when they admit the same values: enum values are kept sorted.
 """
 
 from __future__ import annotations

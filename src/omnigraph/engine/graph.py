@@ -37,7 +37,7 @@ from omnigraph.engine.query import Queries, QueryText
 from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.schema.schema import Schemas, SchemaText, load_schema
 from omnigraph.engine.table import TableView
-from omnigraph.engine.validate.rows import LocalExecutor
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.execution.plan.explain import Explanation

@@ -22,8 +22,8 @@ from omnigraph.engine.validate.evaluate import (
     questions,
     refuse,
 )
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Executor, Findings
-from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Effect
 from omnigraph.storage.transaction import PublishPlan, WriteTxn

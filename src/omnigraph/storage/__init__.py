@@ -1,4 +1,4 @@
-"""Storage: a graph as Lance files. Manifest, tables, schema objects, snapshot, publish, cost.
+"""Storage: a graph as Lance files: manifest, tables, schema objects, publishing, cost.
 
-`GraphStore` (store.py) is the door; the rest are its rooms.
+`GraphStore` (store.py) is what the layers above hold; it puts the other modules together.
 """

@@ -1,16 +1,17 @@
 """Checksums: one for each file of a table, recorded when it is written, compared when that is asked for.
 
-Room    storage. Lance keeps no checksum of data pages: a flipped bit may read as another value. So whoever
-        writes a file of a table records its CRC-32 and size here.
-Where   `__checksums/{table id}/{writer}`: a log that one open store appends to, a line for each file and one
-        call for all files of a commit. A line carries a check of its own, so one that is torn or damaged
-        counts for nothing. A checksum that was lost, or never written by an older release, makes a file
-        unrecorded, never damaged; lines of files that were deleted are harmless.
-When    on local disk, while the bytes are in the page cache. On an object store the bytes are gone when
-        Lance has written them, and the store guards them itself: there `verify` records on demand.
-Covers  data, blobs, deletion files, index files and versions of tables. Schema objects have their hash as
-        name; the manifests of the graph are read as JSON that is checked.
-Why     docs/decisions/0018-checksums-beside-files.md
+Lance keeps no checksum of data pages: a flipped bit may read as another value. So whoever writes a file of a
+table records its CRC-32 and size here.
+
+- Where: `__checksums/{table id}/{writer}`: a log that one open store appends to, a line for each file and one
+  call for all files of a commit. A line carries a check of its own, so one that is torn or damaged counts for
+  nothing. A checksum that was lost, or never written by an older release, makes a file unrecorded, never
+  damaged; lines of files that were deleted are harmless.
+- When: on local disk, while the bytes are in the page cache. On an object store the bytes are gone when Lance
+  has written them, and the store guards them itself: there `verify` records on demand.
+- Covers: data, blobs, deletion files, index files and versions of tables. Schema objects have their hash as
+  name; the manifests of the graph are read as JSON that is checked.
+- Why: docs/decisions/0018-checksums-beside-files.md
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Claims: the commit id that belongs to an idempotency key, whoever asks first.
 
-Room    storage. One small object for each key, created if absent before the write begins. Every call with
-        the key then publishes under the same commit id, and the chain itself says whether it landed.
-Rule    a key belongs to one request of one actor on one branch: another request under it is refused, not
-        answered. The branch is its chain, not its name: no two chains may get a commit of one id.
+One small object for each key, created if absent before the write begins. Every call with the key then
+publishes under the same commit id, and the chain itself says whether it landed.
+
+A key belongs to one request of one actor on one branch: another request under it is refused, not answered.
+The branch is its chain, not its name: no two chains may get a commit of one id.
 """
 
 from __future__ import annotations

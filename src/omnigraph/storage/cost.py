@@ -1,12 +1,15 @@
 """Cost: what an operation asked of storage, counted always and cheaply.
 
-Room    storage. Every logical operation runs inside `measured()`; each step that must wait for the
-        one before it calls `stage()`.
-Given   Lance's own process-wide request counters (complete, LIST included; one snapshot is ~10 us)
-        plus the few requests made through our object client.
-Gives   a frozen `Cost` for the receipt, and `process_totals()` for metrics.
-Note    Lance cannot attribute requests to threads. When operations overlap in one process their
-        requests are counted in each of them, and `shared` says so.
+Every logical operation runs inside `measured()`; each step that must wait for the one before it calls
+`stage()`.
+
+Counts with Lance's own process-wide request counters (complete, LIST included; one snapshot is ~10 us) plus
+the few requests made through our object client.
+
+Gives a frozen `Cost` for the receipt, and `process_totals()` for metrics.
+
+- Note: Lance cannot attribute requests to threads. When operations overlap in one process their requests are
+  counted in each of them, and `shared` says so.
 """
 
 from __future__ import annotations

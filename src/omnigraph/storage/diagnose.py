@@ -1,10 +1,11 @@
 """Diagnose: why a graph cannot be opened, read or made here, said so that a person can act on it.
 
-Room    storage. Runs only after something failed (or before a graph is made); looks at what is stored
-        through the object client, whose errors are typed, instead of parsing anybody's message.
-Reads   a hard drop may take files away from under whoever reads them. Lance, Arrow and DataFusion then raise
-        what they raise for any failure, so the error decides nothing: `Readability` looks at what became of
-        the state. It was reclaimed; or files are lost; or the error is what it says.
+Runs only after something failed (or before a graph is made); looks at what is stored through the object
+client, whose errors are typed, instead of parsing anybody's message.
+
+- Reads: a hard drop may take files away from under whoever reads them. Lance, Arrow and DataFusion then raise
+  what they raise for any failure, so the error decides nothing: `Readability` looks at what became of the
+  state. It was reclaimed; or files are lost; or the error is what it says.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Durability: on local disk, acknowledged means synced.
 
-Room    storage. Lance never calls fsync, so we do: staged files and their directories before the
-        compare-and-swap, the new manifest and its directory after it, both before the receipt.
-Modes   "sync" (default) and "os" (leave it to the operating system: throwaway graphs and tests).
-Note    object stores are durable by their own contract; there this is a no-op.
-Why     docs/decisions/0004-durability-on-local-disk.md
+Lance never calls fsync, so we do: staged files and their directories before the compare-and-swap, the new
+manifest and its directory after it, both before the receipt.
+
+- Modes: "sync" (default) and "os" (leave it to the operating system: throwaway graphs and tests).
+- Note: object stores are durable by their own contract; there this is a no-op.
+- Why: docs/decisions/0004-durability-on-local-disk.md
 """
 
 from __future__ import annotations

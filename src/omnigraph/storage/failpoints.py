@@ -1,11 +1,12 @@
 """Failpoints: named places before and after every durable step, where a test can intervene.
 
-Room    storage. Nothing else in the package decides whether a point is armed.
-Use     `with durable(Step.PUBLISH): ...` around each call that makes something durable;
-        arm with `OMNIGRAPH_FAILPOINTS="publish.before=kill"` or, in a test, `armed({...})`.
-Actions `raise` (FailpointHit), `sleep:SECONDS`, `kill` (SIGKILL to this process), or any callable.
-Why     crash safety is only proven by dying at every step; a source check in `tests/crash` refuses
-        a durable call outside such a block.
+Nothing else in the package decides whether a point is armed.
+
+- Use: `with durable(Step.PUBLISH): ...` around each call that makes something durable; arm with
+  `OMNIGRAPH_FAILPOINTS="publish.before=kill"` or, in a test, `armed({...})`.
+- Actions: `raise` (FailpointHit), `sleep:SECONDS`, `kill` (SIGKILL to this process), or any callable.
+- Why: crash safety is only proven by dying at every step; a source check in `tests/crash` refuses a durable
+  call outside such a block.
 """
 
 from __future__ import annotations

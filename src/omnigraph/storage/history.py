@@ -371,14 +371,12 @@ def _first_from(segment: _Segment, version: int, kept: ManifestState) -> str | N
     return min(known)[1] if known else None
 
 
-# -- lineage -------------------------------------------------------------------------------------
+# -- common ancestors ------------------------------------------------------------------------------
 #
-# Which commits two states have in common.
-# Every chain is a line, so the ancestors of a state are, on each chain, everything up to one
-# version; the state carries that version for every chain it took in, by fork or merge (`ancestry`).
-# What two states share is then a comparison of two small maps, at any depth of history.
-# Gives   `merge_bases`: the best common ancestors, best first. More than one means that the branches were
-# merged into each other crosswise.
+# Every chain is a line, so the ancestors of a state are, on each chain, everything up to one version; the
+# state carries that version for every chain it took in, by fork or merge (`ancestry`). What two states share
+# is then a comparison of two small maps, at any depth of history. More than one best common ancestor means
+# that the branches were merged into each other crosswise.
 
 
 def holds(state: ManifestState, commit: ManifestState) -> bool:

@@ -1,8 +1,10 @@
-"""Location: where a graph lives, and the small-object client for that place.
+"""Location: where a graph is stored, and the client for its small objects.
 
-Room    storage. Addresses are parsed here once; everything below joins relative keys.
-Given   a local path, `file://...` or an object-store URL, with storage options in Lance's spelling.
-Gives   URIs for Lance, and an `Objects` client for the few things that are not Lance datasets.
+Addresses are parsed here once; everything below joins relative keys.
+
+Takes a local path, `file://...` or an object-store URL, with storage options in Lance's spelling.
+
+Gives URIs for Lance, and an `Objects` client for the few things that are not Lance datasets.
 """
 
 from __future__ import annotations
@@ -83,10 +85,10 @@ class Location:
                 f"unsupported address {text!r}",
                 remedy=f"Use a local path, file:// or one of {', '.join(s + '://' for s in OBJECT_SCHEMES)}",
             )
-        place = cls(text.rstrip("/"), dict(options or {}))
+        location = cls(text.rstrip("/"), dict(options or {}))
         if options:
-            _ = place.objects  # made now, so that a wrong option is refused where it was given
-        return place
+            _ = location.objects  # made now, so that a wrong option is refused where it was given
+        return location
 
     @property
     def is_local(self) -> bool:
@@ -98,7 +100,7 @@ class Location:
         return "/".join((self.uri, *parts))
 
     def reach(self, address: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
-        """Return another place: without options, one on a store of this kind is reached as this one is.
+        """Return another location: without options, one on a store of this kind is reached as this one is.
 
         >>> graph = Location.parse("s3://bucket/kb", {"region": "eu-1"})
         >>> graph.reach("s3://other/out").options, graph.reach("gs://other/out").options
@@ -108,7 +110,7 @@ class Location:
         return Location.parse(address, self.options if options is None and alike else options)
 
     def below(self, *parts: str) -> Location:
-        """Return a place below this one, reached in the same way."""
+        """Return a location below this one, reached in the same way."""
         return Location(self.join(*parts), self.options)
 
     @property
@@ -122,7 +124,7 @@ class Location:
 
     @contextmanager
     def new_file(self) -> Iterator[BinaryIO]:
-        """Write a file at this very place; there is none, or the old one, until the block has ended well."""
+        """Write the file at this location; there is none, or the old one, until the block has ended well."""
         if self.is_local:
             path = Path(self.uri)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Opener: the one place where a Lance dataset is opened.
+"""Opener: opens every Lance dataset.
 
-Room    storage. Shares one Lance session (index pages, file footers) and keeps table handles by
-        (table id, version). Tables are opened by pinned version only; "latest" exists for manifests.
-Count   `opens` tells how many datasets were really opened: the cost gates assert on it.
-Touch   a source check (tests/storage/test_source_rules.py) refuses `lance.dataset` anywhere else.
+Shares one Lance session (index pages, file footers) and keeps table handles by (table id, version). Tables
+are opened by pinned version only; "latest" exists for manifests. `opens` counts the datasets that were really
+opened: the cost tests assert on it. A source check (tests/storage/test_source_rules.py) refuses
+`lance.dataset` anywhere else.
 """
 
 from __future__ import annotations

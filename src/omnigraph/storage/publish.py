@@ -1,13 +1,12 @@
-"""Publish: the one place where staged work becomes visible to readers.
+"""Publish: how staged work becomes visible to readers, and what happens after a lost race.
 
-Room    storage. Runs a `Write`: capture, prepare, validate, stage, compare-and-swap; and, when the
-        swap loses, decides how to go on (conflict.py). The only caller of `Chain.commit` besides
-        the branch protocol and the retention floor.
-Given   a branch and a write; optionally the head that the caller expects.
-Gives   a `Receipt`, or a typed error. After any error nothing of the write is visible, except that
-        OutcomeUnknown says that it cannot tell.
-Rules   an attempt that lost had no effect, so every retry starts from a fresh capture. The commit
-        id is the same in every attempt: a writer can always recognise its own work.
+`Publisher` runs a `Write`: capture, prepare, validate, stage, compare-and-swap. When the swap loses, `decide`
+says from the two states how to go on. Only this module, the branch protocol and the retention floor call
+`Chain.commit`.
+
+An attempt that lost had no effect, so every retry starts from a fresh capture. The commit id is the same in
+every attempt: a writer can always recognise its own work. After an error nothing of the write is visible;
+OutcomeUnknown alone says that it cannot tell.
 """
 
 from __future__ import annotations
@@ -47,18 +46,17 @@ from omnigraph.storage.staging import StagedPlan, Staging
 from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan, PublishReceipt, Write, WriteTxn
 
-# -- conflict ------------------------------------------------------------------------------------
+# -- after a lost race: a pure decision ----------------------------------------------------------------
 #
-# What to do when another writer published first. A pure decision.
-# Given what a plan wrote and read, and the two snapshots, say how to go on.
-# Table   (engine spec 3.4; tests/storage/test_conflict.py has one case per row)
-# what moved since the base                     what happens
-# nothing the plan read or wrote                publish the same staged versions again
-# a table it only consulted                     validate again, then publish
-# a table it writes, or only by maintenance     prepare again from the new base
-# retention ran since it staged its files       prepare again: the files may be gone
-# a table whose rows decided what is written    ReadSetConflict
-# the schema                                    prepare again, or ReadSetConflict if rows decided
+# (engine spec 3.4; tests/storage/test_conflict.py has one case for each row)
+#
+#   what moved since the base                     what happens
+#   nothing the plan read or wrote                publish the same staged versions again
+#   a table it only consulted                     validate again, then publish
+#   a table it writes, or only by maintenance     prepare again from the new base
+#   retention ran since it staged its files       prepare again: the files may be gone
+#   a table whose rows decided what is written    ReadSetConflict
+#   the schema                                    prepare again, or ReadSetConflict if rows decided
 
 
 class Decision(Enum):
@@ -116,7 +114,7 @@ def _name(base: ManifestState, now: ManifestState, table: str) -> str:
     return table if pin is None else pin.name
 
 
-# -- publish -------------------------------------------------------------------------------------
+# -- the publisher ---------------------------------------------------------------------------------
 
 
 Pins = Mapping[str, Pin | None]

@@ -1,17 +1,19 @@
 """Reclaim: take away what no live branch's head needs of some tables.
 
-Room    storage. Lance's own cleanup must never run on our datasets: it deletes files that only detached
-        versions name. So files are listed through the object client, what a version needs is traced through
-        Lance's own metadata, and the rest is deleted.
-Order   list, announce, trace, delete. What is written after the listing is not on the list. The announcement
-        moves every live branch and then the registry, so a writer that staged a listed file stages again,
-        and a fork that was under way looks at its source again; both before the first deletion.
-Twice   a merge may take a version over from a branch, after it looked at that branch's own announcement. So
-        where there are several branches all are told, and then all again: a merge that looked before the
-        first round was over loses its swap in the second, and looks again. What was in force in either
-        round is kept, for all that is published later rests on that.
-Rule    if any head cannot be traced, nothing is deleted. A crash at any point leaves whole heads, history
-        that says it was reclaimed, and at worst files that nothing names.
+Lance's own cleanup must never run on our datasets: it deletes files that only detached versions name. So
+files are listed through the object client, what a version needs is traced through Lance's own metadata, and
+the rest is deleted.
+
+- Order: list, announce, trace, delete. What is written after the listing is not on the list. The announcement
+  moves every live branch and then the registry, so a writer that staged a listed file stages again, and a
+  fork that was under way looks at its source again; both before the first deletion.
+- Twice: a merge may take a version over from a branch, after it looked at that branch's own announcement. So
+  where there are several branches all are told, and then all again: a merge that looked before the first
+  round was over loses its swap in the second, and looks again. What was in force in either round is kept, for
+  all that is published later rests on that.
+
+If any head cannot be traced, nothing is deleted. A crash at any point leaves whole heads, history that says
+it was reclaimed, and at worst files that nothing names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Schema objects: accepted schemas, stored once under the hash of their content, never changed.
 
-Room    storage. A manifest names a schema by hash, so a cached object can never be stale: a warm
-        process reads each schema once, and a write after it not at all.
+A manifest names a schema by hash, so a cached object can never be stale: a warm process reads each schema
+once, and a write after it not at all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Staging: carry out a plan's effects on all its tables, in parallel, invisibly.
 
-Room    storage. Between the plan (a value) and the publisher (the swap). Staged versions are keyed
-        by the base they were made from; a retry keeps those whose base did not move.
+Between the plan (a value) and the publisher (the swap). Staged versions are keyed by the base they were made
+from; a retry keeps those whose base did not move.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Store: the door to one graph's storage.
+"""Store: one graph's storage, opened at an address.
 
-Room    storage. Wires the rooms together and holds what is open: the Lance session, handles, chains.
-        `create` makes a graph in one atomic step (its manifest, last); `open` reads and writes nothing.
-Given   an address, storage options and a durability mode.
-Gives   snapshots, branches, schema objects, and `publish`: the only way to change anything.
+Puts the modules of this layer together and holds what is open: the Lance session, table handles, chains.
+`create` makes a graph in one atomic step (its manifest, last); `open` reads and writes nothing. What comes
+from it are snapshots, branches and schema objects; `publish` is the only way to change anything.
 """
 
 from __future__ import annotations

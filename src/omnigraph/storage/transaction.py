@@ -1,9 +1,11 @@
-"""Transaction: one write's view of the graph, captured once.
+"""Transaction: one write's view of the graph, and the values that a write is made of.
 
-Room    storage. Every stage of a write takes the transaction, never the store: there is no way to
-        resolve a branch or "latest" again in the middle of a write.
-Plan    what a verb wants published, as a value; a verb is a `Write`: it makes a plan from a
-        transaction (`prepare`), and checks it (`validate`). Both may run again on a newer base.
+A snapshot is one version of a branch; a transaction is the snapshot that a write started from, with reads of
+its tables. Every stage of a write takes the transaction, never the store: there is no way to resolve a branch
+or "latest" again in the middle of a write.
+
+A verb is a `Write`: it makes a `PublishPlan` from a transaction (`prepare`) and checks it (`validate`). Both
+may run again on a newer base.
 """
 
 from __future__ import annotations
@@ -25,11 +27,10 @@ from omnigraph.storage.tables.effects import Effect, depends_on_rows
 from omnigraph.storage.tables.predicate import Holds, Predicate
 from omnigraph.storage.tables.reads import TableReads
 
-# -- snapshot ------------------------------------------------------------------------------------
+# -- snapshot --------------------------------------------------------------------------------------
 #
-# One graph version, captured once and used for the whole of an operation.
-# A plain value: it can be pickled to another process and names every table version
-# exactly, so nothing that holds one ever asks for "latest" again.
+# A plain value: it can be pickled to another process and names every table version exactly, so nothing that
+# holds one ever asks for "latest" again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class PinnedSnapshot:
         return pin
 
 
-# -- transaction ---------------------------------------------------------------------------------
+# -- transaction and plan --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, KeyConflict
 from omnigraph.engine.receipt import Receipt
-from omnigraph.engine.validate.rows import LocalExecutor
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.storage.store import GraphStore
 from tests.engine.model import drive
 from tests.engine.model.model import (

@@ -14,7 +14,7 @@ from omnigraph import Graph
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.receipt import Receipt
-from omnigraph.engine.validate.rows import LocalExecutor
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
 from tests.engine.truth.vocabulary import APPEND, MERGE, OVERWRITE, STATEMENTS, Mode, Put, Record, Run, Step
 

@@ -20,8 +20,8 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, TableType
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.validate.evaluate import judge_sets, questions
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Findings
-from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Overwrite
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan, WriteTxn

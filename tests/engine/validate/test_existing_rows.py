@@ -20,8 +20,8 @@ from omnigraph.catalog.model import Unique
 from omnigraph.engine.change import Catalogs, ChangeSet, TypeChange
 from omnigraph.engine.schema.existing import ColumnSource, DesiredRows
 from omnigraph.engine.validate.evaluate import judge_sets, questions_of_stored
+from omnigraph.engine.validate.executors import FrameExecutor
 from omnigraph.engine.validate.relation import Findings
-from omnigraph.engine.validate.rows import FrameExecutor
 from omnigraph.engine.write import ChangeWrite, Draft
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Append

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.engine.receipt import Receipt
-from omnigraph.engine.validate.rows import LocalExecutor
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.pipeline.bulk.load import load
 from tests.engine.truth.surfaces import Surface
 from tests.engine.truth.test_truth_table import planted

@@ -1,9 +1,7 @@
-"""Change: what happened to one entity, why it happened, and which changes are asked for.
+"""Changes: what happened to an entity, why, which changes are asked for, and how many go on a page.
 
-Room    engine.history. Plain values; every surface shows them in these shapes. No version, fragment or path
-        is in any of them.
-Given   names of kinds, types and operations.
-Gives   `Change`, `Cause` and `ChangeFilter`, the filter: it is checked once, before anything is read.
+Plain values that every surface shows in these shapes; no version, fragment or path is in any of them. A
+`ChangeFilter` is checked once, before anything is read.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class Change:
     fields: tuple[str, ...] = ()  # of an update: the names of what differs
 
     @property
-    def place(self) -> tuple[bool, str, str]:
+    def sort_key(self) -> tuple[bool, str, str]:
         """Where the change stands among others: nodes first, then by type, then by entity."""
         return self.kind == "edge", self.type_id, self.id
 
@@ -208,10 +206,9 @@ def _unknown(what: str, name: str, known: list[str]) -> InvalidRequest:
     return InvalidRequest(f"there is no {what} {name!r}", remedy=hint, **{what: name})
 
 
-# -- packing -------------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------------------
 #
-# How much goes on a page of changes.
-# The bounds are targets, not walls: a change that is larger than a page goes alone.
+# The bounds are targets, not limits: a change that is larger than a page goes alone.
 
 
 LIMIT, MAX_LIMIT = 1_000, 8_192  # changes of a page, by default and at most

@@ -2,13 +2,16 @@
 
     two states -> tables whose pins disagree -> rows they do not share -> deltas -> **changes in order**
 
-Room    engine.history. The one source of changes for diff, commit changes, feed and baseline.
-Given   two states, or one and nothing before it; which changes are asked for.
-Gives   counts by type, and changes: nodes before edges, by type id, by entity id (contract T-13).
-Rule    types and properties are paired by identity. Names and columns are those of the newer state; what it
-        no longer declares is not shown, and a property that the older state lacked counts there as its
-        default. Values are compared in the wider of two types; each image is in the types of its own state,
-        as every read of that state shows it. A table whose pins agree is not opened.
+The one source of changes for diff, commit changes, feed and baseline.
+
+Takes two states, or one and nothing before it; which changes are asked for.
+
+Gives counts by type, and changes: nodes before edges, by type id, by entity id (contract T-13).
+
+Types and properties are paired by identity. Names and columns are those of the newer state; what it no longer
+declares is not shown, and a property that the older state lacked counts there as its default. Values are
+compared in the wider of two types; each image is in the types of its own state, as every read of that state
+shows it. A table whose pins agree is not opened.
 """
 
 from __future__ import annotations
@@ -116,7 +119,7 @@ class StateComparison:
         return TypeChanges(declared, *counts)
 
     def changes(self, after: tuple[bool, str, str] | None = None) -> Iterator[Change]:
-        """Stream the changes in order, all or those beyond a place."""
+        """Stream the changes in order, all or those after a sort key."""
         for declared in self.types:
             here = (isinstance(declared, EdgeType), declared.table_id)
             if after is not None and here < after[:2]:
@@ -202,10 +205,10 @@ def _stream(
         none = [None] * len(ids)
         old = none if op is Op.INSERT else pair.before(before.slice(low, ROWS_AT_ONCE))
         new = none if op is Op.DELETE else pair.after(after.slice(low, ROWS_AT_ONCE))
-        for place, (entity, was, now) in enumerate(zip(ids, old, new, strict=True)):
+        for row, (entity, was, now) in enumerate(zip(ids, old, new, strict=True)):
             fields: tuple[str, ...] = ()
             if op is Op.UPDATE and differs is not None:
-                fields = tuple(sorted(names[at] for at in np.flatnonzero(differs[low + place])))
+                fields = tuple(sorted(names[at] for at in np.flatnonzero(differs[low + row])))
             yield Change(
                 kind,
                 declared.table_id,
@@ -219,7 +222,7 @@ def _stream(
 
 
 def _first_beyond(ids: pa.ChunkedArray, beyond: str) -> int:
-    """Return the place of the first id after one; ids are in order."""
+    """Return the number of the first id after one; ids are in order."""
     low, high = 0, len(ids)
     while low < high:
         middle = (low + high) // 2

@@ -2,10 +2,11 @@
 
     two versions -> rows they do not share (storage) -> **by id, by value** -> inserted, updated, deleted
 
-Room    engine.history. The one comparison under diff, merge, feed and revert. Equality is of values: null is
-        not an empty text, a list is compared item by item, NaN is NaN; where rows lie never counts.
-Bound   many rows are compared a range of ids at a time, so memory does not follow the size of the change;
-        ranges come in the order of ids, and so do the rows of each.
+The one comparison under diff, merge, feed and revert. Equality is of values: null is not an empty text, a
+list is compared item by item, NaN is NaN; where rows lie never counts.
+
+Many rows are compared a range of ids at a time, so memory does not follow the size of the change; ranges come
+in the order of ids, and so do the rows of each.
 """
 
 from __future__ import annotations
@@ -31,11 +32,10 @@ from omnigraph.storage.manifest.records import ManifestState, Pin
 from omnigraph.storage.tables.differences import OneSided
 from omnigraph.storage.tables.reads import TableReads
 
-# -- images --------------------------------------------------------------------------------------
+# -- entities as plain values ----------------------------------------------------------------------
 #
-# Entities as plain values, and back.
-# Dates and moments pass through Python as numbers, because Python's dates hold less
-# than the stored ones; what people see is in the formats of query results.
+# Days and instants pass through Python as numbers, because Python's dates hold less than the stored ones;
+# what people see is in the formats of query results.
 
 
 ENDS = {"src": "from", "dst": "to"}
@@ -142,10 +142,10 @@ def nothing(schema: pa.Schema) -> Delta:
 def compare(before: pa.Table, after: pa.Table) -> Delta:
     """Match rows by id and tell them apart by value; both are in the order of ids."""
     here, there = before[ID].combine_chunks(), after[ID].combine_chunks()
-    place = pc.index_in(there, value_set=here)
-    both = pc.is_valid(place)
+    partners = pc.index_in(there, value_set=here)
+    both = pc.is_valid(partners)
     stayed = pc.is_in(here, value_set=there)
-    old = before.take(place.filter(both))
+    old = before.take(partners.filter(both))
     new = after.filter(both)
     changed = {name: differs(_one(old[name]), _one(new[name])) for name in before.column_names if name != ID}
     any_changed = np.zeros(new.num_rows, dtype=bool)
@@ -162,7 +162,7 @@ def compare(before: pa.Table, after: pa.Table) -> Delta:
 
 
 def differs(first: pa.Array, other: pa.Array) -> Mask:
-    """Say, for each place, whether two columns of one type have different values there."""
+    """Say, for each row, whether two columns of one type have different values there."""
     if len(first) == 0:
         return np.zeros(0, dtype=bool)
     absent, gone = _mask(pc.is_null(first)), _mask(pc.is_null(other))
@@ -267,12 +267,11 @@ def _ranges(sides: Sequence[OneSided]) -> list[tuple[str | None, str | None]]:
     return list(pairwise(bounds))
 
 
-# -- paired --------------------------------------------------------------------------------------
+# -- a type under two schemas ----------------------------------------------------------------------
 #
-# A type in two states that may have different schemas.
-# Under diff, merge and entity history. A change of a property's type makes a new
-# column, so one property may lie in different columns of two versions; its identity finds it. Rows
-# are compared in types that hold the values of both, and shown in the types of their own state.
+# Under diff, merge and entity history. A change of a property's type makes a new column, so one property may
+# lie in different columns of two versions; its identity finds it. Rows are compared in types that hold the
+# values of both, and shown in the types of their own state.
 
 
 Row = dict[str, Any]

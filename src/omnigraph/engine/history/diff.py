@@ -1,10 +1,11 @@
 """Diff: what two states of a graph do not have in common.
 
-    two moments -> two states -> schema steps, counts, **changes as a stream**
+    two `at` -> two states -> schema steps, counts, **changes as a stream**
 
-Room    engine.history. `graph.diff`. Counts come first and are counted by streaming; rows follow when they
-        are asked for. Cost follows what changed between the states, and the rows that folding moved.
-Rule    the diff leads from the first state to the second, whatever the way between them was.
+`graph.diff`. Counts come first and are counted by streaming; rows follow when they are asked for. Cost
+follows what changed between the states, and the rows that folding moved.
+
+The diff leads from the first state to the second, whatever the way between them was.
 """
 
 from __future__ import annotations
@@ -29,15 +30,14 @@ from omnigraph.engine.receipt import TypeCount
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
 
-# -- sides ---------------------------------------------------------------------------------------
+# -- the two ends ----------------------------------------------------------------------------------
 #
-# What an end of a diff may be called.
-# A branch by its name stands for its head; anything else is a moment (moments.py). What
-# is spelt like a commit id is one.
+# A branch by its name stands for its head; anything else is an `at` (resolve_at.py). What is spelt like a
+# commit id is one.
 
 
 def side(store: GraphStore, named: At, branch: str = "main") -> PinnedSnapshot:
-    """Return the head of a branch, or the state of a moment; times and versions are those of `branch`."""
+    """Return the head of a branch, or the state that an `at` names; times and versions are of `branch`."""
     if isinstance(named, str) and not isinstance(read_moment(named), CommitAt):
         try:
             return store.snapshot(named)

@@ -1,9 +1,10 @@
 """Entity: one node or edge through time.
 
-Room    engine.history. `graph.entity(type, id)`. Goes back over the commits that touched the entity's table
-        and looks it up on both sides of each: point look-ups, whatever the table's size.
-Rule    a version is listed only where values differ, under the names in force at the branch's head. `limit`
-        bounds what is listed, not how far it is looked for.
+`graph.entity(type, id)`. Goes back over the commits that touched the entity's table and looks it up on both
+sides of each: point look-ups, whatever the table's size.
+
+A version is listed only where values differ, under the names in force at the branch's head. `limit` bounds
+what is listed, not how far it is looked for.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Entity:
         self.id = entity_id
 
     def get(self, *, branch: str = "main", at: At | None = None) -> dict[str, Any] | None:
-        """Return the entity's values, now or at a moment, under the names of now; None if it is not there."""
+        """Return the entity's values, now or then, under the names of now; None if it is not there."""
         with measured():
             if at is None:
                 return of_the_newest(lambda: self._get(branch, None))

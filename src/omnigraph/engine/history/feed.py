@@ -2,10 +2,11 @@
 
     a position on the line -> commits up to the head of now -> blocks of changes -> page, cursor
 
-Room    engine.history. `graph.changes`. Nothing is kept for a reader: all that it needs to go on is in its
-        cursor, which works from any process.
-Rule    a cursor stands after whole commits only. A page that ends inside a commit has a page token instead,
-        which continues that one answer. At least once: who repeats a cursor gets the same commits again.
+`graph.changes`. Nothing is kept for a reader: all that it needs to go on is in its cursor, which works from
+any process.
+
+A cursor stands after whole commits only. A page that ends inside a commit has a page token instead, which
+continues that one answer. At least once: who repeats a cursor gets the same commits again.
 """
 
 from __future__ import annotations
@@ -36,11 +37,10 @@ from omnigraph.storage.history import Gap
 from omnigraph.storage.manifest.records import ChainPosition, ManifestState
 from omnigraph.storage.store import GraphStore
 
-# -- tokens --------------------------------------------------------------------------------------
+# -- tokens ----------------------------------------------------------------------------------------
 #
-# Positions in a feed as opaque text.
-# A token is versioned, says what it is for, and carries a checksum: damage and mix-ups
-# are refused, not guessed at. It holds no secret and grants nothing.
+# Positions in a feed as opaque text. A token is versioned, says what it is for, and carries a checksum:
+# damage and mix-ups are refused, not guessed at. It holds no secret and grants nothing.
 
 
 VERSION = b"\x01"
@@ -205,7 +205,7 @@ class Changes:
         check_limit(limit)
         if sum(argument is not None for argument in (cursor, start, page_token)) > 1:
             raise InvalidRequest(
-                "a poll begins in one place", remedy="Give a cursor, a page token or a start"
+                "a poll begins at one point", remedy="Give a cursor, a page token or a start"
             )
         with measured():
             head = self._store.snapshot(branch).state
@@ -269,7 +269,11 @@ class Changes:
             block, more = self._block(before, after, change_filter, Packer(limit), inside)
             if not more:
                 return CommitChanges(block)
-            values = {"commit": commit_id, "filter": change_filter.digest, "inside": block.changes[-1].place}
+            values = {
+                "commit": commit_id,
+                "filter": change_filter.digest,
+                "inside": block.changes[-1].sort_key,
+            }
             return CommitChanges(block, seal(COMMIT_PAGE, values))
 
     # -- pages -------------------------------------------------------------------------------------
@@ -303,7 +307,7 @@ class Changes:
             blocks.append(block)
             if more:
                 values = _values(cut, position, commit_id, change_filter)
-                values |= {"cut": cut.version, "inside": block.changes[-1].place}
+                values |= {"cut": cut.version, "inside": block.changes[-1].sort_key}
                 return FeedPage(tuple(blocks), page_token=seal(PAGE, values))
             position, commit_id = after.position, after.head
         return self._last(branch, cut, position, commit_id, change_filter, blocks)

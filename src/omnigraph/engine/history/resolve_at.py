@@ -65,8 +65,8 @@ def check_existed(snapshot: PinnedSnapshot, declared: TableType) -> None:
         )
 
 
-def _find(store: GraphStore, branch: str, moment: Moment) -> PinnedSnapshot:
-    match moment:
+def _find(store: GraphStore, branch: str, at: Moment) -> PinnedSnapshot:
+    match at:
         case VersionAt(version):
             return store.snapshot(branch, at=version)
         case CommitAt(commit_id):
@@ -80,7 +80,7 @@ def _find(store: GraphStore, branch: str, moment: Moment) -> PinnedSnapshot:
             start = _named(store, name)
             return _held(store, start, store.history.ancestor(start.state, steps))
         case _:
-            assert_never(moment)
+            assert_never(at)
 
 
 def _tagged(store: GraphStore, name: str) -> PinnedSnapshot:

@@ -29,7 +29,7 @@ from omnigraph.engine.load.draft import Input, LoadDraft, Spools, WriteMode
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.receipt import KEY, Receipt, TypeCount, in_order, landed, replayed
-from omnigraph.engine.validate.rows import LocalExecutor
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ChangeWrite, ExecutorFor
 from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import measured

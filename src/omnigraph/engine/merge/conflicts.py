@@ -1,7 +1,7 @@
-"""Conflicts: what a merge cannot decide by itself, as values.
+"""Conflicts: what a merge cannot decide by itself, and what the caller decided about it.
 
-Room    engine.merge. A conflict names the entity, what each side made of it, and who did it when; errors and
-        previews carry the same values. "Ours" is the branch that is merged into, "theirs" the one merged.
+A conflict names the entity, what each side made of it, and who did it when; errors and previews carry the
+same values. "Ours" is the branch that is merged into, "theirs" the one that is merged.
 """
 
 from __future__ import annotations
@@ -146,13 +146,12 @@ def in_order(conflicts: Sequence[Conflict]) -> list[Conflict]:
     )
 
 
-# -- choices -------------------------------------------------------------------------------------
+# -- choices of the caller -------------------------------------------------------------------------
 #
-# What the caller decided about conflicts, before the merge meets them.
-# Given as `Resolve` values or as plain mappings with the same keys, so that a file or a
-# command line can hold them. A choice for an entity takes one side's whole state, also where the sides
-# do not contradict each other: that is how an edge without an endpoint is dropped.
-# Rule    a choice that meets nothing to decide is an error: it was meant for something else.
+# Given as `Resolve` values or as plain mappings with the same keys, so that a file or a command line can hold
+# them. A choice for an entity takes one side's whole state, also where the sides do not contradict each
+# other: that is how an edge without an endpoint is dropped. A choice that meets nothing to decide is an
+# error: it was meant for something else.
 
 
 Take = Literal["ours", "theirs"]

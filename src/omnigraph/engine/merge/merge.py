@@ -1,7 +1,7 @@
 """Merge: `graph.merge` and `graph.revert`.
 
-Room    engine.merge. Captures the source once, runs the merge through the publisher, says what came of it.
-        A revert is a merge whose base is the commit to undo and whose source is the commit before it.
+Captures the source once, runs the merge through the publisher, says what came of it. A revert is a merge
+whose base is the commit to undo and whose source is the commit before it.
 """
 
 from __future__ import annotations

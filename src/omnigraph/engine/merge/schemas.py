@@ -1,10 +1,11 @@
 """Schemas: the schema of a merge, from the base's and the two sides'.
 
-Room    engine.merge. Types and properties are paired by identity, never by name; docs/merging.md has the
-        table of what becomes of them. Two that both sides made under one name, with equal declarations, are
-        unified: one goes on, and has the other's id among its aliases, by which later merges know both.
-Gives   the merged catalog; what was unified; what goes because one side dropped it, which is only right if
-        the other side did not write to it meanwhile: whoever has the rows looks at that.
+Types and properties are paired by identity, never by name; docs/merging.md has the table of what becomes of
+them. Two that both sides made under one name, with equal declarations, are unified: one goes on, and has the
+other's id among its aliases, by which later merges know both.
+
+`merge_schemas` gives the merged catalog, what was unified, and what goes because one side dropped it. That is
+only right if the other side did not write to it meanwhile; write.py, which has the rows, looks at that.
 """
 
 from __future__ import annotations
@@ -46,11 +47,10 @@ from omnigraph.language.syntax import Ident
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.transaction import Adopted
 
-# -- identities ----------------------------------------------------------------------------------
+# -- what is the same ------------------------------------------------------------------------------
 #
-# Which types and properties of three schemas are the same, and which are declared alike.
-# py. Pure. Ids say what is the same: those of the three schemas, those that
-# earlier merges unified (the aliases in the schemas), and those that this merge unifies.
+# Ids say what is the same: those of the three schemas, those that earlier merges unified (the aliases in the
+# schemas), and those that this merge unifies. Here also: which types are declared alike.
 
 
 Form = tuple[Any, Any]
@@ -171,7 +171,7 @@ def _columns(declared: StoredType) -> set[str]:
     return {member.column for member in declared.properties} | set(declared.retired_columns)
 
 
-# -- schemas -------------------------------------------------------------------------------------
+# -- the merge -------------------------------------------------------------------------------------
 
 
 SideName = Literal["ours", "theirs"]

@@ -2,11 +2,12 @@
 
     base -> theirs, base -> ours (two deltas) -> **three-way** -> rows to write, ids to remove, conflicts
 
-Room    engine.merge. Pure: tables in, values out. An entity that one side left alone is as the other made it;
-        one that both changed is decided property by property; the ends of an edge count as one property.
-Rule    a property that both sides changed to different values is a conflict, unless a choice decides it.
-        Deltas come in types that hold the values of all three states. The merged type may be narrower, where
-        a side took a widening back: a value that it cannot hold exactly is a conflict, never rounded.
+Pure: tables in, values out. An entity that one side left alone is as the other made it; one that both changed
+is decided property by property; the ends of an edge count as one property.
+
+A property that both sides changed to different values is a conflict, unless a choice decides it. Deltas come
+in types that hold the values of all three states. The merged type may be narrower, where a side took a
+widening back: a value that it cannot hold exactly is a conflict, never rounded.
 """
 
 from __future__ import annotations
@@ -338,11 +339,10 @@ def _rows(table: pa.Table, ids: set[str]) -> dict[str, Row]:
     return {row[ID]: row for row in rows}
 
 
-# -- merged --------------------------------------------------------------------------------------
+# -- the outcome for one type ----------------------------------------------------------------------
 #
-# The outcome of a merge for one type, and how the type gets there.
-# Values. A type is merged in this process (write.py) or by whoever was given for those
-# that are too large for it; the plan does not see the difference.
+# A type is merged in this process (write.py), or elsewhere if it is too large for it; the plan does not see
+# the difference.
 
 
 @dataclass(frozen=True)

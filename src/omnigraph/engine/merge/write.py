@@ -2,10 +2,10 @@
 
     base, ours, theirs -> a delta for each side and type -> three-way -> **plan** -> publisher
 
-Room    engine.merge. The source is captured once; the target is the transaction's base. A type that only the
-        source changed is taken over by pointer, one that both changed gets the source's share written on top
-        of the target's version, and a type that the source left alone is not opened.
-Rule    whatever way a type takes, the evaluator judges the merged image.
+The source is captured once; the target is the transaction's base. A type that only the source changed is
+taken over by pointer, one that both changed gets the source's share written on top of the target's version,
+and a type that the source left alone is not opened. Whatever way a type takes, the evaluator judges the
+merged image.
 """
 
 from __future__ import annotations

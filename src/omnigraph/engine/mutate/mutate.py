@@ -20,7 +20,7 @@ from omnigraph.engine.mutate.draft import Run
 from omnigraph.engine.mutate.group_commit import GroupCommit
 from omnigraph.engine.query import QueryText, read_query
 from omnigraph.engine.receipt import EDGES, KEY, NODES, QUERY, Receipt, counts_of, replayed
-from omnigraph.engine.validate.rows import LocalExecutor
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ChangeWrite, Draft, ExecutorFor
 from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claim, Claims, spelling

@@ -35,8 +35,8 @@ from omnigraph.catalog.steps import AddConstraint, AlterProperty, Effect, EnumSe
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.evaluate import in_order, judge_sets, questions_of_stored
+from omnigraph.engine.validate.executors import FrameExecutor, streamed
 from omnigraph.engine.validate.relation import Findings
-from omnigraph.engine.validate.rows import FrameExecutor, streamed
 from omnigraph.engine.validate.values import findings_of, property_breaches
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.predicate import quoted

@@ -1,9 +1,8 @@
-"""Hard: drops that leave nothing behind.
+"""Hard drop: drops that leave nothing behind.
 
-Room    engine.schema. A soft drop retires a column or a pin and touches no data. A hard one rewrites the
-        table without the column in the same commit, and has its history reclaimed right after it.
-Gives   the steps with their real cost, the effects that carry them out; and, once published, what was taken
-        away and which branches still hold some of it.
+A soft drop retires a column or a pin and touches no data. A hard one rewrites the table without the column in
+the same commit, and has its history reclaimed right after it. Here are the steps with their real cost, the
+effects that carry them out and, once published, what was taken away and which branches still hold some of it.
 """
 
 from __future__ import annotations

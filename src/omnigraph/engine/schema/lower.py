@@ -1,11 +1,10 @@
-"""Lower: the steps of a migration as one publish plan.
+"""Lower: a schema apply as one write.
 
     text -> catalog -> migration plan -> **publish plan**
 
-Room    engine.schema. Knows which step touches which table, and how little: a rename touches none, a
-        dropped or empty new column only the table's metadata, a filled one adds a file per fragment; only a
-        hard drop writes the table anew.
-Rule    the plan carries the new schema object, the table effects and the pins together; one commit or none.
+Knows which step touches which table, and how little: a rename touches none, a dropped or empty new column
+only the table's metadata, a filled one adds a file per fragment; only a hard drop writes the table anew. The
+plan carries the new schema object, the table effects and the pins together; one commit or none.
 """
 
 from __future__ import annotations
@@ -135,11 +134,10 @@ def relied_on_empty(plan: MigrationPlan, empty: Collection[str]) -> frozenset[st
     )
 
 
-# -- change --------------------------------------------------------------------------------------
+# -- the write -------------------------------------------------------------------------------------
 #
-# A schema apply as a write.
-# A pure function of its transaction: resolve the text against the accepted schema,
-# plan, lower; then judge the rows that are there. The publisher may run it again on a newer base.
+# A pure function of its transaction: resolve the text against the accepted schema, plan, lower; then judge
+# the rows that are there. The publisher may run it again on a newer base.
 
 
 @dataclass(frozen=True)

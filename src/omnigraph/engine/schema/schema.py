@@ -1,6 +1,7 @@
 """Schema: `graph.schema`: show, plan, apply, lint, diagram.
 
-Room    engine.schema. Turns text into proposals and receipts; the work is in change.py and below.
+Turns text into plans and receipts. lower.py makes a plan a write, existing.py judges the rows that are there,
+hard_drop.py takes away what a hard drop leaves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
-"""Questions: what the constraints of a catalog ask of a change, as relations.
+"""Evaluate: whether a change is allowed, by every constraint that it touches.
 
-Room    engine.validate. Pure: catalog and change decide which questions there are and how each is put; the
-        rows are nobody's business here. One place for every surface and every executor.
-Rule    only what the change touches is asked about. The order is the order of report.
+    change -> values judged row by row -> questions about sets of rows -> **findings in the order of report**
+
+Mutation, load, merge, Spark and schema apply all end here, so that a constraint holds on every surface or on
+none. What one row can break by itself is in values.py. What rows can break together is a question: a relation
+that must be empty (relation.py), made from catalog and change alone, and answered by an executor
+(executors.py, and Spark's). Only what the change touches is asked about. The tables that a question reads are
+part of the publish plan: if one moves before the write is published, the question is asked again.
 """
 
 from __future__ import annotations
@@ -155,16 +159,16 @@ def _held(declared: TableType, constraint: Unique, row: Row, mine: str, other: s
     names = [declared.name_of(p) for p in constraint.properties]
     values = [_shown(declared, p, row[f"k{n}"]) for n, p in enumerate(constraint.properties)]
     if len(names) == 1:
-        place, value = f"{declared.name}.{names[0]}", values[0]
+        subject, value = f"{declared.name}.{names[0]}", values[0]
     else:
-        place = f"{declared.name}.({', '.join(names)})"
+        subject = f"{declared.name}.({', '.join(names)})"
         value = f"({', '.join(values)})"
-    message = f"@unique violation on {place}: value {value} held by {mine!r} and {other!r}"
+    message = f"@unique violation on {subject}: value {value} held by {mine!r} and {other!r}"
     return Violation("unique", declared.kind.value, declared.name, message, mine, ", ".join(names), value)
 
 
 def _shown(declared: TableType, member: str, value: Any) -> str:
-    """Return a value as people write it: dates and moments come as numbers."""
+    """Return a value as people write it: days and instants come as numbers."""
     write = None if member in ENDPOINTS else _TEXTS.get(declared.property_by_id(member).type.scalar)
     return shown(value if write is None else write(value))
 
@@ -316,16 +320,7 @@ def _keyed(declared: TableType) -> bool:
     return isinstance(declared, NodeType) and bool(declared.key)
 
 
-# -- evaluate ------------------------------------------------------------------------------------
-#
-# The one judge of every write.
-# change -> **evaluate** -> findings
-#
-# Values first (values.py), then sets (questions.py by an executor). Mutation, load,
-# merge and Spark all end here, so that a constraint holds on every surface or on none.
-# Gives   findings in the order of report, and the tables that were consulted: if one moves before the
-# write is
-# published, the publisher asks again.
+# -- judging ---------------------------------------------------------------------------------------
 
 
 KEY_CONFLICT = "key_conflict"

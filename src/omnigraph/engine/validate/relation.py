@@ -1,10 +1,10 @@
-"""Relation: the questions that set checks ask, as values.
+"""Relation: the questions that set checks ask, and what validation finds, as values.
 
-Room    engine.validate. A small algebra over five sources of rows. questions.py builds the questions from the
-        catalog, an executor answers them: here on Arrow and DataFusion, on Spark in the pipeline.
-Rule    columns have plain names of our own (`id`, `node`, `k0`), so that no executor has to quote one, and no
-        value is ever part of a question. Dates and moments are read as the numbers that are stored, both
-        zeros of a float as one value: so every executor compares alike.
+A small algebra over five sources of rows. evaluate.py builds the questions from the catalog; an executor
+answers them: here on Python's sets or DataFusion, on Spark in the pipeline. Columns have plain names of our
+own (`id`, `node`, `k0`), so that no executor has to quote one, and no value is ever part of a question. Days
+and instants are read as the numbers that are stored, both zeros of a float as one value: so every executor
+compares alike.
 """
 
 from __future__ import annotations
@@ -162,10 +162,9 @@ def names(relation: Relation) -> tuple[str, ...]:
             assert_never(relation)
 
 
-# -- findings ------------------------------------------------------------------------------------
+# -- findings --------------------------------------------------------------------------------------
 #
-# What validation found wrong, as values.
-# Checks return findings, they never raise; whoever asked decides what to do.
+# Checks return findings and never raise; the caller decides what to do with them.
 
 
 SHOWN = 20

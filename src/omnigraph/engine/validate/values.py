@@ -1,12 +1,13 @@
 """Values: every check that one row can fail by itself, for all rows of a batch at once.
 
-Room    engine.validate. Pure: the batch and its type decide, nothing is read. Mutation, load, merge and
-        the Spark executors all call it, so that a constraint holds on every surface or on none.
-Given   rows under the names of the stored columns. `id` may be absent or null while it is not yet derived.
-Gives   `value_breaches`: masks over the rows, one for each rule that is broken; or `value_findings`: the
-        first violations with their messages, and the total.
-Rule    null is exempt from everything but `required`. A value is reported under one rule: a float that is
-        not finite breaks `key` or `range` where there is one, and otherwise the type itself.
+Pure: the batch and its type decide, nothing is read. Mutation, load, merge, schema apply and the Spark
+executors all call it. Rows come under the names of the stored columns; `id` may be absent or null while it is
+not yet derived.
+
+`value_breaches` gives masks over the rows, one for each rule that is broken; `value_findings` the first
+violations with their messages, and the total. Null is exempt from everything but `required`. A value is
+reported under one rule: a float that is not finite breaks `key` or `range` where there is one, and otherwise
+the type itself.
 """
 
 from __future__ import annotations
@@ -35,12 +36,9 @@ from omnigraph.catalog.model import (
 from omnigraph.catalog.types import FLOATS, PropertyType, Scalar, numbers_in
 from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
 
-# -- checks --------------------------------------------------------------------------------------
+# -- rules as masks --------------------------------------------------------------------------------
 #
-# Each constraint as a question about Arrow columns.
-# Value checks answer with a mask over the rows of a batch (true = breaks it); set
-# checks need all rows of a type. Pure functions; the vocabulary is the catalog's.
-# Rule    null is exempt from everything but `required`. Messages name the type, the property, the value.
+# Each answers with a mask over the rows of a batch: true breaks the rule.
 
 
 def missing(values: pa.Array) -> pa.Array:
@@ -79,7 +77,7 @@ def _true(mask: pa.Array, values: pa.Array) -> pa.Array:
     return pc.and_(pc.fill_null(mask, False), pc.is_valid(values))
 
 
-# -- values --------------------------------------------------------------------------------------
+# -- breaches and findings -------------------------------------------------------------------------
 
 
 # The order of report (engine contract E-13); what a record as a whole can break comes before its values.
@@ -211,13 +209,13 @@ def _required(values: pa.Array, name: str, nullable: bool) -> Iterator[Breach]:
 
 def _misfit(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
     """Report a column that has not the stored type; a vector of another length is the likely case."""
-    place, expected = f"{declared.name}.{member.name}", member.type
+    subject, expected = f"{declared.name}.{member.name}", member.type
 
     def describe(row: int) -> tuple[str, str | None]:
         value = values[row].as_py()
         if expected.scalar is Scalar.VECTOR and isinstance(value, list):
-            return f"{place} needs {expected.dimension} numbers, found {len(value)}", None
-        return f"{place} is of type {expected}; {shown(value)} is {values.type}", shown(value)
+            return f"{subject} needs {expected.dimension} numbers, found {len(value)}", None
+        return f"{subject} is of type {expected}; {shown(value)} is {values.type}", shown(value)
 
     mask = pc.is_valid(values)
     if not expected.nullable:
@@ -265,11 +263,11 @@ def _elements(values: pa.Array, declared: TableType, member: Property) -> Iterat
             bad = infinite if bad is None else pc.or_(bad, infinite)
     if bad is None:
         return
-    place = f"{declared.name}.{member.name}"
+    subject = f"{declared.name}.{member.name}"
 
     def describe(row: int) -> tuple[str, str | None]:
         items = values.slice(row, 1).cast(numbers_in(values.type))[0].as_py()
-        return f"{place}: {_element_problem(items, member.type)}", None
+        return f"{subject}: {_element_problem(items, member.type)}", None
 
     yield from _breach("type", member.name, rows_with(values, bad), describe)
 
@@ -321,8 +319,8 @@ def _outside_years(values: pa.Array, declared: TableType, member: Property) -> I
         value = numbers[row].as_py()
         items = value if isinstance(value, list) else [value]
         text = write(next(item for item in items if item is not None and not first <= item <= last))
-        place = f"{declared.name}.{member.name}"
-        return f"{place}: {text} is outside {times.YEARS} (a number counts {unit} since 1970)", text
+        subject = f"{declared.name}.{member.name}"
+        return f"{subject}: {text} is outside {times.YEARS} (a number counts {unit} since 1970)", text
 
     mask = rows_with(values, outside) if member.type.is_list else outside
     yield from _breach("type", member.name, mask, describe)
@@ -366,16 +364,16 @@ def _enum(values: pa.Array, declared: TableType, member: Property) -> Iterator[B
 
 
 def _range(values: pa.Array, declared: TableType, member: Property, bounds: Range) -> Iterator[Breach]:
-    place = f"{declared.name}.{member.name}"
+    subject = f"{declared.name}.{member.name}"
 
     def describe(row: int) -> tuple[str, str | None]:
         value = values[row].as_py()
         text = shown(value)
         if isinstance(value, float) and math.isnan(value):
-            return f"@range violation on {place}: value is NaN", text
+            return f"@range violation on {subject}: value is NaN", text
         low = bounds.low is not None and value < bounds.low
         limit = f"< min {plain(bounds.low)}" if low else f"> max {plain(bounds.high)}"
-        return f"@range violation on {place}: value {text} {limit}", text
+        return f"@range violation on {subject}: value {text} {limit}", text
 
     outside = outside_range(values, bounds)
     if member.type.scalar in FLOATS:
@@ -396,8 +394,8 @@ def _is_key(declared: TableType, member: Property) -> bool:
 def _check(values: pa.Array, declared: TableType, member: Property, check: Check) -> Iterator[Breach]:
     def describe(row: int) -> tuple[str, str | None]:
         text = shown(values[row].as_py())
-        place = f"{declared.name}.{member.name}"
-        return f"@check violation on {place}: value {text} does not match pattern '{check.pattern}'", text
+        subject = f"{declared.name}.{member.name}"
+        return f"@check violation on {subject}: value {text} does not match pattern '{check.pattern}'", text
 
     yield from _breach("check", member.name, unmatched(values, check), describe)
 

@@ -27,8 +27,8 @@ from omnigraph.engine.load.conform import LoadSource
 from omnigraph.engine.load.draft import WriteMode
 from omnigraph.engine.receipt import Loaded, TypeCount, in_order
 from omnigraph.engine.validate.evaluate import questions
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
-from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.engine.write import Draft, ExecutorFor
 from omnigraph.pipeline.bulk.executor import spark_executor
 from omnigraph.pipeline.bulk.ids import (

@@ -20,8 +20,8 @@ from pyspark.sql import functions as f
 
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.validate.executors import FrameExecutor
 from omnigraph.engine.validate.relation import Read, RelationSide
-from omnigraph.engine.validate.rows import FrameExecutor
 from omnigraph.pipeline.bulk.load_task import MESSAGE, collected, for_each, message
 from omnigraph.pipeline.reading.scan import BATCH_ROWS, PARTITION_BYTES, Fragments, grouped
 from omnigraph.pipeline.session import rows_of, slots

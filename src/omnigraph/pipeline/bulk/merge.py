@@ -29,8 +29,8 @@ from omnigraph.engine.merge.conflicts import Choices, Conflict, Granularity, Res
 from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.merge.threeway import Conflicts, Counts, MergedType, States, merge_type
 from omnigraph.engine.merge.write import SHOWN, count
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Executor, Findings
-from omnigraph.engine.validate.rows import LocalExecutor
 from omnigraph.engine.validate.values import value_findings
 from omnigraph.pipeline.bulk.executor import spark_executor
 from omnigraph.pipeline.bulk.ids import BulkChange, BulkRemover, choose

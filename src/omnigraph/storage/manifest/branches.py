@@ -1,16 +1,17 @@
 """Branches: finding a branch's chain, and the crash-safe create, rename, delete and list.
 
-Room    storage.manifest. A branch is a name in the registry that points at an anonymous chain.
-Create  the chain first (complete, but nothing names it), then the name. A crash between leaves an
-        unreferenced chain; the name is absent and free.
-Delete  mark the name (no more forks from it), tombstone the chain by the ordinary compare-and-swap
-        (the moment of deletion: every writer on it now fails), then take the name away. A crash
-        after the mark leaves a complete branch; after the tombstone, a name that counts as absent:
-        `list` hides it, `create` takes it over, `delete` finishes the job.
-Rename  note the new name on the chain (a handle that knows the old name by heart looks it up again), then
-        swap both names in one step of the registry. A crash between leaves a complete branch under its old
-        name; the next write on it takes the note back, after making sure that no rename can still land.
-Ids     a chain's id is never used twice, so a deleted and recreated branch cannot be confused.
+A branch is a name in the registry that points at an anonymous chain. A chain's id is never used twice, so a
+branch that was deleted and made again cannot be confused with the first.
+
+- Create: the chain first (complete, but nothing names it), then the name. A crash between leaves an
+  unreferenced chain; the name is absent and free.
+- Delete: mark the name (no more forks from it), tombstone the chain by the ordinary compare-and-swap (from
+  here on every writer on it fails), then take the name away. A crash after the mark leaves a complete branch;
+  after the tombstone, a name that counts as absent: `list` hides it, `create` takes it over, `delete`
+  finishes the job.
+- Rename: note the new name on the chain (a handle that remembers the old name looks it up again), then swap
+  both names in one step of the registry. A crash between leaves a complete branch under its old name; the
+  next write on it takes the note back, after making sure that no rename can still land.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Chain: one line of graph versions, main's or one lifetime of a branch.
 
-Room    storage.manifest. Turns the metadata dataset's maps into `ManifestState` values and back.
-Gives   `latest` (one probe), `at` a version, `find` by commit id, and `commit` (the compare-and-swap).
-Touch   only publish.py and branches.py may call `commit`.
+Turns the maps of a metadata dataset into `ManifestState` values and back: `latest` (one probe), `at` a
+version, `find` by commit id, and `commit` (the compare-and-swap), which only publish.py, branches.py and the
+retention floor may call. At the end, which pins of an old version a hard drop took away.
 """
 
 from __future__ import annotations
@@ -127,14 +127,12 @@ def main_line(created_us: int) -> ChainIdentity:
     return ChainIdentity(incarnation="main", created_us=created_us)
 
 
-# -- reclaimed -----------------------------------------------------------------------------------
+# -- reclaimed pins --------------------------------------------------------------------------------
 #
-# Which pins of an old version are gone, though the version itself is still there.
-# A hard drop takes a table's history away and leaves the other tables theirs, so
-# the floor cannot say it: each chain notes the version that announced the reclaim of a table.
-# Rule    of the versions before that note, a pin is readable only if it is the one that was in force
-# then.
-# Asking costs nothing while no table was reclaimed.
+# A hard drop takes a table's history away and leaves the other tables theirs, so the floor cannot say it:
+# each chain notes the version that announced the reclaim of a table. Of the versions before that note, a pin
+# is readable only if it is the one that was in force then. While no table was reclaimed, looking costs
+# nothing.
 
 
 def kept_pin(chain: Chain, head: ManifestState, table_id: str) -> Pin | None:

@@ -1,12 +1,14 @@
 """Metadata dataset: a map of text keys, changed only by compare-and-swap.
 
-Room    storage.manifest. A Lance dataset with zero rows whose schema metadata is the map. Creating
-        it carries the first map, so there is never a half-made one; every change is one
-        `UpdateConfig` commit of the schema metadata.
-Rule    any two such changes made from the same version conflict, whichever keys they touch
-        (guarded by tests/storage/test_lance_guards.py), so a stale writer can never slip through.
-Cost    read 1 request when unchanged, else 2; commit 3; create 4. Flat in history.
-Why     docs/decisions/0002-metadata-only-manifest.md
+A Lance dataset with zero rows whose schema metadata is the map. Creating it carries the first map, so there
+is never a half-made one; every change is one `UpdateConfig` commit of the schema metadata.
+
+Any two such changes made from the same version conflict, whichever keys they touch (guarded by
+tests/storage/test_lance_guards.py), so a stale writer can never slip through.
+
+Cost: read 1 request when unchanged, else 2; commit 3; create 4. Flat in history.
+
+- Why: docs/decisions/0002-metadata-only-manifest.md
 """
 
 from __future__ import annotations
@@ -28,13 +30,12 @@ from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.opener import MAX_VERSION, Handle, Opener, OpenFailed, manifest_file
 
-# -- damage --------------------------------------------------------------------------------------
+# -- damaged manifests -----------------------------------------------------------------------------
 #
-# What a metadata dataset that cannot be read looks like, said so that a person can act on it.
-# Runs only after Lance failed to open a version; looks at the files themselves.
-# Why     Lance does not sync. After a power cut the newest manifest may be empty, cut off or full of
-# zeros;
-# with our syncing it was then never acknowledged to anybody, so deleting it loses nothing.
+# What a dataset that cannot be read looks like, said so that a person can act on it. Runs only after Lance
+# failed to open a version, and looks at the files themselves. Lance does not sync: after a power cut the
+# newest manifest may be empty, cut off or full of zeros. With our syncing it was then never acknowledged to
+# anybody, so deleting it loses nothing.
 
 
 MAGIC = b"LANC"  # every complete Lance file ends with it
@@ -211,10 +212,9 @@ def _content(handle: Handle) -> dict[str, str]:
     return {k.decode(): v.decode() for k, v in (handle.schema.metadata or {}).items()}
 
 
-# -- retry ------------------------------------------------------------------------------------
+# -- retries of control writes ---------------------------------------------------------------------
 #
-# How long a control write goes on trying.
-# Used by everything that swaps a chain or the registry and may lose.
+# How long a write of a chain or of the registry that may lose its swap goes on trying.
 
 
 ATTEMPTS = 64  # each lost attempt means that somebody else's change landed

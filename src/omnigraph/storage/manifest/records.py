@@ -1,18 +1,18 @@
-"""Records: a graph version as plain values, and their one encoding.
+"""Records: a graph version as plain values, and their one encoding. No I/O.
 
-Room    storage.manifest. Pure: no I/O. `decode` refuses unknown formats before it reads anything else.
-Layout  key in the manifest's map -> value
-          omnigraph.format   the storage format number
-          line               which chain this is: incarnation, where it forked from
-          graph_head         id of the newest commit (written by every commit and control write)
-          graph_commit       that commit's record
-          schema             hash of the accepted schema
-          table/{table id}   one pin per table
-          heads              ids that name this content: the last content commit and any maintenance since
-          recent             the newest commits as [version, id]: a writer finds its own by reading the head
-          newest_id          greatest commit id on the chain so far: makes search by id a binary search
-          seen               other chains this one has taken in, by fork or merge, and up to which version
-          control            retention floor, tables with reclaimed pins, tombstone, name given by a rename
+`decode` refuses unknown formats before it reads anything else. The manifest is a map:
+
+    omnigraph.format   the storage format number
+    line               which chain this is: incarnation, where it forked from
+    graph_head         id of the newest commit (written by every commit and control write)
+    graph_commit       that commit's record
+    schema             hash of the accepted schema
+    table/{table id}   one pin per table
+    heads              ids that name this content: the last content commit and any maintenance since
+    recent             the newest commits as [version, id]: a writer finds its own by reading the head
+    newest_id          greatest commit id on the chain so far: makes search by id a binary search
+    seen               other chains this one has taken in, by fork or merge, and up to which version
+    control            retention floor, tables with reclaimed pins, tombstone, name given by a rename
 """
 
 from __future__ import annotations

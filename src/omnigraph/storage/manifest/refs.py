@@ -1,10 +1,11 @@
 """Refs: the registry of the names of branches and tags.
 
-Room    storage.manifest. One metadata dataset: key `branch/{name}` -> where the branch's chain is;
-        key `tag/{name}` -> a commit and the version of the chain that holds it.
-        Names are free text here, so any legal name works on any store; chains have anonymous ids.
-Rule    every change is decided on one version of the registry and published by compare-and-swap;
-        when it loses, it is decided again on the new version.
+One metadata dataset: key `branch/{name}` -> where the branch's chain is; key `tag/{name}` -> a commit and the
+version of the chain that holds it. Names are free text here, so any legal name works on any store; chains
+have anonymous ids.
+
+Every change is decided on one version of the registry and published by compare-and-swap; when it loses, it is
+decided again on the new version.
 """
 
 from __future__ import annotations

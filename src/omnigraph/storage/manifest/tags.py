@@ -1,9 +1,10 @@
 """Tags: names for commits, which never move.
 
-Room    storage.manifest. A tag is one key of the registry: made, read and removed by the same
-        compare-and-swap as the names of branches, so no name is ever both.
-Rule    a tag names the chain and the version that its commit was published on. While it does, the branch of
-        that chain cannot be deleted, so what is tagged can be found.
+A tag is one key of the registry: made, read and removed by the same compare-and-swap as the names of
+branches, so no name is ever both.
+
+A tag names the chain and the version that its commit was published on. While it does, the branch of that
+chain cannot be deleted, so what is tagged can be found.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Differences: which rows two versions of a table do not share.
 
-Room    storage.tables. A data file never changes, so fragments with the same files hold the same rows, and
-        only their deletions can differ; nothing of them is read. Whatever is left is read whole.
-        Small fragments come from the tail cache: whoever wrote them lately reads nothing.
-Gives   two streams of rows, one for each version. A row that was only moved, by folding or compaction, is in
-        both: whoever wants changes compares values (engine/history/delta.py).
+A data file never changes, so fragments with the same files hold the same rows, and only their deletions can
+differ; nothing of them is read. Whatever is left is read whole. Small fragments come from the tail cache:
+whoever wrote them lately reads nothing.
+
+Gives two streams of rows, one for each version. A row that was only moved, by folding or compaction, is in
+both: whoever wants changes compares values (engine/history/delta.py).
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from omnigraph.storage.tables.layout import (
 
 # -- tail ----------------------------------------------------------------------------------------
 #
-# The small fragments at the end of a table, kept in memory by the processes that write it.
-# A cache of immutable things: a data file never changes, and a deletion file
-# has its own identity, so an entry is right for ever. It only saves requests: a writer knows
-# what it just wrote, so looking for a key in the tail, or folding it, asks nothing of storage.
-# Bound   by bytes, least recently used first; a missing entry is read back (one request a fragment).
+# The small fragments at the end of a table, kept in memory by the processes that write it. A cache of
+# immutable things: a data file never changes, and a deletion file has its own identity, so an entry is right
+# for ever. It only saves requests: a writer knows what it just wrote, so looking for a key in the tail, or
+# folding it, asks nothing of storage.
+# By bytes, least recently used first; a missing entry is read back (one request a fragment).
 
 
 CACHE_BYTES = 64 << 20
@@ -181,14 +182,14 @@ class _Version:
         return FragmentRows(number, part.size.rows, held=None if held is None else held.rows)
 
     def some(self, files: tuple[bytes, str], offsets: Offsets) -> FragmentRows:
-        """Return the rows of a fragment at some places."""
+        """Return the rows of a fragment at some offsets."""
         number, part = self.parts[files]
         held = self._held(number, part)
         rows = None if held is None else held.rows.filter(pa.array(np.isin(held.offsets, offsets)))
         return FragmentRows(number, len(offsets), offsets, rows)
 
     def deleted(self, files: tuple[bytes, str]) -> Offsets:
-        """Return the places of the deleted rows of a fragment."""
+        """Return the offsets of the deleted rows of a fragment."""
         number, part = self.parts[files]
         return self.layouts.deleted(self.handle, number, part)
 

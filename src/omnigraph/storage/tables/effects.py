@@ -1,8 +1,9 @@
 """Effects: what a write does to one table, as plain values.
 
-Room    storage.tables. Pure: an effect says what, `stage.py` does it.
-Rule    rows are whole rows with an `id` column; no row is ever patched in place (lance-facts B4).
-        An effect must be readable more than once: a writer that lost a race stages it again.
+Pure: an effect says what, `stage.py` does it.
+
+Rows are whole rows with an `id` column; no row is ever patched in place (lance-facts B4). An effect must be
+readable more than once: a writer that lost a race stages it again.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, Layout, Offset
 
 # -- index specs ---------------------------------------------------------------------------------
 #
-# The indexes that a table should have, and what came of building them.
-# Values; indexes.py builds.
+# The indexes that a table should have, and what came of building them. Values; indexes.py builds.
 
 
 NO_VECTORS = "no vectors yet"
@@ -91,13 +91,12 @@ class IndexWork:
 
 # -- written -------------------------------------------------------------------------------------
 #
-# Rows that other processes put into files of a table before anybody decides to publish them.
-# Bulk work writes data files in many processes and hands over what it wrote; `Append`,
-# `Replace` and `Overwrite` take it from there. Nothing names the files until a manifest does.
-# Given   a handle at the version that the writers agreed on; rows that fit its columns.
-# Gives   fragments as values that travel as text, and versions that hold nothing but them, for checking.
-# Rule    only what a writer reports counts: attempts that failed leave files behind that nobody ever
-# names.
+# Rows that other processes put into files of a table before anybody decides to publish them. Bulk work writes
+# data files in many processes and hands over what it wrote; `Append`, `Replace` and `Overwrite` take it from
+# there. Nothing names the files until a manifest does.
+# Takes a handle at the version that the writers agreed on; rows that fit its columns.
+# Gives fragments as values that travel as text, and versions that hold nothing but them, for checking.
+# Only what a writer reports counts: attempts that failed leave files behind that nobody ever names.
 
 
 ROWS_PER_FILE = 1 << 20
@@ -161,8 +160,8 @@ def without(handle: Handle, fragment_id: int, offsets: Sequence[int]) -> list[st
 
     def kept() -> Iterator[pa.RecordBatch]:
         for batch in scan.to_batches():
-            places = pa.compute.bit_wise_and(batch[ADDRESS], pa.scalar(OFFSET_MASK, pa.uint64()))
-            left = batch.filter(pa.compute.invert(pa.compute.is_in(places, value_set=gone)))
+            row_offsets = pa.compute.bit_wise_and(batch[ADDRESS], pa.scalar(OFFSET_MASK, pa.uint64()))
+            left = batch.filter(pa.compute.invert(pa.compute.is_in(row_offsets, value_set=gone)))
             yield left.drop_columns([ADDRESS])
 
     return write_rows(handle, kept())

@@ -1,7 +1,7 @@
 """Files: which files of a table are stored, and which of them a version needs.
 
-Room    storage.tables. Under reclaiming and verifying. Paths are inside the table; one that ends in "/"
-        stands for everything below it. What a version needs is traced through Lance's own metadata.
+Under reclaiming and verifying. Paths are inside the table; one that ends in "/" stands for everything below
+it. What a version needs is traced through Lance's own metadata.
 """
 
 from __future__ import annotations

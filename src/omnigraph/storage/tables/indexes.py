@@ -1,11 +1,12 @@
 """Indexes: what a table's indexes lack, built as new segments.
 
-Room    storage.tables. Maintenance only: writes keep just the key indexes up (keys.py). An index is a few
-        segments, each over some fragments; it never decides a result, so it may lag, and one that cannot be
-        built is noted and left for later without disturbing the others.
-        The parts of a large segment may be built in other processes and merged: pipeline.indexes does so.
-Races   segments stay good as long as their fragments are there. A writer that publishes first costs another
-        detached commit, not another build: what was built is remembered and only what is new is added.
+Maintenance only: writes keep just the key indexes up (keys.py). An index is a few segments, each over some
+fragments; it never decides a result, so it may lag, and one that cannot be built is noted and left for later
+without disturbing the others. The parts of a large segment may be built in other processes and merged:
+pipeline.indexes does so.
+
+Races: segments stay good as long as their fragments are there. A writer that publishes first costs another
+detached commit, not another build: what was built is remembered and only what is new is added.
 """
 
 from __future__ import annotations

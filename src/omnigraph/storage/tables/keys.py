@@ -1,8 +1,9 @@
 """Keys: where in a table the rows with given ids or endpoints are, and the indexes that make that cheap.
 
-Room    storage.tables. Small fragments are scanned (their files stay in the session's cache); those
-        past the first tier are covered by a BTREE on each of the `INDEXED` columns, kept as a few segments.
-Rule    an index never decides a result: a scan over uncovered fragments completes every lookup.
+Small fragments are scanned (their files stay in the session's cache); those past the first tier are covered
+by a BTREE on each of the `INDEXED` columns, kept as a few segments.
+
+An index never decides a result: a scan over uncovered fragments completes every lookup.
 """
 
 from __future__ import annotations

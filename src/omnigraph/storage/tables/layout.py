@@ -1,8 +1,7 @@
 """Layout: what a version of a table is made of, worked out once.
 
-Room    storage.tables. Asking Lance for fragments and schema converts them anew each time, which costs more
-        than the rest of a small write; a version never changes, and the version that a write makes is its
-        base with a few fragments changed.
+Asking Lance for fragments and schema converts them anew each time, which costs more than the rest of a small
+write; a version never changes, and the version that a write makes is its base with a few fragments changed.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from omnigraph.storage.opener import Handle
 
 # -- columns -------------------------------------------------------------------------------------
 #
-# Editing a table's schema with field ids kept.
-# Lance's own conversion from Arrow renumbers field ids, and a projection with
-# renumbered ids silently returns another column's values (lance-facts B11). So the stored
+# Editing a table's schema with field ids kept. Lance's own conversion from Arrow renumbers field ids, and a
+# projection with renumbered ids silently returns another column's values (lance-facts B11). So the stored
 # field messages are edited directly.
-# Layout  protobuf message lance.file.Field: 2 name, 3 id, 4 parent id (-1 at top level), 6 nullable;
-# a schema is its fields, depth first. Only the members edited are decoded.
+# Layout: protobuf message lance.file.Field: 2 name, 3 id, 4 parent id (-1 at top level), 6 nullable; a schema
+# is its fields, depth first. Only the members edited are decoded.
 
 
 NAME, FIELD_ID, PARENT_ID = 2, 3, 4
@@ -167,13 +165,12 @@ def _varint(value: int) -> bytes:
 
 # -- fold ----------------------------------------------------------------------------------------
 #
-# Which small fragments a write takes up into its own, so that the tail stays short.
-# Pure. Every small commit adds a fragment, and each fragment costs a request
-# to whoever looks for a key or scans; so a writer that finds too many small ones rewrites
-# them with its own rows in the same commit (tiers, as in an LSM tree).
-# Bound   at most PER_TIER fragments in each tier; fragments past the last tier are settled and only
-# maintenance rewrites them. Tiny rows are rewritten once for every few writes while the first tier
-# fills (26 times a byte for rows of 900 bytes, measured); it does not grow with history.
+# Which small fragments a write takes up into its own, so that the tail stays short. Pure. Every small commit
+# adds a fragment, and each fragment costs a request to whoever looks for a key or scans; so a writer that
+# finds too many small ones rewrites them with its own rows in the same commit (tiers, as in an LSM tree).
+# At most PER_TIER fragments in each tier; fragments past the last tier are settled and only maintenance
+# rewrites them. Tiny rows are rewritten once for every few writes while the first tier fills (26 times a byte
+# for rows of 900 bytes, measured); it does not grow with history.
 
 
 KIB = 1024
@@ -218,8 +215,8 @@ def plan_fold(sizes: Mapping[int, FragmentSize], incoming: FragmentSize) -> froz
         if weight < ceiling:
             if len(members) < PER_TIER:
                 break
-            room = FOLD_AT_ONCE - len(chosen)
-            taken = members[: max(room, 0)]
+            allowed = FOLD_AT_ONCE - len(chosen)
+            taken = members[: max(allowed, 0)]
             chosen.update(i for _, i in taken)
             weight += sum(w for w, _ in taken)
         floor = ceiling
@@ -320,7 +317,7 @@ class Layouts:
         self._known.put((handle.uri, handle.version), layout)
 
     def deleted(self, handle: Handle, number: int, part: FragmentLayout) -> Offsets:
-        """Return the places of the deleted rows of a fragment, ascending; reads one small file, once."""
+        """Return the offsets of the deleted rows of a fragment, ascending; reads one small file, once."""
         if part.metadata.deletion_file is None:
             return NOTHING
         known = self._deleted.get(part.key)

@@ -1,10 +1,9 @@
 """Reads: rows of a pinned version by the values of one column.
 
-Room    storage.tables. What validation and updates ask of committed rows. The small fragments at the end of
-        a table answer from memory (tail.py), the rest by index where there is one, else by a scan.
-Given   a table, a version, values of the column's type.
-Gives   Arrow tables; `exists` reads no data where the key index answers.
-Rule    an index never decides a result: fragments that it does not cover are scanned.
+What validation and updates ask of committed rows, as Arrow tables. The small fragments at the end of a table
+answer from memory (differences.py), the rest by index where there is one, else by a scan; `exists` reads no
+data where the key index answers. An index never decides a result: fragments that it does not cover are
+scanned.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class TableReads:
         return self._layouts.get(handle)
 
     def deleted(self, handle: Handle, number: int, part: FragmentLayout) -> Offsets:
-        """Return the places of the deleted rows of a fragment, ascending."""
+        """Return the offsets of the deleted rows of a fragment, ascending."""
         return self._layouts.deleted(handle, number, part)
 
     def addressed(self, table_id: str, version: int, column: str, values: pa.Array) -> pa.Table:

@@ -1,9 +1,10 @@
 """Workbench: what staging is made of: finding rows, folding, writing files, the detached commit.
 
-Room    storage.tables. One bench for each staging of one effect on one version. The only caller of Lance's
-        writing functions for tables; stage.py says what to do with them.
-Rule    a detached commit checks no conflicts, so it is made only on the version it was staged from
-        (lance-facts B3); publishing decides whether that version still counts.
+One bench for each staging of one effect on one version. The only caller of Lance's writing functions for
+tables; stage.py says what to do with them.
+
+A detached commit checks no conflicts, so it is made only on the version it was staged from (lance-facts B3);
+publishing decides whether that version still counts.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from omnigraph.storage.tables.layout import (
 
 # -- conform -------------------------------------------------------------------------------------
 #
-# Rows must have exactly the columns of their table, or be refused before anything is written.
-# Lance would take some misfits silently (a missing column becomes null) and report
-# others as storage failures; a caller's mistake is the caller's to hear about, in words.
+# Rows must have exactly the columns of their table, or be refused before anything is written. Lance would
+# take some misfits silently (a missing column becomes null) and report others as storage failures; a caller's
+# mistake is the caller's to hear about, in words.
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,8 +1,12 @@
-"""Rows: questions about a small change, answered with Python's own sets and dictionaries.
+"""Executors: who answers the questions of set checks in one process.
 
-Room    engine.validate. For the writes that people and programs make all day: a few rows, a few look-ups by
-        value, no query engine to start. Stored rows are only ever looked up by the values at hand.
-Rule    gives the same answers as frames.py; a property test drives both with the same changes.
+- `RowExecutor`: a small change, with Python's sets and dictionaries. For the writes that people and programs
+  make all day: a few rows, a few look-ups by value, no query engine to start. Stored rows are only looked up.
+- `FrameExecutor`: a change of any size, with DataFusion, in bounded memory.
+- `LocalExecutor`: chooses between them, question by question, by the number of rows that must be held.
+
+All give the same answers; a property test drives them with the same changes. Spark's executor is in the
+pipeline.
 """
 
 from __future__ import annotations
@@ -42,6 +46,9 @@ from omnigraph.storage.transaction import WriteTxn
 
 MOST = 2_000  # rows of any one source; beyond, a query engine is worth its start
 Tuples = list[tuple[Any, ...]]
+
+
+# -- a small change, by look-ups ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -213,7 +220,7 @@ def _tuples(table: pa.Table, read: Read) -> _Rows:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return dates and moments as numbers (Python's own dates are coarser), and both zeros as one."""
+    """Return days and instants as numbers (Python's own dates are coarser), and both zeros as one."""
     if pa.types.is_floating(column.type):
         return pc.add(column, 0.0)
     return column.cast(numbers_in(column.type))
@@ -245,12 +252,10 @@ def _held(relation: Relation) -> Iterable[Read]:
             assert_never(relation)
 
 
-# -- frames --------------------------------------------------------------------------------------
+# -- any change, by DataFusion ---------------------------------------------------------------------
 #
-# Questions about a change of any size, answered by DataFusion.
-# Joins and groups run over Arrow memory (which may be mapped from disk) and over scans
-# of stored tables; sorting and grouping spill to disk at the memory limit.
-# Rule    gives the same answers as rows.py; a property test drives both with the same changes.
+# Joins and groups run over Arrow memory (which may be mapped from disk) and over scans of stored tables;
+# sorting and grouping spill to disk at the memory limit.
 
 
 MEMORY_BYTES = 2 << 30
@@ -395,11 +400,7 @@ def streamed(frame: Any) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-# -- local ---------------------------------------------------------------------------------------
-#
-# The executor of one process.
-# Small changes are answered row by row with look-ups, others by a query engine; what
-# must be held decides, question by question. The answers are the same.
+# -- the choice ------------------------------------------------------------------------------------
 
 
 class LocalExecutor:
