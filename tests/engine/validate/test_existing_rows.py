@@ -26,7 +26,7 @@ from omnigraph.engine.write import ChangeWrite, Draft
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Append
 from tests.engine.cases import knows, person
-from tests.engine.support import change, insert, stored_rows, type_of
+from tests.support.contents import change, insert, stored_rows, type_of
 
 Records = list[dict[str, Any]]
 PEOPLE: Records = [{"slug": slug} for slug in "abc"]
