@@ -2,11 +2,8 @@
 
     text -> tree -> checked schema -> **catalog**
 
-Looked up by name or id on every read and write; stored whole, addressed by its content.
-
-Takes the types that resolve.py made, or the bytes that `to_json` wrote.
-
-Gives lookups, the edges of a node type, index intents, bytes, identity and digest.
+Looked up by name or id on every read and write; stored whole, addressed by its content. Made by resolve.py,
+or read from the bytes that `to_json` wrote.
 """
 
 from __future__ import annotations

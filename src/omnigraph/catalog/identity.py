@@ -4,7 +4,7 @@ Schemas belong to branches, and two branches must never mint the same id for dif
 the next number of a counter kept in the graph: it is the id of the change that made it (unique by itself) and
 a number within that change.
 
-Ids of one change sort in the order of their allocation (`constraints.identity_order`): the order of key
+Ids of one change sort in the order of their allocation (`identity_order` in model.py): the order of key
 members depends on it, and so does every derived node id.
 """
 

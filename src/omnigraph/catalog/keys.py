@@ -1,11 +1,8 @@
 """Keys: the canonical text of a value, and the node ids made of it.
 
-The one renderer: loads, mutations, merges, uniqueness and Spark all spell values here.
-
-Takes stored values: Arrow arrays, or the Python values of single rows.
-
-Gives text. A key of one property is the id; a key of several is a compact JSON array of their texts, in the
-order of property identity, which a rename does not change.
+Loads, mutations, merges, uniqueness and Spark all spell values here, whole Arrow arrays or the Python values
+of single rows. A key of one property is the id; a key of several is a compact JSON array of their texts, in
+the order of property identity, which a rename does not change.
 
 The scalar renderer defines the spelling; the vectorised one must agree with it on every value. Floats have
 the fewest digits that read back as the stored value at its width, without exponent.

@@ -1,13 +1,10 @@
 """Lint: everything that can be said about a schema text, as values.
 
-    text (+ accepted catalog) -> **findings**
+    text (+ accepted catalog) -> **diagnostics by position**
 
 Refuses nothing: errors, warnings and advice come back in one list, for an editor, a review or the command
-line to show.
-
-Takes a text; the accepted catalog, if the findings should include what the migration would do.
-
-Gives diagnostics by position: `PG...` about the text, `OG-...` about the migration.
+line to show. `PG...` is about the text; with the accepted catalog there is also what the migration would do,
+`OG-...`.
 """
 
 from __future__ import annotations

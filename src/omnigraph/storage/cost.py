@@ -6,10 +6,8 @@ Every logical operation runs inside `measured()`; each step that must wait for t
 Counts with Lance's own process-wide request counters (complete, LIST included; one snapshot is ~10 us) plus
 the few requests made through our object client.
 
-Gives a frozen `Cost` for the receipt, and `process_totals()` for metrics.
-
-- Note: Lance cannot attribute requests to threads. When operations overlap in one process their requests are
-  counted in each of them, and `shared` says so.
+A receipt gets a frozen `Cost`, metrics `process_totals()`. Lance cannot attribute requests to threads: when
+operations overlap in one process, their requests are counted in each of them, and `shared` says so.
 """
 
 from __future__ import annotations

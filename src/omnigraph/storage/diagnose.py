@@ -3,9 +3,9 @@
 Runs only after something failed (or before a graph is made); looks at what is stored through the object
 client, whose errors are typed, instead of parsing anybody's message.
 
-- Reads: a hard drop may take files away from under whoever reads them. Lance, Arrow and DataFusion then raise
-  what they raise for any failure, so the error decides nothing: `Readability` looks at what became of the
-  state. It was reclaimed; or files are lost; or the error is what it says.
+A hard drop may take files away from under a reader. Lance, Arrow and DataFusion then raise what they raise
+for any failure, so the error decides nothing: `Readability` looks at what became of the state. It was
+reclaimed; or files are lost; or the error is what it says.
 """
 
 from __future__ import annotations

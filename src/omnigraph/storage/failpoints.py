@@ -1,4 +1,4 @@
-"""Failpoints: named places before and after every durable step, where a test can intervene.
+"""Failpoints: named points before and after every durable step, where a test can intervene.
 
 Nothing else in the package decides whether a point is armed.
 

@@ -1,10 +1,8 @@
 """Location: where a graph is stored, and the client for its small objects.
 
-Addresses are parsed here once; everything below joins relative keys.
-
-Takes a local path, `file://...` or an object-store URL, with storage options in Lance's spelling.
-
-Gives URIs for Lance, and an `Objects` client for the few things that are not Lance datasets.
+An address is a local path, `file://...` or an object-store URL, with storage options in Lance's spelling. It
+is parsed here once; everything below joins relative keys. Lance gets URIs, and the few things that are not
+Lance datasets go through an `Objects` client.
 """
 
 from __future__ import annotations

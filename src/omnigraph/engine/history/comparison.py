@@ -2,11 +2,8 @@
 
     two states -> tables whose pins disagree -> rows they do not share -> deltas -> **changes in order**
 
-The one source of changes for diff, commit changes, feed and baseline.
-
-Takes two states, or one and nothing before it; which changes are asked for.
-
-Gives counts by type, and changes: nodes before edges, by type id, by entity id (contract T-13).
+Under diff, commit changes, feed and baseline; the older state may be nothing at all. Changes come nodes
+before edges, by type id, by entity id (contract T-13), counts by type.
 
 Types and properties are paired by identity. Names and columns are those of the newer state; what it no longer
 declares is not shown, and a property that the older state lacked counts there as its default. Values are

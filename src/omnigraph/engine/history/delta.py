@@ -1,12 +1,10 @@
-"""Delta: what happened to the entities of one type between two versions.
+"""Delta: what happened to the entities of one type between two versions, which may have different schemas.
 
     two versions -> rows they do not share (storage) -> **by id, by value** -> inserted, updated, deleted
 
-The one comparison under diff, merge, feed and revert. Equality is of values: null is not an empty text, a
-list is compared item by item, NaN is NaN; where rows lie never counts.
-
-Many rows are compared a range of ids at a time, so memory does not follow the size of the change; ranges come
-in the order of ids, and so do the rows of each.
+Under diff, merge, feed and revert. Equality is of values: null is not an empty text, a list is compared item
+by item, NaN is NaN; where rows lie never counts. Many rows are compared a range of ids at a time, so memory
+does not follow the size of the change; ranges come in the order of ids, and so do the rows of each.
 """
 
 from __future__ import annotations

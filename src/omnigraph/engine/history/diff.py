@@ -1,11 +1,10 @@
-"""Diff: what two states of a graph do not have in common.
+"""Diff: `graph.diff`: what two states of a graph do not have in common.
 
-    two `at` -> two states -> schema steps, counts, **changes as a stream**
+    two names of states -> two states -> schema steps, counts, **changes as a stream**
 
-`graph.diff`. Counts come first and are counted by streaming; rows follow when they are asked for. Cost
-follows what changed between the states, and the rows that folding moved.
-
-The diff leads from the first state to the second, whatever the way between them was.
+The diff leads from the first state to the second, whatever happened between them. Counts are made by
+streaming; rows follow when they are asked for. Cost follows what changed between the states, and the rows
+that folding moved.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Entity: one node or edge through time.
+"""Entity: `graph.entity(type, id)`: one node or edge through time.
 
-`graph.entity(type, id)`. Goes back over the commits that touched the entity's table and looks it up on both
-sides of each: point look-ups, whatever the table's size.
-
-A version is listed only where values differ, under the names in force at the branch's head. `limit` bounds
-what is listed, not how far it is looked for.
+Goes back over the commits that touched the entity's table and looks it up on both sides of each: point
+look-ups, whatever the table's size. A version is listed only where values differ, under the names in force at
+the branch's head. `limit` bounds what is listed, not how far back it looks.
 """
 
 from __future__ import annotations

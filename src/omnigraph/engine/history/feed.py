@@ -1,12 +1,10 @@
-"""Feed: the commits of a branch in order, each with what it changed, in bounded pages.
+"""Feed: `graph.changes`: the commits of a branch in order, each with what it changed, in bounded pages.
 
     a position on the line -> commits up to the head of now -> blocks of changes -> page, cursor
 
-`graph.changes`. Nothing is kept for a reader: all that it needs to go on is in its cursor, which works from
-any process.
-
-A cursor stands after whole commits only. A page that ends inside a commit has a page token instead, which
-continues that one answer. At least once: who repeats a cursor gets the same commits again.
+Nothing is kept for a reader: all that it needs to go on is in its cursor, an opaque token that works from any
+process. A cursor stands after whole commits only. A page that ends inside a commit has a page token instead,
+which continues that one answer. Delivery is at least once: a cursor used again gives the same commits again.
 """
 
 from __future__ import annotations
@@ -37,10 +35,10 @@ from omnigraph.storage.history import Gap
 from omnigraph.storage.manifest.records import ChainPosition, ManifestState
 from omnigraph.storage.store import GraphStore
 
-# -- tokens ----------------------------------------------------------------------------------------
+# -- cursors as opaque text ------------------------------------------------------------------------
 #
-# Positions in a feed as opaque text. A token is versioned, says what it is for, and carries a checksum:
-# damage and mix-ups are refused, not guessed at. It holds no secret and grants nothing.
+# A token is versioned, says what it is for, and carries a checksum: damage and mix-ups are refused, not
+# guessed at. It holds no secret and grants nothing.
 
 
 VERSION = b"\x01"

@@ -2,12 +2,12 @@
 
     base -> theirs, base -> ours (two deltas) -> **three-way** -> rows to write, ids to remove, conflicts
 
-Pure: tables in, values out. An entity that one side left alone is as the other made it; one that both changed
-is decided property by property; the ends of an edge count as one property.
+Tables in, values out. An entity that one side left alone is as the other made it; one that both changed is
+decided property by property; the ends of an edge count as one property. A property that both sides changed to
+different values is a conflict, unless a choice decides it.
 
-A property that both sides changed to different values is a conflict, unless a choice decides it. Deltas come
-in types that hold the values of all three states. The merged type may be narrower, where a side took a
-widening back: a value that it cannot hold exactly is a conflict, never rounded.
+Deltas come in types that hold the values of all three states. The merged type may be narrower, where a side
+took a widening back: a value that it cannot hold exactly is a conflict, never rounded.
 """
 
 from __future__ import annotations

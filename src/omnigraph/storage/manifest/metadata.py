@@ -6,9 +6,8 @@ is never a half-made one; every change is one `UpdateConfig` commit of the schem
 Any two such changes made from the same version conflict, whichever keys they touch (guarded by
 tests/storage/test_lance_guards.py), so a stale writer can never slip through.
 
-Cost: read 1 request when unchanged, else 2; commit 3; create 4. Flat in history.
-
-- Why: docs/decisions/0002-metadata-only-manifest.md
+Requests: read 1 when unchanged, else 2; commit 3; create 4, however long the history is. The reasons are in
+docs/decisions/0002-metadata-only-manifest.md.
 """
 
 from __future__ import annotations

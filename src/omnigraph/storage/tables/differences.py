@@ -1,11 +1,9 @@
-"""Differences: which rows two versions of a table do not share.
+"""Differences: which rows two versions of a table do not share, and the cache of small fragments under it.
 
 A data file never changes, so fragments with the same files hold the same rows, and only their deletions can
-differ; nothing of them is read. Whatever is left is read whole. Small fragments come from the tail cache:
-whoever wrote them lately reads nothing.
-
-Gives two streams of rows, one for each version. A row that was only moved, by folding or compaction, is in
-both: whoever wants changes compares values (engine/history/delta.py).
+differ; nothing of them is read. What is left is read whole, small fragments from the tail cache: a process
+that wrote them lately reads nothing. The outcome is two streams of rows, one for each version. A row that was
+only moved, by folding or compaction, is in both: for changes, compare values (engine/history/delta.py).
 """
 
 from __future__ import annotations
@@ -31,13 +29,12 @@ from omnigraph.storage.tables.layout import (
     Offsets,
 )
 
-# -- tail ----------------------------------------------------------------------------------------
+# -- tail cache ------------------------------------------------------------------------------------
 #
-# The small fragments at the end of a table, kept in memory by the processes that write it. A cache of
-# immutable things: a data file never changes, and a deletion file has its own identity, so an entry is right
-# for ever. It only saves requests: a writer knows what it just wrote, so looking for a key in the tail, or
-# folding it, asks nothing of storage.
-# By bytes, least recently used first; a missing entry is read back (one request a fragment).
+# The small fragments at the end of a table, kept in memory by the processes that write it. Entries are right
+# for ever: a data file never changes, and a deletion file has its own identity. A writer knows what it just
+# wrote, so looking for a key in the tail, or folding it, asks nothing of storage. Bounded by bytes, least
+# recently used out first; a missing entry is read back (one request a fragment).
 
 
 CACHE_BYTES = 64 << 20

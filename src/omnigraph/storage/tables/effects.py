@@ -1,9 +1,9 @@
-"""Effects: what a write does to one table, as plain values.
-
-Pure: an effect says what, `stage.py` does it.
+"""Effects: what a write does to one table, as plain values; stage.py carries them out.
 
 Rows are whole rows with an `id` column; no row is ever patched in place (lance-facts B4). An effect must be
-readable more than once: a writer that lost a race stages it again.
+readable more than once: a writer that lost a race stages it again. The rows of an effect may lie in files
+already, written by other processes (`Written`); the indexes that a table should have are values too
+(`IndexSpec`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, Layout, Offsets, data_files
 
-# -- index specs ---------------------------------------------------------------------------------
+# -- index specs -----------------------------------------------------------------------------------
 #
-# The indexes that a table should have, and what came of building them. Values; indexes.py builds.
+# The indexes that a table should have, and what came of building them (indexes.py).
 
 
 NO_VECTORS = "no vectors yet"
@@ -89,14 +89,11 @@ class IndexWork:
     built: dict[IndexSpec, Built] = field(default_factory=dict)
 
 
-# -- written -------------------------------------------------------------------------------------
+# -- rows that are written already -----------------------------------------------------------------
 #
-# Rows that other processes put into files of a table before anybody decides to publish them. Bulk work writes
-# data files in many processes and hands over what it wrote; `Append`, `Replace` and `Overwrite` take it from
-# there. Nothing names the files until a manifest does.
-# Takes a handle at the version that the writers agreed on; rows that fit its columns.
-# Gives fragments as values that travel as text, and versions that hold nothing but them, for checking.
-# Only what a writer reports counts: attempts that failed leave files behind that nobody ever names.
+# Bulk work writes data files in many processes, at a version that the writers agreed on, and hands over the
+# fragments as text; `Append`, `Replace` and `Overwrite` take it from there. Nothing names the files until a
+# manifest does. Only what a writer reports counts: attempts that failed leave files that nothing ever names.
 
 
 ROWS_PER_FILE = 1 << 20

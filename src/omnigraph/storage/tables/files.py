@@ -1,4 +1,4 @@
-"""Files: which files of a table are stored, and which of them a version needs.
+"""Files: making an empty table; which files of a table are stored, and which of them a version needs.
 
 Under reclaiming and verifying. Paths are inside the table; one that ends in "/" stands for everything below
 it. What a version needs is traced through Lance's own metadata.
@@ -19,9 +19,9 @@ from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.opener import Handle, manifest_file
 from omnigraph.storage.tables.effects import ID
 
-# -- create --------------------------------------------------------------------------------------
+# -- a new table -----------------------------------------------------------------------------------
 #
-# A new, empty table. Its creation version is the only numbered version it ever gets.
+# The version that creates a table is the only numbered version it ever gets.
 
 
 CREATED = 1

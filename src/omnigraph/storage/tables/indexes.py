@@ -5,7 +5,7 @@ fragments; it never decides a result, so it may lag, and one that cannot be buil
 without disturbing the others. The parts of a large segment may be built in other processes and merged:
 pipeline.indexes does so.
 
-Races: segments stay good as long as their fragments are there. A writer that publishes first costs another
+Segments stay good as long as their fragments are there. A writer that publishes first costs another
 detached commit, not another build: what was built is remembered and only what is new is added.
 """
 

@@ -1,7 +1,10 @@
-"""Layout: what a version of a table is made of, worked out once.
+"""Layout: what a version of a table is made of, and two things that follow from it.
 
-Asking Lance for fragments and schema converts them anew each time, which costs more than the rest of a small
-write; a version never changes, and the version that a write makes is its base with a few fragments changed.
+- `Layout`, `Layouts`: fragments, sizes and schema of a version, worked out once. Asking Lance converts them
+  anew each time, which costs more than the rest of a small write; a version never changes, and the version
+  that a write makes is its base with a few fragments changed.
+- Columns: editing a table's schema with field ids kept.
+- Folding: which small fragments a write rewrites along, so that there are never many.
 """
 
 from __future__ import annotations
@@ -21,13 +24,12 @@ from numpy.typing import NDArray
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.storage.opener import Handle
 
-# -- columns -------------------------------------------------------------------------------------
+# -- columns ---------------------------------------------------------------------------------------
 #
-# Editing a table's schema with field ids kept. Lance's own conversion from Arrow renumbers field ids, and a
-# projection with renumbered ids silently returns another column's values (lance-facts B11). So the stored
-# field messages are edited directly.
-# Layout: protobuf message lance.file.Field: 2 name, 3 id, 4 parent id (-1 at top level), 6 nullable; a schema
-# is its fields, depth first. Only the members edited are decoded.
+# Lance's own conversion from Arrow renumbers field ids, and a projection with renumbered ids silently returns
+# another column's values (lance-facts B11). So the stored field messages are edited directly: protobuf
+# message lance.file.Field, of which 2 is the name, 3 the id, 4 the parent id (-1 at top level), 6 nullable. A
+# schema is its fields, depth first. Only the members edited are decoded.
 
 
 NAME, FIELD_ID, PARENT_ID = 2, 3, 4
@@ -163,14 +165,13 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-# -- fold ----------------------------------------------------------------------------------------
+# -- folding ---------------------------------------------------------------------------------------
 #
-# Which small fragments a write takes up into its own, so that the tail stays short. Pure. Every small commit
-# adds a fragment, and each fragment costs a request to whoever looks for a key or scans; so a writer that
-# finds too many small ones rewrites them with its own rows in the same commit (tiers, as in an LSM tree).
-# At most PER_TIER fragments in each tier; fragments past the last tier are settled and only maintenance
-# rewrites them. Tiny rows are rewritten once for every few writes while the first tier fills (26 times a byte
-# for rows of 900 bytes, measured); it does not grow with history.
+# Every small commit adds a fragment, and each fragment costs a request to whoever looks for a key or scans.
+# So a writer that finds too many small ones rewrites them with its own rows in the same commit (tiers, as in
+# an LSM tree): at most PER_TIER fragments in each tier. Fragments past the last tier are settled, and only
+# maintenance rewrites them. Tiny rows are rewritten once for every few writes while the first tier fills (26
+# times a byte for rows of 900 bytes, measured); it does not grow with history.
 
 
 KIB = 1024

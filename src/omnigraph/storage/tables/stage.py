@@ -1,11 +1,8 @@
 """Stage: turn an effect into an immutable detached version of a table.
 
-One function for each effect, made of the workbench's tools. Nothing staged can be seen until a manifest pins
-it, and nothing here moves a table's HEAD.
-
-Takes a handle at the pinned version and an effect.
-
-Gives a `Staged` value: the new version, row counts and the files that must be durable before publishing.
+One function for each effect, made of the workbench's tools. What comes back is a `Staged` value: the new
+version, row counts and the files that must be durable before publishing. Nothing staged can be seen until a
+manifest pins it, and nothing here moves a table's HEAD.
 """
 
 from __future__ import annotations

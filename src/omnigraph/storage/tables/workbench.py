@@ -1,10 +1,8 @@
-"""Workbench: what staging is made of: finding rows, folding, writing files, the detached commit.
+"""Workbench: what staging is made of: checking rows, finding them, folding, writing files, detached commits.
 
 One bench for each staging of one effect on one version. The only caller of Lance's writing functions for
-tables; stage.py says what to do with them.
-
-A detached commit checks no conflicts, so it is made only on the version it was staged from (lance-facts B3);
-publishing decides whether that version still counts.
+tables; stage.py says what to do with them. A detached commit checks no conflicts, so it is made only on the
+version it was staged from (lance-facts B3); publishing decides whether that version still counts.
 """
 
 from __future__ import annotations
@@ -39,11 +37,10 @@ from omnigraph.storage.tables.layout import (
     size_of,
 )
 
-# -- conform -------------------------------------------------------------------------------------
+# -- rows that fit their table ---------------------------------------------------------------------
 #
-# Rows must have exactly the columns of their table, or be refused before anything is written. Lance would
-# take some misfits silently (a missing column becomes null) and report others as storage failures; a caller's
-# mistake is the caller's to hear about, in words.
+# Rows have exactly the columns of their table, or are refused before anything is written. Lance would take
+# some misfits silently (a missing column becomes null) and report others as storage failures.
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
