@@ -32,7 +32,7 @@ from writes import PeakMemory
 import omnigraph as og
 from omnigraph.engine.graph import Graph
 from omnigraph.pipeline import load, read, register, spark_session
-from omnigraph.pipeline.bulk.ids import Way
+from omnigraph.pipeline.bulk.staged_rows import Way
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  email: String? @unique  city: String? }

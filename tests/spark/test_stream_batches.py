@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import InvalidRequest, StagedFilesGone
-from omnigraph.engine.load.draft import WriteMode
+from omnigraph.engine.load.assembly import WriteMode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.reading.source import OmnigraphSource
 from omnigraph.pipeline.streaming.publishing import Batch, BatchPlan, BatchTarget, plan_write, publish_batch

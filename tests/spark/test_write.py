@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ConstraintViolation, NotFound, ReadSetConflict, StagedFilesGone
-from omnigraph.engine.load.draft import WriteMode
+from omnigraph.engine.load.assembly import WriteMode
 from omnigraph.pipeline import read, register, written
 from omnigraph.pipeline.reading.source import OmnigraphSource
 from omnigraph.pipeline.session import active

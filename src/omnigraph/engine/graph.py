@@ -29,7 +29,8 @@ from omnigraph.engine.history.feed import Changes
 from omnigraph.engine.history.resolve_at import read_state
 from omnigraph.engine.history.resolve_at import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
-from omnigraph.engine.load.load import Engine, LoadMode, Loads, Report, chosen_engine, load_engine
+from omnigraph.engine.load.assembly import LoadMode, Report
+from omnigraph.engine.load.load import Engine, Loads, chosen_engine, load_engine
 from omnigraph.engine.merge.conflicts import Granularity, Resolutions, Take
 from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.mutate.mutate import Mutations

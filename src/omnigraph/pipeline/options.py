@@ -1,7 +1,8 @@
 """Options: what callers say to the format `omnigraph`, whichever way they use it.
 
-Room    pipeline. Spark makes a source from options alone and does not say what for, so each use checks that
-        every option it was given is one of its own: nothing is ignored.
+Spark makes a source from options alone and does not say what for, so each use checks that every option it
+was given is one of its own: nothing is ignored.
+
 Given   texts by name; names come in lower case.
 Gives   addresses, types and numbers, or errors whose text holds their code: only the text leaves a process
         of Spark's.

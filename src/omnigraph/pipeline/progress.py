@@ -1,6 +1,7 @@
 """Progress: how far Spark is with some work, and the end of that work when the caller is interrupted.
 
-Room    pipeline. Around every block of Spark actions that somebody may watch or stop.
+Around every block of Spark actions that somebody may watch or stop.
+
 Given   a session, words for Spark's own pages, and a function of (tasks done, tasks known so far).
 Gives   nothing: the work runs as it would without. The number of known tasks grows while Spark plans.
 Rule    the actions run in the thread that enters the block, because Spark keeps job groups by thread. An

@@ -1,7 +1,8 @@
 """Session: the Spark that bulk work runs on, found or made.
 
-Room    pipeline. A caller's Spark is used where there is one, through a session of our own, so that settings
-        of ours never reach their queries; else one is started in this process.
+A caller's Spark is used where there is one, through a session of our own, so that settings of ours never
+reach their queries; else one is started in this process.
+
 Given   for a new one: a master and settings. Both are ignored by a Spark that runs already.
 Rule    what was found is never stopped here, and a Python that the caller chose for workers stays chosen.
         What `spark-submit`, `PYSPARK_SUBMIT_ARGS` or `spark-defaults.conf` say stays as they say it: a
@@ -199,11 +200,11 @@ def _settled(session: SparkSession, config: Mapping[str, str] = MappingProxyType
     return session
 
 
-# -- tasks ---------------------------------------------------------------------------------------
+# -- tasks -------------------------------------------------------------------------------------------
 #
-# A DataFrame whose rows executors make, one task for each item.
-# The one way in which work of ours becomes rows on Spark. A data source of Python gives the
-# same rows more slowly: Spark plans it in processes of its own and takes it row by row.
+# A DataFrame whose rows executors make, one task for each item. The one way in which work of ours becomes
+# rows on Spark. A data source of Python gives the same rows more slowly: Spark plans it in processes of its
+# own and takes it row by row.
 
 
 Item = TypeVar("Item")

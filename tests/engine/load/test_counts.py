@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, KeyConflict
-from omnigraph.engine.load.load import LoadMode
+from omnigraph.engine.load.assembly import LoadMode
 from omnigraph.engine.receipt import Receipt
 from tests.support.people import SCHEMA, knows, person, thing
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.catalog.model import NodeType
+from omnigraph.engine.load.assembly import Modes, WriteMode
 from omnigraph.engine.load.conform import RowBlock
-from omnigraph.engine.load.draft import Input, LoadDraft, Spools, WriteMode, last_place
+from omnigraph.engine.load.draft import Input, LoadDraft, Spools
 from tests.support.catalogs import catalog
 
 CATALOG = catalog("node Person { name: String @key age: I32? }")
@@ -35,7 +36,7 @@ def spools(request: pytest.FixtureRequest) -> Spools:
     return Spools(request.param)
 
 
-def test_all_rows_come_back_in_order_with_their_places(spools: Spools) -> None:
+def test_all_rows_come_back_in_order_with_origin_and_position(spools: Spools) -> None:
     for first in range(0, 300, 50):
         spools.add(block(first, 50, "a.csv" if first < 150 else "b.csv"))
     spool = spools.by_type[PERSON.id]
@@ -44,9 +45,9 @@ def test_all_rows_come_back_in_order_with_their_places(spools: Spools) -> None:
 
     assert spool.rows == table.num_rows == 300
     assert table["name"].to_pylist() == [f"p{number}" for number in range(300)]
-    assert last_place(spool, table, "id", "p7") == "a.csv:8"
-    assert last_place(spool, table, "id", "p299") == "b.csv:300"
-    assert last_place(spool, table, "id", "nobody") is None
+    assert spool.last_location(table, "id", "p7") == ("a.csv", 8)
+    assert spool.last_location(table, "id", "p299") == ("b.csv", 300)
+    assert spool.last_location(table, "id", "nobody") is None
     spools.close()
 
 
@@ -54,10 +55,10 @@ def test_rows_can_be_read_as_long_as_they_are_needed_and_leave_no_file(spools: S
     for first in range(0, 100, 50):
         spools.add(block(first, 50))
     folder = Path(spools._folder.name)
-    draft = LoadDraft(Input(CATALOG, spools.by_type), WriteMode.MERGE, ())
+    draft = LoadDraft(Input(CATALOG, spools.by_type), Modes(WriteMode.MERGE), {})
 
     spools.close()
 
     assert not folder.exists()
-    change = draft._change.types[PERSON.id]
+    change = draft.change.types[PERSON.id]
     assert change.rows["age"].to_pylist() == list(range(100))

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest, StorageError
+from omnigraph.engine.load.assembly import LoadProgress
 from omnigraph.engine.load.conform import UnreadableInput
-from omnigraph.engine.load.load import LoadProgress
 from omnigraph.pipeline import load
 from omnigraph.storage.location import Location
 from tests.support.contents import check_whole, read, state

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, KeyConflict, StorageError
-from omnigraph.engine.load.load import LoadMode
+from omnigraph.engine.load.assembly import LoadMode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline import load
 from omnigraph.storage.claims import KeyReused

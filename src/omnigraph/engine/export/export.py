@@ -1,6 +1,7 @@
 """Export: exports by this process, as a folder of files or as one stream of lines.
 
-Room    engine.export. `omnigraph.pipeline.reading.export` lets Spark write such a folder.
+`omnigraph.pipeline.export` lets Spark write such a folder.
+
 Given   a store, a state of the graph, names of types.
 Gives   a report of the files; or lines, nodes before edges, types and ids in order: the same commit gives
         the same bytes.
@@ -34,14 +35,13 @@ from omnigraph.engine.load.sources.json import END, FORMAT, HEADER
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.store import GraphStore
 
-# -- rows ----------------------------------------------------------------------------------------
+# -- rows --------------------------------------------------------------------------------------------
 #
-# The entities of one type at one snapshot, as a stream of batches.
-# plan -> **rows** -> files -> destination -> report
+#   plan -> **rows** -> files -> destination -> report
 #
-# For this process; executors of Spark read for themselves (pipeline/reading/scan.py).
-# Given   a store, a pinned snapshot and a type of its schema.
-# Gives   batches under the names of the properties, of bounded size: as stored, or by id.
+# The entities of one type at one snapshot, as batches of bounded size under the names of the properties: in
+# the order of storage, or by id. For this process; executors of Spark read for themselves
+# (pipeline/reading/scan.py).
 
 
 BATCH_ROWS = 8_192
@@ -78,7 +78,7 @@ def _named(batch: pa.RecordBatch, declared: TableType) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-# -- door ----------------------------------------------------------------------------------------
+# -- export ------------------------------------------------------------------------------------------
 
 
 Report = Callable[[int, int], None]  # done, of so many in all

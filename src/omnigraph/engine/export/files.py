@@ -2,7 +2,8 @@
 
     plan -> rows -> **files** -> destination -> report
 
-Room    engine.export. The same for every engine: a file is written by whoever has the rows.
+The same for every engine: a file is written by whoever has the rows.
+
 Given   batches under the names of the properties, a place that nobody else writes to.
 Gives   what was written: rows and bytes. Files end at about a GiB: stores copy objects up to a size only.
 Rule    Parquet holds the types that other programs read: moments are timestamps (UTC, milliseconds), vectors
@@ -38,15 +39,13 @@ from omnigraph.engine.export.plan import ExportPlan, Format, schema_of
 from omnigraph.engine.load.cells import BASE64
 from omnigraph.storage.location import Location, RemoteObjects
 
-# -- lines ---------------------------------------------------------------------------------------
+# -- lines -------------------------------------------------------------------------------------------
 #
-# Entities as the envelopes of data files, one JSON object on a line.
-# What schema language section 16 reads, written: `data` has the id, then every property
-# in the order of names; days and moments are numbers, bytes are base64.
-# Rule    nothing is lost. A null is written, too; but where a property has a default, a load puts the
-# default
-# in its place, as it does for every null. Values become text a column at a time, which takes a fraction
-# of the time of a row at a time.
+# Entities as the envelopes of data files, one JSON object on a line. What schema language section 16 reads,
+# written: `data` has the id, then every property in the order of names; days and moments are numbers, bytes
+# are base64. Nothing is lost. A null is written, too; but where a property has a default, a load puts the
+# default in its place, as it does for every null. Values become text a column at a time, which takes a
+# fraction of the time of a row at a time.
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -99,7 +98,7 @@ def _any(value: Any) -> str:
         ) from error
 
 
-# -- files ---------------------------------------------------------------------------------------
+# -- files -------------------------------------------------------------------------------------------
 
 
 COMPRESSION = "zstd"
@@ -173,10 +172,9 @@ def _portable(kind: pa.DataType) -> pa.DataType:
     return pa.list_(kind.value_type) if pa.types.is_fixed_size_list(kind) else readable(kind)
 
 
-# -- report --------------------------------------------------------------------------------------
+# -- report ------------------------------------------------------------------------------------------
 #
 # What an export wrote, as a value and as the manifest beside the files.
-# Plain values.
 
 
 MANIFEST_FORMAT = 1
@@ -266,17 +264,15 @@ def report_of(
     )
 
 
-# -- destination ---------------------------------------------------------------------------------
+# -- destination -------------------------------------------------------------------------------------
 #
-# The folder that an export fills, which is whole or has no manifest.
-# plan -> rows -> files -> **destination** -> report
+#   plan -> rows -> files -> **destination** -> report
 #
-# Files are written out of sight, below a folder that only one export can make; those
-# that count then get their names, and `_manifest.json`, which names exactly these, comes last.
-# Given   a local folder, or one on an object store.
-# Why     a task that is tried again, or twice at once, leaves files that nobody asked for. They stay out
-# of
-# sight and are removed: neither a load of the folder nor anything else that reads it meets them.
+# The folder that an export fills, which is whole or has no manifest. Files are written out of sight, below
+# a folder that only one export can make; those that count then get their names, and `_manifest.json`, which
+# names exactly these, comes last. The folder is local or on an object store. A task that is tried again, or
+# runs twice at once, leaves files that nothing names. They stay out of sight and are removed: neither a load
+# of the folder nor anything else that reads it meets them.
 
 
 MANIFEST, SCHEMA, STAGING = "_manifest.json", "_schema.pg", "_staging"  # a load skips names like these

@@ -2,7 +2,8 @@
 
     **plan** -> rows -> files -> destination -> report
 
-Room    engine.export. The only place that asks where a branch stands; every engine exports what it says.
+The only place that asks where a branch stands; every engine exports what it says.
+
 Given   a store, a state of the graph, names of types.
 Gives   one pinned snapshot, and the types in order: nodes by name, then edges by name.
 Rule    an export is in the schema of its commit, not in that of today: what is loaded into a graph of that

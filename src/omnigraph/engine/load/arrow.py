@@ -2,8 +2,9 @@
 
     table, file or frame -> **arrow** -> column -> block
 
-Room    engine.load. For Parquet, Arrow and frames: whole columns at a time, nothing for each row unless a
-        mask says that a value does not fit.
+For Parquet, Arrow and frames: whole columns at a time, nothing for each row unless a mask says that a value
+does not fit.
+
 Rule    values are kept or refused, never bent: integers change width if they fit, integers become floats,
         F64 is rounded to F32, times finer than a millisecond are cut as in text (times.py). Text is not
         parsed as a number, and a float is not an integer; but text is read as a day or a time.

@@ -2,7 +2,8 @@
 
     record -> **cells** -> column -> block
 
-Room    engine.load. The rules for each type are those of data files (schema language, section 16).
+The rules for each type are those of data files (schema language, section 16).
+
 Given   the values of one property in many records; None stands for null and for an absent member.
 Rule    if the Python types of all values allow it, Arrow converts them at once; only otherwise is each one
         looked at, to convert what Arrow will not and to find the culprits. Both ways agree.
@@ -27,12 +28,11 @@ from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.validate.values import Breach, shown
 from omnigraph.language.literals import RANGES
 
-# -- column --------------------------------------------------------------------------------------
+# -- column ------------------------------------------------------------------------------------------
 #
-# The values of one property, converted to how they are stored, and the rows that could not be.
-# What every converter returns, whether it read JSON values (cells.py), Arrow columns
-# (arrow.py) or text fields (texts.py).
-# Rule    a value that does not fit is null here, and its row stands in a breach with the reason.
+# The values of one property, converted to how they are stored, and the rows that could not be. What every
+# converter returns, whether it read JSON values (cells.py), Arrow columns (arrow.py) or text fields
+# (texts.py). A value that does not fit is null here, and its row stands in a breach with the reason.
 
 
 class CellMisfit(ValueError):
@@ -88,7 +88,7 @@ def _spread(breach: Breach, indices: pa.Array) -> Breach:
     return Breach(breach.code, breach.property, mask, lambda row: breach.describe(indices[row].as_py()))
 
 
-# -- cells ---------------------------------------------------------------------------------------
+# -- cells -------------------------------------------------------------------------------------------
 
 
 BASE64 = "base64:"

@@ -2,9 +2,10 @@
 
     input -> columns -> **conform** -> blocks
 
-Room    engine.load. The same last step for every kind of input: defaults, checks, ids.
+The same last step for every kind of input: defaults, checks, ids.
+
 Given   one column for each property that the input has; those it lacks are null.
-Gives   blocks without the rows that broke a rule, which stand in the report with their places.
+Gives   blocks without the rows that broke a rule, which stand in the report with their positions.
 Rule    a default stands in for null before anything is judged. Ids of keyed nodes are derived, other ids
         taken as given or minted; rows with minted ids go into a block of their own.
 """
@@ -40,13 +41,12 @@ from omnigraph.engine.validate.values import (
     violation,
 )
 
-# -- problems ------------------------------------------------------------------------------------
+# -- problems ----------------------------------------------------------------------------------------
 #
-# What reading found wrong with an input, each with its place.
-# Filled by sources while they read; the load is refused when anything is in it.
-# Rule    all are counted, the first few are kept: in the order of the inputs, then of the lines, whatever
-# order the checks ran in. So the same input always gives the same report.
-# Rows that are left out are counted by their type; a row may have several problems.
+# What reading found wrong with an input, each with its origin and position. Filled by sources while they
+# read; the load is refused when anything is in it. All are counted, the first few are kept: in the order of
+# the inputs, then of the lines, whatever order the checks ran in. So the same input always gives the same
+# report. Rows that are left out are counted by their type; a row may have several problems.
 
 
 @dataclass(slots=True)
@@ -61,12 +61,14 @@ class LoadProblems:
     _kept: list[tuple[tuple[int, int, int, str, int], Violation]] = field(default_factory=list)
     _origins: dict[str, int] = field(default_factory=dict)
 
-    def add(self, violation: Violation, origin: str, position: int) -> None:
-        """Take in one problem; `position` is the line or row, 0 for the input as a whole."""
+    def add(self, violation: Violation) -> None:
+        """Take in one problem of a row that has an origin and a position."""
+        assert violation.origin is not None
+        assert violation.position is not None
         self.total += 1
-        source = self._origins.setdefault(origin, len(self._origins))
+        source = self._origins.setdefault(violation.origin, len(self._origins))
         # The running number keeps equal problems in the order found, and violations out of the comparison.
-        order = (source, position, code_rank(violation.code), violation.property or "", self.total)
+        order = (source, violation.position, code_rank(violation.code), violation.property or "", self.total)
         if len(self._kept) < self.shown or order < self._kept[-1][0]:
             insort(self._kept, (order, violation), key=lambda entry: entry[0])
             del self._kept[self.shown :]
@@ -97,8 +99,7 @@ class LoadProblems:
                 self.count(1)
                 continue
             row_id = None if ids is None else ids[int(row)].as_py()
-            found = violation(breach, int(row), declared, row_id, f"{origin}:{position}")
-            self.add(found, origin, position)
+            self.add(violation(breach, int(row), declared, row_id, origin, position))
         self.count(max(len(rows) - self.shown, 0))
 
     def __bool__(self) -> bool:
@@ -114,15 +115,14 @@ class LoadProblems:
         return Findings(self.violations, self.total)
 
 
-# -- block ---------------------------------------------------------------------------------------
+# -- block -------------------------------------------------------------------------------------------
 #
-# Rows on their way into one table, and what a source of them is.
-# input -> **source -> blocks** -> set checks -> publish
+#   input -> **source -> blocks** -> set checks -> publish
 #
-# The border between reading (sources/) and writing: values only, no I/O of its own.
-# Rule    the rows of a block fit their table exactly and satisfy every value constraint; a row that does
-# not
-# is left out and stands in `Problems`. So a block is good to write if the whole input had no problem.
+# Rows on their way into one table, and what a source of them is. The border between reading (sources/) and
+# writing: values only, no I/O of its own. The rows of a block fit their table exactly and satisfy every
+# value constraint; a row that does not is left out and stands in `LoadProblems`. So a block is good to
+# write if the whole input had no problem.
 
 
 MAX_ROWS = 65_536
@@ -138,12 +138,13 @@ class RowBlock:
     declared: TableType
     rows: pa.RecordBatch  # the columns of `declared.stored_schema`
     positions: pa.Array  # int64: the 1-based line (JSONL, CSV) or row (everything else) of each row
-    origin: str  # a file name, or `<records>` and the like; with the position it is a place
+    origin: str  # a file name, or `<records>` and the like
     minted: bool  # the ids were generated here, so they collide with nothing
 
-    def place(self, row: int) -> str:
-        """Say where a row came from."""
-        return f"{self.origin}:{self.positions[row].as_py()}"
+    def position(self, row: int) -> int:
+        """Return the line or row of the input that a row came from."""
+        position: int = self.positions[row].as_py()
+        return position
 
 
 class LoadSource(Protocol):
@@ -180,7 +181,7 @@ class InputNotFound(NotFound):
     code = "input_not_found"
 
 
-# -- conform -------------------------------------------------------------------------------------
+# -- conform -----------------------------------------------------------------------------------------
 
 
 TEXT = PropertyType(Scalar.STRING, nullable=True)

@@ -1,52 +1,43 @@
-"""Draft: an input that has been read, as a change in one of the three modes.
+"""Draft: an input that was read in this process, as a change.
 
-    source -> blocks -> spools -> **draft** -> judged, staged, published
+    source -> blocks -> **spools -> draft** -> judged, staged, published
 
-Room    engine.load.
-Modes   append     every id is new
-        merge      an id that exists is replaced, whole; of several rows with one id the last counts
-        overwrite  the types that appear (or are named) get exactly these rows
+Rows wait between reading, which happens once, and writing, which a lost race may repeat: in memory while they
+are few, beyond that in a file which is mapped, so that the system may drop pages it needs for something else.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.base.errors import InvalidRequest, ReadSetConflict
+from omnigraph.base.errors import ReadSetConflict
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
-from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
+from omnigraph.catalog.model import ID, NodeType, TableType
+from omnigraph.engine.change import ChangeSet
+from omnigraph.engine.load.assembly import InputDraft, Modes, change_of_rows
 from omnigraph.engine.load.conform import RowBlock
 from omnigraph.engine.load.fingerprint import Fingerprint
-from omnigraph.engine.receipt import Loaded, TypeCount
+from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Findings, Violation
-from omnigraph.engine.write import Draft
+from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.transaction import WriteTxn
 
-# -- spool ---------------------------------------------------------------------------------------
-#
-# The rows of an input by type, in memory while they are few and on disk beyond.
-# Between reading, which happens once, and writing, which a lost race may repeat.
-# Gives   Arrow tables over the whole input: mapped from the file when spilled, so that the system may
-# drop
-# pages it needs for something else.
-# Bound   at most `limit` bytes of rows in memory for each type.
+# -- spools ------------------------------------------------------------------------------------------
 
 
-LIMIT = 64 << 20
+LIMIT = 64 << 20  # bytes of rows in memory, for each type
 ORIGIN, POSITION = "_origin", "_position"  # beside the stored columns, whose names never begin like this
 
 
 class Spool:
-    """All rows of one type, in the order given, each with its place."""
+    """All rows of one type, in the order of the input, each with its origin and position."""
 
     def __init__(self, declared: TableType, folder: Path, limit: int = LIMIT) -> None:
         self.declared = declared
@@ -89,7 +80,7 @@ class Spool:
         self._held, self._bytes = [], 0
 
     def table(self) -> pa.Table:
-        """Return all rows with their places."""
+        """Return all rows, with the columns `ORIGIN` and `POSITION`."""
         if self._writer is None:
             return pa.Table.from_batches(self._held, self._schema)
         if self._held:
@@ -98,13 +89,17 @@ class Spool:
         with pa.memory_map(str(self._path)) as mapped:
             return pa.ipc.open_file(mapped).read_all()
 
-    def place(self, row: dict[str, int]) -> str:
-        """Say where a row came from."""
-        return f"{self._origins[row[ORIGIN]]}:{row[POSITION]}"
+    def last_location(self, given: pa.Table, column: str, value: str) -> tuple[str, int] | None:
+        """Return the origin and position of the last row of `table()` with a value in a column."""
+        rows = given.filter(pc.equal(given[column], value)).select([ORIGIN, POSITION])
+        if not rows.num_rows:
+            return None
+        last = rows.slice(rows.num_rows - 1).to_pylist()[0]
+        return self._origins[last[ORIGIN]], last[POSITION]
 
 
 class Spools:
-    """The rows of a whole input. Use it as a context manager: the folder goes at the end."""
+    """The rows of a whole input, by type; whoever makes it closes it."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -124,32 +119,7 @@ class Spools:
         self._folder.cleanup()
 
 
-def last_place(spool: Spool, given: pa.Table, column: str, value: str) -> str | None:
-    """Say where the last row with a value in a column came from."""
-    mask = pc.equal(given[column], value)
-    rows = given.filter(mask).select([ORIGIN, POSITION])
-    return spool.place(rows.slice(rows.num_rows - 1).to_pylist()[0]) if rows.num_rows else None
-
-
-# -- draft ---------------------------------------------------------------------------------------
-
-
-class WriteMode(Enum):
-    """What happens to an id that exists."""
-
-    APPEND = "append"
-    MERGE = "merge"
-    OVERWRITE = "overwrite"
-
-    @classmethod
-    def read(cls, text: str) -> WriteMode:
-        """Return the mode of a name."""
-        try:
-            return cls(text)
-        except ValueError:
-            raise InvalidRequest(
-                f"there is no load mode {text!r}", remedy="Use 'append', 'merge' or 'overwrite'"
-            ) from None
+# -- draft -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -158,30 +128,48 @@ class Input:
 
     catalog: Catalog
     spools: dict[str, Spool]
-    fingerprint: Fingerprint | None = None  # tells this input from another, where that was asked for
+    fingerprint: Fingerprint | None = None  # tells this input from another, where that is wanted
+
+
+class LoadDraft(InputDraft):
+    """Rows in spools as a change."""
+
+    def __init__(
+        self,
+        read: Input,
+        modes: Modes,
+        facts: Mapping[str, Any],
+        executor: ExecutorFor = LocalExecutor,
+    ) -> None:
+        super().__init__(read.catalog, facts)
+        self.executor = executor
+        self._spools = read.spools
+        self._fingerprint = read.fingerprint
+        self._given = {type_id: spool.table() for type_id, spool in read.spools.items()}
+        changes = [
+            change_of_rows(spool.declared, self._given[type_id], modes.of(type_id), minted=spool.minted)
+            for type_id, spool in read.spools.items()
+        ]
+        self.change = ChangeSet.of(read.catalog, [*changes, *modes.emptied(read.catalog, read.spools)])
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """What tells the input from another, where that is wanted."""
+        return self._fingerprint
 
     @property
     def rows(self) -> int:
         """All rows of all types."""
-        return sum(spool.rows for spool in self.spools.values())
+        return sum(spool.rows for spool in self._spools.values())
 
+    @property
+    def rows_by_type(self) -> Mapping[str, int]:
+        """The rows of each type id."""
+        return {type_id: spool.rows for type_id, spool in self._spools.items()}
 
-class LoadDraft:
-    """A load as a drafter; the same rows on every base."""
-
-    def __init__(self, read: Input, mode: WriteMode, replaced: Iterable[str]) -> None:
-        self._input = read
-        self._mode = mode
-        self._given = {type_id: spool.table() for type_id, spool in read.spools.items()}
-        self._change = ChangeSet.of(read.catalog, self._changes(replaced))
-
-    def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
+    def change_under(self, txn: WriteTxn, catalog: Catalog) -> ChangeSet:
         """Return the change; of the base, it depends on where the schema keeps what the input names."""
-        change = self._change
-        if catalog.identity != self._input.catalog.identity:
-            change = self._under(catalog)
-        decided = frozenset(t for t, one in change.types.items() if one.replaces)
-        return Draft(change, decided, self._rows_of(NodeType), self._rows_of(EdgeType), values_judged=True)
+        return self.change if catalog.identity == self.catalog.identity else self._under(catalog)
 
     def _under(self, catalog: Catalog) -> ChangeSet:
         """Return the change under another schema, by the names that the input uses.
@@ -189,56 +177,18 @@ class LoadDraft:
         That takes no second reading where the types, and the ends of edges, are declared as they were; and
         it is not done where rows are replaced, since these may be others than the caller saw.
         """
-        before = self._input.catalog
+        before = self.catalog
         changes = []
-        for change in self._change.types.values():
+        for change in self.change.types.values():
             declared = change.declared
             find = catalog.find_node if isinstance(declared, NodeType) else catalog.find_edge
             now = find(declared.name)
             if now is None or change.replaces or not before.declares_alike(declared, catalog, now):
                 raise ReadSetConflict("schema", expected=before.identity, actual=catalog.identity)
             rows = _under_columns(change.rows, declared, now).select(now.stored_schema.names)
-            placed = None if change.given is None else _under_columns(change.given, declared, now)
-            changes.append(replace(change, declared=now, rows=rows, given=placed))
+            given = None if change.given is None else _under_columns(change.given, declared, now)
+            changes.append(replace(change, declared=now, rows=rows, given=given))
         return ChangeSet.of(catalog, changes)
-
-    def _rows_of(self, kind: type[TableType]) -> int:
-        return sum(spool.rows for spool in self._input.spools.values() if isinstance(spool.declared, kind))
-
-    def loaded(self, facts: Mapping[str, Any]) -> Loaded:
-        """Say what the receipt has of the input; records that a later one replaces change nothing."""
-        types = []
-        for spool in self._input.spools.values():
-            declared, written = spool.declared, self._change.rows(spool.declared.table_id)
-            types.append(
-                TypeCount(
-                    declared.name, declared.kind.value, given=spool.rows, unchanged=spool.rows - written
-                )
-            )
-        nodes, edges = self._rows_of(NodeType), self._rows_of(EdgeType)
-        return Loaded(nodes, edges, tuple(types), {**facts, "total_entities": nodes + edges})
-
-    def _changes(self, replaced: Iterable[str]) -> Iterator[TypeChange]:
-        for type_id, given in self._given.items():
-            yield self._one(self._input.spools[type_id], given)
-        for type_id in replaced:
-            if type_id not in self._given:
-                declared = self._input.catalog.table(type_id)
-                yield TypeChange(declared, declared.stored_schema.empty_table(), replaces=True)
-
-    def _one(self, spool: Spool, given: pa.Table) -> TypeChange:
-        declared = spool.declared
-        rows = given.select(declared.stored_schema.names).cast(declared.stored_schema)
-        if self._mode is WriteMode.MERGE and not spool.minted and not _keyed(declared):
-            rows = last_of_each(rows)
-        return TypeChange(
-            declared,
-            rows,
-            given=given,
-            replaces=self._mode is WriteMode.OVERWRITE,
-            strict=self._mode is WriteMode.APPEND,
-            minted=spool.minted,
-        )
 
     def locate(self, found: Findings, change: ChangeSet) -> Findings:
         """Say of each violation where in the input it is."""
@@ -246,19 +196,20 @@ class LoadDraft:
 
     def _located(self, violation: Violation) -> Violation:
         for type_id, given in self._given.items():
-            spool = self._input.spools[type_id]
+            spool = self._spools[type_id]
             same = spool.declared.kind.value == violation.entity_kind
             if not same or spool.declared.name != violation.type_name or violation.entity_id is None:
                 continue
-            column = "src" if violation.code == "cardinality" else ID
-            place = last_place(spool, given, column, violation.entity_id)
-            if place is not None:
-                return replace(violation, place=place, message=f"{place}: {violation.message}")
+            location = spool.last_location(given, entity_column(violation), violation.entity_id)
+            if location is not None:
+                origin, position = location
+                return replace(violation, origin=origin, position=position)
         return violation
 
 
-def _keyed(declared: TableType) -> bool:
-    return isinstance(declared, NodeType) and bool(declared.key)
+def entity_column(violation: Violation) -> str:
+    """Return the column that holds what a violation names: cardinality names the source of edges."""
+    return "src" if violation.code == "cardinality" else ID
 
 
 def _under_columns(rows: pa.Table, declared: TableType, now: TableType) -> pa.Table:

@@ -2,8 +2,9 @@
 
     raw rows -> **fingerprint** -> claim
 
-Room    engine.load. Fed by the sources with what the caller gave, before any of it is matched with a schema:
-        lines of JSON, fields of CSV, dictionaries, columns under their own names.
+Fed by the sources with what the caller gave, before any of it is matched with a schema: lines of JSON,
+fields of CSV, dictionaries, columns under their own names.
+
 Rule    a function of the rows alone. Neither the schema, nor how the input is cut, nor the order in which its
         parts are read is in it: a row has a hash, and the rows of a type have the sum of theirs.
 Note    hashes are of 64 bits: two inputs of one caller are taken for each other once in 2^64, and nothing
@@ -72,7 +73,7 @@ class Fingerprint:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-# -- hashes of values, whole columns at a time ---------------------------------------------------------
+# -- hashes of values, whole columns at a time -------------------------------------------------------
 
 
 def _mixed(values: Hashes) -> Hashes:

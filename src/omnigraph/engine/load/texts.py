@@ -2,7 +2,8 @@
 
     line -> fields -> **texts** -> column -> block
 
-Room    engine.load. CSV has no types: the declared type says how a field is read.
+CSV has no types: the declared type says how a field is read.
+
 Rule    strict: no blanks around numbers, no thousands separators, no guessing. An empty field was made null
         before it comes here. Lists and vectors are JSON arrays, days and times as in times.py, or numbers.
 """
@@ -34,11 +35,10 @@ from omnigraph.engine.load.cells import (
 from omnigraph.engine.validate.values import Breach, shown
 from omnigraph.language.literals import LONGEST_INTEGER
 
-# -- strict json ---------------------------------------------------------------------------------
+# -- strict json -------------------------------------------------------------------------------------
 #
-# One value, exactly, with every member once.
-# Python's own scanner does the work. It is narrowed to the standard: no NaN, no second
-# member of the same name at any depth, nothing after the value.
+# One value, exactly, with every member once. Python's own scanner does the work. It is narrowed to the
+# standard: no NaN, no second member of the same name at any depth, nothing after the value.
 
 
 BLANKS = " \t\r\n"
@@ -94,7 +94,7 @@ def _no_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_no_constant)
 
 
-# -- texts ---------------------------------------------------------------------------------------
+# -- texts -------------------------------------------------------------------------------------------
 
 
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -166,13 +166,12 @@ def _array(text: str) -> Any:
         ) from None
 
 
-# -- endpoints -----------------------------------------------------------------------------------
+# -- endpoints ---------------------------------------------------------------------------------------
 #
-# What an input says about the ends of an edge, as node ids.
-# An id is the canonical text of the node's key (catalog/keys.py).
-# Rule    text is an id, as it stands. Where the node has a key of one property that is not text, a typed
-# value of that property (a number, a day) is rendered as the id; CSV fields are read as such a value,
-# since all of CSV is text. Ids of composite keys can be given as text only.
+# What an input says about the ends of an edge, as node ids. An id is the canonical text of the node's key
+# (catalog/keys.py). Text is an id, as it stands. Where the node has a key of one property that is not text,
+# a typed value of that property (a number, a day) is rendered as the id; CSV fields are read as such a
+# value, since all of CSV is text. Ids of composite keys can be given as text only.
 
 
 def endpoint_node(catalog: Catalog, edge: EdgeType, end: str) -> NodeType:

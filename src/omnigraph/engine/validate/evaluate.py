@@ -375,7 +375,7 @@ def refuse(findings: Findings, doing: str) -> None:
         first = conflicts[0]
         more = f" (and {findings.total - 1} more)" if findings.total > 1 else ""
         raise KeyConflict(
-            f"{doing}: {first.message}{more}",
+            f"{doing}: {first.text}{more}",
             remedy="Nothing was written; use mode merge to replace entities that exist",
             entity_kind=first.entity_kind,
             type_name=first.type_name,

@@ -9,6 +9,7 @@ compares alike.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -172,7 +173,10 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One row, or one set of rows, that breaks one constraint."""
+    """One row, or one set of rows, that breaks one constraint.
+
+    Of a row that was read from an input, `origin` says from which one and `position` at which line or row.
+    """
 
     code: str
     entity_kind: str
@@ -181,7 +185,22 @@ class Violation:
     entity_id: str | None = None
     property: str | None = None
     value: str | None = None  # as shown to people, shortened
-    place: str | None = None  # "file:line", where the row was read from one
+    origin: str | None = None  # the name of a file, or "<records>" and the like
+    position: int | None = None  # the 1-based line of a text file, or row of anything else
+
+    @builtins.property  # the name is a field of this class
+    def place(self) -> str | None:
+        """Where the row was read, as people write it: "people.csv:12"."""
+        return None if self.origin is None else f"{self.origin}:{self.position}"
+
+    @builtins.property
+    def text(self) -> str:
+        """The message behind its place, as one line."""
+        return self.message if self.origin is None else f"{self.place}: {self.message}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {**asdict(self), "place": self.place}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +222,11 @@ class Findings:
         """Raise if anything was found."""
         if self.total == 0:
             return
-        lines = "".join(f"\n  {violation.message}" for violation in self.violations)
+        lines = "".join(f"\n  {violation.text}" for violation in self.violations)
         more = f"\n  ... and {self.total - len(self.violations)} more" if self.total > SHOWN else ""
         raise ConstraintViolation(
             f"{doing}: {self.total} violation{'s' if self.total != 1 else ''}{lines}{more}",
             remedy="Nothing was changed; mend the rows and try again",
-            violations=[asdict(violation) for violation in self.violations],
+            violations=[violation.to_json() for violation in self.violations],
             total=self.total,
         )

@@ -113,20 +113,12 @@ class Breach:
         return np.flatnonzero(self.mask.to_numpy(zero_copy_only=False))
 
 
-def value_findings(
-    batch: pa.RecordBatch, declared: TableType, *, place: Callable[[int], str] | None = None
-) -> Findings:
-    """Return what is wrong with single rows of a batch, in the order of report; `place` locates a row."""
-    return findings_of(value_breaches(batch, declared), batch, declared, place=place)
+def value_findings(batch: pa.RecordBatch, declared: TableType) -> Findings:
+    """Return what is wrong with single rows of a batch, in the order of report."""
+    return findings_of(value_breaches(batch, declared), batch, declared)
 
 
-def findings_of(
-    breaches: Iterable[Breach],
-    batch: pa.RecordBatch,
-    declared: TableType,
-    *,
-    place: Callable[[int], str] | None = None,
-) -> Findings:
+def findings_of(breaches: Iterable[Breach], batch: pa.RecordBatch, declared: TableType) -> Findings:
     """Return the breaches of a batch as violations: the first ones in the order of report, and the total."""
     ids = batch.column(ID) if ID in batch.schema.names else None
     violations, total = [], 0
@@ -135,23 +127,26 @@ def findings_of(
         total += len(rows)
         for row in _first_by_id(rows, ids):
             row_id = None if ids is None else ids[row].as_py()
-            where = None if place is None else place(row)
-            violations.append(violation(breach, row, declared, row_id, where))
+            violations.append(violation(breach, row, declared, row_id))
     violations.sort(key=lambda v: (code_rank(v.code), v.entity_id or "", v.property or ""))
     return Findings.of(violations, total)
 
 
 def violation(
-    breach: Breach, row: int, declared: TableType, row_id: str | None, place: str | None
+    breach: Breach,
+    row: int,
+    declared: TableType,
+    row_id: str | None,
+    origin: str | None = None,
+    position: int | None = None,
 ) -> Violation:
-    """Return one row's breach as a violation; its message says the place or, without one, the entity."""
+    """Return one row's breach as a violation; the message names the entity of a row without an origin."""
     message, value = breach.describe(row)
     kind = declared.kind.value
-    if place is not None:
-        message = f"{place}: {message}"
-    elif row_id is not None:
+    if origin is None and row_id is not None:
         message = f"{message} ({kind} {row_id!r})"
-    return Violation(breach.code, kind, declared.name, message, row_id, breach.property, value, place)
+    where = (origin, position)
+    return Violation(breach.code, kind, declared.name, message, row_id, breach.property, value, *where)
 
 
 def code_rank(code: str) -> int:

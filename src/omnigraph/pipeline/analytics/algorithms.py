@@ -1,11 +1,8 @@
-"""PageRank: how likely somebody is at a node who follows edges at random, and now and then jumps anywhere.
+"""Algorithms: PageRank, connected components, label propagation and triangle counts of a network.
 
-Room    pipeline.analytics.
-Rule    an edge counts as often as it is there, also from a node to itself. Who stands at a node without an
-        edge that leaves it jumps. All ranks together are 1.
-Why     ranks are whole numbers of a tiny unit while they are computed. Sums of floats depend on the order in
-        which Spark adds them up; these do not, so the same commit gives the same ranks, bit for bit, and a
-        graph that they are written to changes only where they do.
+All of them go over the numbered nodes and edges of one pinned snapshot (network.py). The same commit gives
+the same result, bit for bit, however Spark divides the work: between equals the least wins, by type and
+then id.
 """
 
 from __future__ import annotations
@@ -22,12 +19,11 @@ from omnigraph.base.times import At
 from omnigraph.engine.graph import Graph
 from omnigraph.pipeline.analytics.network import Network, read_network
 
-# -- rounds --------------------------------------------------------------------------------------
+# -- rounds ------------------------------------------------------------------------------------------
 #
-# The state of a computation that goes round after round.
-# Spark plans a round from where its state came from, so without care each round
-# plans, and perhaps computes, all rounds before it. Here a state is computed once and kept, the one
-# before it is let go, and each few rounds the plan is cut.
+# The state of a computation that goes round after round. Spark plans a round from where its state came
+# from, so without care each round plans, and perhaps computes, all rounds before it. Here a state is
+# computed once and kept, the one before it is let go, and each few rounds the plan is cut.
 
 
 CUT_EVERY = 4
@@ -57,7 +53,14 @@ class Rounds:
             self._kept.pop().unpersist()
 
 
-# -- pagerank ------------------------------------------------------------------------------------
+# -- pagerank ----------------------------------------------------------------------------------------
+#
+# How likely somebody is at a node who follows edges at random, and now and then jumps anywhere. An edge
+# counts as often as it is there, also from a node to itself. Who stands at a node without an edge that
+# leaves it jumps. All ranks together are 1.
+#
+# Ranks are whole numbers of a tiny unit while they are computed. Sums of floats depend on the order in which
+# Spark adds them up; these do not, so a graph that ranks are written to changes only where they do.
 
 
 ONE = 1 << 60  # the sum of all ranks, in units
@@ -121,13 +124,12 @@ def _converged(
     return state, measured.total or 1
 
 
-# -- components ----------------------------------------------------------------------------------
+# -- components --------------------------------------------------------------------------------------
 #
-# Which nodes hang together, whatever the direction of edges.
-# Large star, small star (Kiveris and others, 2014): every round hangs nodes on
-# smaller ones, until each hangs on the least of its component. The number of rounds grows with the
-# logarithm of the size, not with the longest way through a component.
-# Rule    a component is named after its least node, by type and then id, as `Type/id`.
+# Which nodes hang together, whatever the direction of edges. Large star, small star (Kiveris and others,
+# 2014): every round hangs nodes on smaller ones, until each hangs on the least of its component. The number
+# of rounds grows with the logarithm of the size, not with the longest way through a component. A component
+# is named after its least node, by type and then id, as `Type/id`.
 
 
 @checked
@@ -184,15 +186,13 @@ def _small_star(hanging: DataFrame) -> DataFrame:
     return near.select(moved, f.col("least").alias("root")).where("n <> root").distinct()
 
 
-# -- labels --------------------------------------------------------------------------------------
+# -- labels ------------------------------------------------------------------------------------------
 #
-# Communities by label propagation, whatever the direction of edges.
-# Every node starts with a label of its own; in each round all nodes at once take
-# the label that most of their edges lead to.
-# Rule    an edge counts as often as it is there; one from a node to itself does not. Between labels of
-# equal
-# weight the least wins, by type and then id, so the result is the same each time. A node without
-# neighbours keeps its own. Labels are named after the node that they began at, as `Type/id`.
+# Communities by label propagation, whatever the direction of edges. Every node starts with a label of its
+# own; in each round all nodes at once take the label that most of their edges lead to. An edge counts as
+# often as it is there; one from a node to itself does not. Between labels of equal weight the least wins,
+# by type and then id, so the result is the same each time. A node without neighbours keeps its own. Labels
+# are named after the node that they began at, as `Type/id`.
 
 
 @checked
@@ -240,13 +240,12 @@ def _propagated(network: Network, kept: Rounds, rounds: int) -> DataFrame:
     return labels
 
 
-# -- triangles -----------------------------------------------------------------------------------
+# -- triangles ---------------------------------------------------------------------------------------
 #
-# How many triangles each node is a corner of.
-# Every pair of neighbours points from the node of fewer neighbours to the other,
-# so a node with very many of them is the start of few pairs; a triangle is found once, at the corner
-# that both of its sides leave.
-# Rule    direction does not count, nor how often an edge is there, nor an edge from a node to itself.
+# How many triangles each node is a corner of. Every pair of neighbours points from the node of fewer
+# neighbours to the other, so a node with very many of them is the start of few pairs; a triangle is found
+# once, at the corner that both of its sides leave. Direction does not count, nor how often an edge is
+# there, nor an edge from a node to itself.
 
 
 @checked

@@ -2,7 +2,8 @@
 
     pinned snapshot -> ids read by executors -> **numbered nodes, edges between numbers** -> an algorithm
 
-Room    pipeline.analytics. What all of them read, and how all of them name their results.
+What all of them read, and how all of them name their results.
+
 Given   a graph, edge types, a state. The nodes are those of every type that one of the edge types joins.
 Gives   nodes (n, type, id) and edges (a, b), one row for each edge, from a to b.
 Rule    numbers follow type and id, so that what is decided by the least number is decided by name. They are
@@ -116,16 +117,15 @@ def _node(catalog: Catalog, identity: str) -> NodeType:
     return found
 
 
-# -- write back ----------------------------------------------------------------------------------
+# -- write back --------------------------------------------------------------------------------------
 #
-# What an algorithm found, as a property of the nodes that it found it for.
-# result -> joined with whole rows of the branch -> **one merge load** -> receipt
+#   result -> joined with whole rows of the branch -> **one merge load** -> receipt
 #
-# A load replaces entities whole, so all properties of them are read first.
-# Rule    the load is made for the very commit that the rows were read from: if somebody writes to the
-# branch
-# meanwhile it is refused, so nothing of theirs is undone. Nodes that the result does not name, or that
-# have the value already, stay as they are; names that the branch does not have are left out.
+# What an algorithm found, as a property of the nodes that it found it for. A load replaces entities whole,
+# so all properties of them are read first. The load is made for the very commit that the rows were read
+# from: if somebody writes to the branch meanwhile it is refused, so nothing of theirs is undone. Nodes that
+# the result does not name, or that have the value already, stay as they are; names that the branch does not
+# have are left out.
 
 
 TYPE, NEW = "type", "value to write"  # no property has a blank in its name

@@ -1,11 +1,14 @@
-"""Executor: questions about a change of any size, answered by Spark.
+"""Executor: who answers the evaluator's questions about rows that lie in files.
 
     change, base -> relations -> **DataFrames** -> answers
 
-Room    pipeline. The third executor of the one evaluator. Rows of the change go from the driver as Arrow,
-        stored rows are scanned by executors at the versions that the base pins, only the columns asked for.
-Rule    gives the same answers as engine.validate.frames: the truth table runs against both. Columns have the
-        relation's own names before Spark sees them, so none is ever quoted, and dates are numbers.
+With a session Spark answers, about a change of any size: rows of the change go from the driver as Arrow,
+stored rows are scanned by executors at the versions that the base pins, only the columns that are read. A
+data source commits in a process without a session: there DataFusion reads the files as it reads stored
+tables, and holds ids but never rows.
+
+All executors give the same answers; the truth table runs against each. Columns have the relation's own
+names before Spark sees them, so none is ever quoted, and dates are numbers.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
 from omnigraph.catalog.types import numbers_in
 from omnigraph.engine.change import ChangeSet
+from omnigraph.engine.validate.executors import FrameExecutor
 from omnigraph.engine.validate.relation import (
     Answer,
     Anti,
@@ -41,7 +45,7 @@ from omnigraph.engine.validate.relation import (
 )
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.pipeline.bulk.hash_precheck import SECOND, HashPrecheck, Seeds, decidable, hash_texts
-from omnigraph.pipeline.bulk.ids import BulkChange
+from omnigraph.pipeline.bulk.staged_rows import BulkChange
 from omnigraph.pipeline.reading.scan import (
     Fragments,
     ScanColumn,
@@ -52,6 +56,7 @@ from omnigraph.pipeline.reading.scan import (
 )
 from omnigraph.pipeline.session import rows_of, slots
 from omnigraph.storage.location import Location
+from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import WriteTxn
 
 Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -72,16 +77,16 @@ class SparkExecutor:
         self._spark = spark
         self._location = location
         self._seeds = Seeds.fresh()
-        self._suspicion = HashPrecheck(self._hashed, self._rows_of)
+        self._precheck = HashPrecheck(self._hashed, self._rows_of)
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Return the first rows by the columns of `order`, and the total; most answers are empty."""
         try:
-            if decidable(relation) and self._suspicion.surely_nothing(relation):
+            if decidable(relation) and self._precheck.surely_nothing(relation):
                 return Answer([], 0)
-            found = self._of(relation)
-            total = found.count()
-            first = found.orderBy(*order).limit(limit).collect() if total else []
+            answer = self._of(relation)
+            total = answer.count()
+            first = answer.orderBy(*order).limit(limit).collect() if total else []
         except PySparkException as error:
             raise StorageError(
                 f"checking constraints on Spark failed: {error}",
@@ -131,7 +136,7 @@ class SparkExecutor:
         return frame
 
     def _hashed(self, read: Read) -> DataFrame:
-        """Return a source with two hashes in the place of each text."""
+        """Return a source with two hashes instead of each text."""
         seeds = self._seeds
         frame = self._frame(read, lambda batch: _as_hashes(_comparable(batch), seeds), _hashed_schema)
         return frame.dropna() if read.complete else frame
@@ -193,6 +198,24 @@ class SparkExecutor:
                 return self._change.catalog.table(read.table).stored_schema.empty_table()
 
 
+# -- without a session -------------------------------------------------------------------------------
+
+
+class WrittenExecutor(FrameExecutor):
+    """Answers questions about a change whose rows lie in files."""
+
+    def __init__(self, change: ChangeSet, base: WriteTxn, *, store: GraphStore) -> None:
+        super().__init__(change, base)
+        self._store = store
+
+    def _open(self, read: Read) -> Any:
+        change = self._change.types.get(read.table)
+        version = change.version_of(read.side) if isinstance(change, BulkChange) else None
+        if version is not None:
+            return self._store.reads.frame(self._context, read.table, version)
+        return super()._open(read)
+
+
 # -- values that compare alike -------------------------------------------------------------------------
 
 
@@ -210,10 +233,10 @@ def _comparable(batch: pa.RecordBatch) -> pa.RecordBatch:
     schema = _compared(batch.schema)
     arrays = []
     for values, kind in zip(batch.columns, schema.types, strict=True):
-        found = values.cast(kind)
+        compared = values.cast(kind)
         if pa.types.is_floating(kind):
-            found = pc.add(found, 0.0)  # both zeros are one value
-        arrays.append(to_spark(found, kind))
+            compared = pc.add(compared, 0.0)  # both zeros are one value
+        arrays.append(to_spark(compared, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=travelling_schema(schema))
 
 
@@ -229,7 +252,7 @@ def _hashed_schema(stored: pa.Schema) -> pa.Schema:
 
 
 def _as_hashes(batch: pa.RecordBatch, seeds: Seeds) -> pa.RecordBatch:
-    """Return rows with two hashes in the place of each text."""
+    """Return rows with two hashes instead of each text."""
     columns: dict[str, pa.Array] = {}
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_string(values.type):

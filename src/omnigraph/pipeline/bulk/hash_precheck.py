@@ -2,8 +2,9 @@
 
     relation -> narrowed -> **DataFrames of numbers** -> "surely nothing", or "ask with the texts"
 
-Room    pipeline. Nearly every check of a load finds nothing, and most of its cost is texts on their way
-        through joins: here a text is two numbers (hashes.py), and only the columns that decide are read.
+Nearly every check of a load finds nothing, and most of its cost is texts on their way through joins: here a
+text is two numbers, and only the columns that decide are read.
+
 Rule    may suspect too much, never too little, so that "surely nothing" is an answer. Joins and repetitions
         go by the first hash alone: equal texts have equal hashes. What takes rows away (anti joins) needs
         both hashes to agree before it takes one.
@@ -69,7 +70,7 @@ def narrowed(relation: Relation, wanted: frozenset[str] = frozenset()) -> Relati
 
 
 def decidable(relation: Relation) -> bool:
-    """Say whether suspicion can answer: not where rows are counted."""
+    """Say whether hashes can answer: not where rows are counted."""
     match relation:
         case Outside():
             return False
@@ -186,15 +187,14 @@ def _only_first(frame: DataFrame, on: tuple[str, ...]) -> DataFrame:
     return frame.drop(*(f"{name}{SECOND}" for name in on))
 
 
-# -- hashes --------------------------------------------------------------------------------------
+# -- hashes ------------------------------------------------------------------------------------------
 #
-# Texts as two numbers of 64 bits, for questions whose answer is nearly always "nothing".
-# Pure. Joins of numbers are several times faster than joins of texts, and less travels.
-# Rule    different hashes prove different texts. Equal ones only suggest equal texts: whoever finds
-# something
-# asks again with the texts themselves. Where equal hashes are taken for equal texts (an end of an edge
-# that is there) both must agree: 128 bits, with seeds drawn anew for each check, so that the chance to
-# miss anything among 10^9 edges and 10^9 nodes is below 10^-19, whoever chose the texts.
+# Texts as two numbers of 64 bits, for questions whose answer is nearly always "nothing". Joins of
+# numbers are several times faster than joins of texts, and less travels. Different hashes prove different
+# texts. Equal ones only suggest equal texts: whoever finds something asks again with the texts themselves.
+# Where equal hashes are taken for equal texts (an end of an edge that is there) both must agree: 128 bits,
+# with seeds drawn anew for each check, so that the chance to miss anything among 10^9 edges and 10^9 nodes
+# is below 10^-19, whoever chose the texts.
 
 
 Words: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"

@@ -2,8 +2,9 @@
 
     pinned snapshot -> what indexes lack -> **parts, then one segment each** -> engine.indexes
 
-Room    pipeline. What an index is and how it is published is in storage and engine; here the building, which
-        is all of the work, is done by many processes side by side.
+What an index is and how it is published is in storage and engine; here the building, which is all of the
+work, is done by many processes side by side.
+
 Given   a session, a graph and a branch.
 Gives   the report of `graph.ensure_indexes`, as one maintenance commit.
 Rule    a task builds over the fragments it is given, at the version that the driver pinned. Nothing names

@@ -1,12 +1,14 @@
-"""Piece: the part of an input that one task reads, conforms and writes as files that nothing names yet.
+"""Load task: what one Spark task does for a load, and the jobs that such tasks are part of.
 
-    **piece -> blocks -> files** -> outcome -> driver
+    **split or partition -> blocks -> files** -> outcome -> driver
 
-Room    pipeline.bulk. Runs in executors. Reading and value checks are those of a local load, the same code.
-Given   a source (engine.load.sources), or the batches of one partition of a DataFrame.
-Gives   an `Outcome`: the fragments written for each type, how many rows, what was wrong with which of them.
-Rule    a task may run twice, and only the outcome that reaches the driver counts. Rows that break a rule are
-        left out; whether that ends the load is for the driver to say.
+A task reads one split of an input (engine.load.sources), or the batches of one partition of a DataFrame,
+and writes the rows as files that nothing names yet. Reading and value checks are those of a local load, the
+same code. The driver gets a `TaskOutcome`: the fragments written for each type, how many rows, what was
+wrong with which.
+
+A task may run twice, and only the outcome that reaches the driver counts. Rows that break a rule are left
+out; whether that ends the load is for the driver to say.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from omnigraph.pipeline.session import rows_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import write_rows
+from omnigraph.storage.transaction import PinnedSnapshot
 
 Runs = tuple[tuple[int, int], ...]  # positions in the input, as (first, how many)
 
@@ -56,7 +59,7 @@ class LoadJob:
 
 @dataclass(frozen=True)
 class TypeRows:
-    """What one piece gave for one type."""
+    """What one task wrote for one type."""
 
     fragments: tuple[str, ...]
     rows: int
@@ -66,7 +69,7 @@ class TypeRows:
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """What came of one piece."""
+    """What came of one task."""
 
     types: Mapping[str, TypeRows]
     read: int  # rows of a DataFrame's partition, good or bad
@@ -81,10 +84,26 @@ class TaskOutcome:
         if not rows:
             return self
         types = {
-            name: replace(one, runs=tuple((first + rows, n) for first, n in one.runs or ()))
-            for name, one in self.types.items()
+            type_id: replace(part, runs=tuple((first + rows, n) for first, n in part.runs or ()))
+            for type_id, part in self.types.items()
         }
-        return replace(self, types=types, problems=tuple(_moved(one, rows) for one in self.problems))
+        return replace(self, types=types, problems=tuple(_moved(problem, rows) for problem in self.problems))
+
+
+def load_job(
+    store: GraphStore,
+    snapshot: PinnedSnapshot,
+    catalog: Catalog,
+    *,
+    kept_problems: int = SHOWN,
+    sets_aside: bool = False,
+    keyed: bool = False,
+    landed: bool = False,
+) -> LoadJob:
+    """Return what tasks need to know to write for a state of the graph."""
+    versions = {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables}
+    now_ms = store.clock.now_us() // 1000
+    return LoadJob(store.location, catalog, versions, now_ms, kept_problems, sets_aside, keyed, landed)
 
 
 def run_source(job: LoadJob, source: LoadSource) -> TaskOutcome:
@@ -103,7 +122,7 @@ def run_partition(
     columns: Mapping[str, str],
     batches: Iterable[pa.RecordBatch],
 ) -> TaskOutcome:
-    """Read one partition of a DataFrame; its places count from its own first row."""
+    """Read one partition of a DataFrame; positions count from its own first row."""
     counted = _Counted(batches)
     opened = Parts(names, counted.parts())
     source = Tabular(
@@ -215,7 +234,7 @@ def _gathered(job: LoadJob, blocks: Iterator[RowBlock], problems: LoadProblems) 
         spools.close()
 
 
-# -- places --------------------------------------------------------------------------------------------
+# -- positions --------------------------------------------------------------------------------------------
 
 
 def _add_runs(runs: list[tuple[int, int]], positions: pa.Array) -> None:
@@ -233,17 +252,14 @@ def _add_runs(runs: list[tuple[int, int]], positions: pa.Array) -> None:
 
 
 def _moved(violation: Violation, rows: int) -> Violation:
-    """Say the place of a row in its DataFrame, given that in its partition."""
-    if violation.place is None:
+    """Return a problem with its position in the DataFrame, given that in its partition."""
+    if violation.position is None:
         return violation
-    origin, _, position = violation.place.rpartition(":")
-    place = f"{origin}:{int(position) + rows}"
-    message = violation.message.replace(f"{violation.place}: ", f"{place}: ", 1)
-    return replace(violation, place=place, message=message)
+    return replace(violation, position=violation.position + rows)
 
 
 def in_order(outcomes: Iterable[TaskOutcome]) -> Iterator[TaskOutcome]:
-    """Yield outcomes of the partitions of one DataFrame; their places count over all of it."""
+    """Yield outcomes of the partitions of one DataFrame; positions count over all of it."""
     rows = 0
     for outcome in outcomes:
         yield outcome.shifted(rows)
@@ -251,7 +267,7 @@ def in_order(outcomes: Iterable[TaskOutcome]) -> Iterator[TaskOutcome]:
 
 
 def fingerprint_of(outcomes: Iterable[TaskOutcome]) -> Fingerprint:
-    """Return what tells an input from another, however it was cut into pieces."""
+    """Return what tells an input from another, however it was cut into splits."""
     whole = Fingerprint()
     for outcome in outcomes:
         if outcome.fingerprint is not None:
@@ -259,11 +275,10 @@ def fingerprint_of(outcomes: Iterable[TaskOutcome]) -> Fingerprint:
     return whole
 
 
-# -- stage ---------------------------------------------------------------------------------------
+# -- jobs ----------------------------------------------------------------------------------------------
 #
-# Spark jobs whose tasks do work for the driver and tell it what came of it.
-# One row a task, pickled: our own executors made it. Each frame is collected once and
-# never used again, since using it again would do the work again.
+# Spark jobs whose tasks do work for the driver and report what came of it: one row for each task, pickled by
+# our own executors. A frame is collected once, since using it again would do the work again.
 
 
 try:
@@ -288,7 +303,7 @@ def for_each(
 
     def run(numbered: tuple[int, Item]) -> Iterator[pa.RecordBatch]:
         number, item = numbered
-        yield message(number, _told(work, item))
+        yield message(number, _result(work, item))
 
     return collected(rows_of(spark, list(enumerate(items)), run, MESSAGE))
 
@@ -301,13 +316,13 @@ def for_each_partition(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch
 
         context = TaskContext.get()
         assert context is not None
-        yield message(context.partitionId(), _told(work, batches))
+        yield message(context.partitionId(), _result(work, batches))
 
     return collected(frame.mapInArrow(run, MESSAGE))
 
 
 def collected(frame: DataFrame) -> list[Any]:
-    """Run the tasks and return what each of them tells, by number; raise what one of them raised."""
+    """Run the tasks and return the result of each, by number; raise what one of them raised."""
     try:
         rows = frame.collect()
     except JOB_ERRORS as error:
@@ -316,16 +331,16 @@ def collected(frame: DataFrame) -> list[Any]:
             remedy="Nothing was published; look at the first cause, then try again",
             storage_kind="unknown",
         ) from error
-    found = []
+    results = []
     for row in sorted(rows, key=lambda row: int(row.number)):
-        told = pickle.loads(row.message)  # made by `_told` in our own executors
-        if isinstance(told, GraphError):
-            raise told
-        found.append(told)
-    return found
+        result = pickle.loads(row.message)  # made by `_result` in our own executors
+        if isinstance(result, GraphError):
+            raise result
+        results.append(result)
+    return results
 
 
-def _told(work: Callable[[Item], Result], item: Item) -> Result | GraphError:
+def _result(work: Callable[[Item], Result], item: Item) -> Result | GraphError:
     """Let typed errors come back as values: Spark would keep only their text."""
     try:
         return work(item)
@@ -333,9 +348,9 @@ def _told(work: Callable[[Item], Result], item: Item) -> Result | GraphError:
         return error
 
 
-def message(number: int, told: object) -> pa.RecordBatch:
-    """Return what a task tells the driver, as a row."""
-    return pa.RecordBatch.from_pydict({"number": [number], "message": [pickle.dumps(told)]}, _SCHEMA)
+def message(number: int, result: object) -> pa.RecordBatch:
+    """Return what a task reports to the driver, as a row."""
+    return pa.RecordBatch.from_pydict({"number": [number], "message": [pickle.dumps(result)]}, _SCHEMA)
 
 
 def cause_of(error: Exception) -> str:
@@ -351,5 +366,5 @@ def cause_of(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     if not any(line.startswith("Traceback") for line in lines):
         return lines[0].strip() if lines else type(error).__name__
-    told = [line for line in lines if not line.startswith((" ", "\t", "Traceback", "JVM stacktrace"))]
-    return told[-1].strip() if told else lines[0].strip()
+    causes = [line for line in lines if not line.startswith((" ", "\t", "Traceback", "JVM stacktrace"))]
+    return causes[-1].strip() if causes else lines[0].strip()

@@ -2,8 +2,9 @@
 
     base, ours, theirs -> sides -> **rows of one id in one task -> three-way -> files** -> plan, one publish
 
-Room    pipeline. What a merge means is in engine.merge, which runs here too: only a type with many rows to
-        compare takes the way over Spark, and tasks decide it with the same function.
+What a merge means is in engine.merge, which runs here too: only a type with many rows to compare takes the
+way over Spark, and tasks decide it with the same function.
+
 Given   a session, a graph and two branches.
 Gives   the outcome of `graph.merge`. Rows that the merge writes lie in files before anybody publishes them.
 Rule    the driver holds the ids that are removed and the first conflicts, never the rows.
@@ -33,8 +34,8 @@ from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Executor, Findings
 from omnigraph.engine.validate.values import value_findings
 from omnigraph.pipeline.bulk.executor import spark_executor
-from omnigraph.pipeline.bulk.ids import BulkChange, BulkRemover, choose
 from omnigraph.pipeline.bulk.load_task import for_each_partition
+from omnigraph.pipeline.bulk.staged_rows import BulkChange, BulkRemover, choose
 from omnigraph.pipeline.progress import Report, watched
 from omnigraph.pipeline.reading.diff import Reading, by_id, gathered, readings
 from omnigraph.storage.location import Location
@@ -70,9 +71,9 @@ def merge(
     """
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
     large = LargeMerges(spark, store, catalogs, large_rows)
-    door = Merges(store, catalogs, partial(_executor, spark, store), large)
+    merges = Merges(store, catalogs, partial(_executor, spark, store), large)
     with watched(spark, f"merge of {source} into {into}", progress):
-        return door.merge(
+        return merges.merge(
             source,
             into,
             preview=preview,

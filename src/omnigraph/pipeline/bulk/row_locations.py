@@ -1,8 +1,8 @@
-"""Places: where in the input the rows came from that a check of many rows found wrong.
+"""Row locations: where in the input a row stood that breaks a rule, and the table of rows that were rejected.
 
-Room    pipeline.bulk. Rows do not carry their places into the files. Fragments are in the order of the input,
-        so the address of a row says which row of which piece it was; only then, and only for the rows that
-        are reported, a piece is read again where its lines do not follow one another.
+Rows do not carry their origin and position into the files. Fragments are in the order of the input, so the
+address of a row says which row of which split it was; only then, and only for the rows that are reported, a
+split is read again where its lines do not follow one another.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from urllib.parse import urlparse
 
@@ -22,8 +22,9 @@ from omnigraph.base.errors import ConstraintViolation, InvalidRequest, StorageEr
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID
 from omnigraph.engine.load.conform import LoadProblems, LoadSource
+from omnigraph.engine.load.draft import entity_column
 from omnigraph.engine.validate.evaluate import Question
-from omnigraph.engine.validate.relation import Executor, Join, Shared, Violation
+from omnigraph.engine.validate.relation import SHOWN, Executor, Join, Shared, Violation
 from omnigraph.pipeline.bulk.load_task import Runs
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import Handle
@@ -31,10 +32,12 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.keys import scan_where_in
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK
 
+RowLocation = tuple[str, int]  # the origin of a row and its position there
+
 
 @dataclass(frozen=True)
 class Stretch:
-    """The rows of one type that one piece of the input gave."""
+    """The rows of one type that one split, or partition, of the input gave."""
 
     source: LoadSource | None  # None: a DataFrame
     rows: int
@@ -59,85 +62,83 @@ class RowLocations:
 
     def located(self, violations: Sequence[Violation]) -> list[Violation]:
         """Say of each violation where the last row is that it is about, if the input has one."""
-        found = list(violations)
+        located = list(violations)
         for type_id, given in self._given.items():
             declared = self._catalog.table(type_id)
             for column in (ID, "src"):
-                mine = {
-                    n: one.entity_id
-                    for n, one in enumerate(violations)
-                    if (one.entity_kind, one.type_name) == (declared.kind.value, declared.name)
-                    and one.entity_id is not None
-                    and column_of(one) == column
+                entity_ids = {
+                    n: violation.entity_id
+                    for n, violation in enumerate(violations)
+                    if (violation.entity_kind, violation.type_name) == (declared.kind.value, declared.name)
+                    and violation.entity_id is not None
+                    and entity_column(violation) == column
                 }
-                if not mine:
+                if not entity_ids:
                     continue
                 handle = self._store.reads.handle(declared.table_id, given.version)
-                numbers = row_numbers(handle, column, set(mine.values()))
-                last = {n: max(numbers[value]) for n, value in mine.items() if value in numbers}
-                places = self._places(type_id, declared.name, given.stretches, set(last.values()))
+                numbers = row_numbers(handle, column, set(entity_ids.values()))
+                last = {n: max(numbers[value]) for n, value in entity_ids.items() if value in numbers}
+                locations = self._locations(type_id, declared.name, given.stretches, set(last.values()))
                 for n, number in last.items():
-                    one, place = violations[n], places[number]
-                    found[n] = replace(one, place=place, message=f"{place}: {one.message}")
-        return found
+                    origin, position = locations[number]
+                    located[n] = replace(violations[n], origin=origin, position=position)
+        return located
 
-    def _places(
+    def _locations(
         self, type_id: str, name: str, stretches: tuple[Stretch, ...], numbers: Iterable[int]
-    ) -> dict[int, str]:
-        """Return the places of some rows of a type."""
-        ends = list(accumulate(one.rows for one in stretches))
+    ) -> dict[int, RowLocation]:
+        """Return the locations of some rows of a type."""
+        ends = list(accumulate(stretch.rows for stretch in stretches))
         by_stretch: dict[int, dict[int, int]] = defaultdict(dict)  # stretch -> row in it -> number
         for number in numbers:
             index = bisect_right(ends, number)
             by_stretch[index][number - (ends[index] - stretches[index].rows)] = number
-        found: dict[int, str] = {}
-        for index, wanted in by_stretch.items():
+        locations: dict[int, RowLocation] = {}
+        for index, rows in by_stretch.items():
             stretch = stretches[index]
             origin = f"<{name}>" if stretch.source is None else stretch.source.name
             if stretch.runs is not None:
-                found |= {n: f"{origin}:{_in_runs(stretch.runs, row)}" for row, n in wanted.items()}
+                locations |= {n: (origin, _in_runs(stretch.runs, row)) for row, n in rows.items()}
             elif stretch.source is not None:
-                again = _read_again(stretch.source, self._catalog, type_id, set(wanted))
-                found |= {wanted[row]: place for row, place in again.items()}
-        return found
-
-
-def column_of(violation: Violation) -> str:
-    """Return the column that holds what a violation names: cardinality names the source of edges."""
-    return "src" if violation.code == "cardinality" else ID
+                again = _read_again(stretch.source, self._catalog, type_id, set(rows))
+                locations |= {rows[row]: location for row, location in again.items()}
+        return locations
 
 
 def row_addresses(handle: Handle, column: str, values: Iterable[str]) -> dict[str, list[int]]:
     """Return where a version has rows with each value, ascending: in the order of the input."""
-    fragments = [one.fragment_id for one in handle.get_fragments()]
-    found = scan_where_in(handle, column, pa.array(sorted(values), pa.string()), fragments, [column, ADDRESS])
+    fragments = [fragment.fragment_id for fragment in handle.get_fragments()]
+    rows = scan_where_in(handle, column, pa.array(sorted(values), pa.string()), fragments, [column, ADDRESS])
     addresses: dict[str, list[int]] = defaultdict(list)
-    for value, at in zip(found[column].to_pylist(), found[ADDRESS].to_pylist(), strict=True):
-        addresses[value].append(at)
-    return {value: sorted(several) for value, several in addresses.items()}
+    for value, address in zip(rows[column].to_pylist(), rows[ADDRESS].to_pylist(), strict=True):
+        addresses[value].append(address)
+    return {value: sorted(of_value) for value, of_value in addresses.items()}
 
 
 def row_numbers(handle: Handle, column: str, values: Iterable[str]) -> dict[str, list[int]]:
     """Return which rows of a version have each value, counted in the order of its fragments."""
-    fragments = sorted(handle.get_fragments(), key=lambda one: one.fragment_id)
-    counts = accumulate((one.physical_rows for one in fragments), initial=0)
-    before = dict(zip((one.fragment_id for one in fragments), counts, strict=False))
-    found = row_addresses(handle, column, values)
-    return {value: [before[at >> 32] + (at & OFFSET_MASK) for at in some] for value, some in found.items()}
+    fragments = sorted(handle.get_fragments(), key=lambda fragment: fragment.fragment_id)
+    counts = accumulate((fragment.physical_rows for fragment in fragments), initial=0)
+    before = dict(zip((fragment.fragment_id for fragment in fragments), counts, strict=False))
+    addresses = row_addresses(handle, column, values)
+    return {
+        value: [before[address >> 32] + (address & OFFSET_MASK) for address in of_value]
+        for value, of_value in addresses.items()
+    }
 
 
-def _read_again(source: LoadSource, catalog: Catalog, type_id: str, rows: set[int]) -> dict[int, str]:
-    """Return the places of some rows of one type."""
-    found: dict[int, str] = {}
+def _read_again(source: LoadSource, catalog: Catalog, type_id: str, rows: set[int]) -> dict[int, RowLocation]:
+    """Return the locations of some rows of one type."""
+    locations: dict[int, RowLocation] = {}
     done = 0
     for block in source.blocks(catalog, LoadProblems(), lambda _: None):
         if block.declared.id == type_id:
             here = [row for row in rows if done <= row < done + block.rows.num_rows]
-            found |= {row: block.place(row - done) for row in here}
+            locations |= {row: (block.origin, block.position(row - done)) for row in here}
             done += block.rows.num_rows
-            if len(found) == len(rows):
+            if len(locations) == len(rows):
                 break
-    return found
+    return locations
 
 
 def _in_runs(runs: Runs, number: int) -> int:
@@ -145,18 +146,16 @@ def _in_runs(runs: Runs, number: int) -> int:
         if number < many:
             return first + number
         number -= many
-    raise AssertionError("a row beyond the rows of its piece")
+    raise AssertionError("a row beyond the rows of its split")
 
 
-# -- rejects -------------------------------------------------------------------------------------
+# -- rejected rows -----------------------------------------------------------------------------------
 #
-# Rows that break a rule, set aside so that the others can be loaded.
-# questions -> answers -> **culprits** -> rows that go -> asked again, until nothing is wrong
+#   questions -> answers -> **culprits** -> rows that are left out -> asked again, until nothing is wrong
 #
-# Rule    of several rows with one id or one unique value the first is kept, by the order of the input or
-# of the
-# ids; an edge without its node goes; where the number of edges of a source is wrong, all edges of that
-# source that the load brought go. What no row of the input is to blame for is raised.
+# Of several rows with one id or one unique value the first is kept, by the order of the input or of the ids;
+# an edge without its node is left out; where the number of edges of a source is wrong, all edges of that
+# source that the load brought are left out. What no row of the input is to blame for is raised.
 
 
 MOST = 1_000_000  # beyond this an input is wrong as a whole
@@ -174,19 +173,19 @@ class Culprit:
     but_first: bool = False
 
 
-def culprits(asked: Iterable[Question], executor: Executor) -> list[Culprit]:
+def culprits(every: Iterable[Question], executor: Executor) -> list[Culprit]:
     """Return the rows that break the first rule that is broken, of all types: other rules depend on it."""
     wrong: list[Culprit] = []
-    for question in asked:
+    for question in every:
         relation = question.relation
         if isinstance(relation, Shared):
-            found = _sharers(question, relation, executor)
+            rows = _sharers(question, relation, executor)
         else:
             answer = executor.ask(relation, question.order, MOST)
             _check_total(answer.total)
-            found = [_culprit(question.means(row)) for row in answer.rows]
-        if not wrong or (found and found[0].violation.code == wrong[0].violation.code):
-            wrong += found
+            rows = [_culprit(question.means(row)) for row in answer.rows]
+        if not wrong or (rows and rows[0].violation.code == wrong[0].violation.code):
+            wrong += rows
     return wrong
 
 
@@ -209,18 +208,18 @@ def _sharers(question: Question, relation: Shared, executor: Executor) -> list[C
 def _culprit(violation: Violation, but_first: bool = False) -> Culprit:
     if violation.entity_id is None:
         raise AssertionError("a set check that names no entity")
-    return Culprit(violation, column_of(violation), violation.entity_id, but_first)
+    return Culprit(violation, entity_column(violation), violation.entity_id, but_first)
 
 
-def check_any_went(found: Sequence[Culprit], went: int) -> None:
+def check_any_removed(wrong: Sequence[Culprit], removed: int) -> None:
     """Raise what no row of the input is to blame for."""
-    if went == 0:
-        first = found[0].violation
+    if removed == 0:
+        first = wrong[0].violation
         raise ConstraintViolation(
-            f"stored rows would break a rule, which rejecting rows of the input cannot mend: {first.message}",
+            f"stored rows would break a rule, which rejecting rows of the input cannot mend: {first.text}",
             remedy="Nothing was changed",
-            violations=[asdict(one.violation) for one in found[:20]],
-            total=len(found),
+            violations=[culprit.violation.to_json() for culprit in wrong[:SHOWN]],
+            total=len(wrong),
         )
 
 
@@ -234,25 +233,18 @@ def _check_total(total: int) -> None:
         )
 
 
-def write_rejects(place: str, store: GraphStore, rejected: Sequence[Violation]) -> None:
+def write_rejects(path: str, store: GraphStore, rejected: Sequence[Violation]) -> None:
     """Write the reject table to a file, or to an object of a store; when it returns, the table is durable."""
-    columns = [
-        [one.type_name for one in rejected],
-        [one.entity_id for one in rejected],
-        [one.property for one in rejected],
-        [one.code for one in rejected],
-        [one.value for one in rejected],
-        [one.message for one in rejected],
-        [one.place for one in rejected],
-    ]
+    rows = [(v.type_name, v.entity_id, v.property, v.code, v.value, v.message, v.place) for v in rejected]
+    columns = zip(*rows, strict=True)
     table = pa.Table.from_arrays([pa.array(column, pa.string()) for column in columns], schema=SCHEMA)
-    target = store.location.reach(place)
+    target = store.location.reach(path)
     try:
         with target.new_file() as file:
             pq.write_table(table, file)
     except OSError as error:
         raise StorageError(
-            f"the reject table cannot be written to {place!r}: {error}",
+            f"the reject table cannot be written to {path!r}: {error}",
             remedy="Nothing was published; give a file that can be written, then try again",
             storage_kind="permanent",
         ) from error
@@ -267,7 +259,7 @@ def reject_file(rejects: str | os.PathLike[str] | None) -> str:
             "rows are to be rejected, and nothing says where to",
             remedy="Give rejects='path/to/rejects.parquet'",
         )
-    place = Location.parse(rejects)
-    if not place.is_local and not urlparse(place.uri).path.strip("/"):
+    location = Location.parse(rejects)
+    if not location.is_local and not urlparse(location.uri).path.strip("/"):
         raise InvalidRequest(f"the reject table is a file, not {rejects!r}", remedy="Name a file below it")
-    return place.uri
+    return location.uri

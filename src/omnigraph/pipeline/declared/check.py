@@ -323,8 +323,7 @@ def _report(
 ) -> None:
     name = violation.property or ""
     if violation.code != "required":
-        message = violation.message.removeprefix(f"{violation.place}: ")
-        reporter.report(BY_CODE[violation.code], message, span_of(name))
+        reporter.report(BY_CODE[violation.code], violation.message, span_of(name))
         return
     rule, what = _needed(declared, name)
     reporter.report(

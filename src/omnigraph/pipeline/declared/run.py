@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +24,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.times import Clock
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.load import LoadProgress
+from omnigraph.engine.load.assembly import LoadProgress
 from omnigraph.engine.merge.merge import MergeOutcome
 from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.relation import Violation
@@ -157,17 +157,17 @@ class ExpectationFailed(ConstraintViolation):
         if not broken:
             return
         violations = [
-            _violation(f"{pipeline.source.file}:{spec.spans['sql'].line}", spec.name, row)
+            _violation(pipeline.source.file, spec.spans["sql"].line, spec.name, row)
             for spec in pipeline.expectations
             if spec.name in broken
             for row in broken[spec.name].first
         ]
-        lines = "".join(f"\n  {violation.message}" for violation in violations)
+        lines = "".join(f"\n  {violation.text}" for violation in violations)
         names = ", ".join(repr(name) for name in broken)
         raise cls(
             f"pipeline {pipeline.name!r} is not as expected: {names}{lines}",
             remedy="Nothing was published; mend the rows or the expectation, then run again",
-            violations=[asdict(violation) for violation in violations],
+            violations=[violation.to_json() for violation in violations],
             total=sum(expectation.broken for expectation in broken.values()),
         )
 
@@ -187,8 +187,8 @@ def _shown(row: dict[str, object]) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 
-def _violation(place: str, name: str, row: str) -> Violation:
-    return Violation("expectation", "row", "", f"{place}: {name}: {row}", place=place)
+def _violation(file: str, line: int, name: str, row: str) -> Violation:
+    return Violation("expectation", "row", "", f"{name}: {row}", origin=file, position=line)
 
 
 # == the run =======================================================================================

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.engine.load.load import LoadMode
+from omnigraph.engine.load.assembly import LoadMode
 from omnigraph.language.diagnostics import (
     Reporter,
     Rule,

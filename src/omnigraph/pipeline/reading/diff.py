@@ -2,7 +2,8 @@
 
     two moments -> two states -> sides of each type -> **compared by executors** -> changes
 
-Room    pipeline. The comparison is that of `graph.diff`; here many processes make it, each for some ids.
+The comparison is that of `graph.diff`; here many processes make it, each for some ids.
+
 Given   a session, a graph and two moments; a type, if only its changes are wanted.
 Gives   the columns op, kind, type, id, fields, before, after, as a change feed has them. Both states are
         pinned when the DataFrame is made. Rows come in no order.
@@ -36,17 +37,15 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.differences import FragmentRows, OneSided
 
-# -- sides ---------------------------------------------------------------------------------------
+# -- sides -------------------------------------------------------------------------------------------
 #
-# The rows that two versions of a table do not share, brought together by id.
-# versions -> what only one has (storage) -> read by executors -> **rows of one id in one task** -> work
+#   versions -> what only one has (storage) -> read by executors -> **rows of one id in one task** -> work
 #
-# Under diffs and merges on Spark. The driver finds out which fragments and which places of
-# them differ, which takes no reading; executors read just those.
-# Given   sides, numbered by whoever asks; a type, under whose columns all of them are read.
-# Gives   a DataFrame for `gathered` to read in a task: for each side the rows that it has of the task's
-# ids.
-# Rule    a task gets about `TASK_ROWS` rows, so memory does not follow the size of the change.
+# The rows that two versions of a table do not share, brought together by id, for diffs and merges. The
+# driver finds out which fragments differ and at which offsets, which takes no reading; executors read just
+# those. The caller numbers the sides, and all of them are read under the columns of one type. In a task
+# `gathered` has, for each side, the rows of the task's ids: about `TASK_ROWS`, so memory does not follow
+# the size of the change.
 
 
 TASK_ROWS = 500_000
@@ -147,7 +146,7 @@ def _name(at: int) -> str:
     return f"c{at}"
 
 
-# -- diff ----------------------------------------------------------------------------------------
+# -- diff --------------------------------------------------------------------------------------------
 
 
 @checked

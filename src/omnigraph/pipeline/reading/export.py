@@ -2,7 +2,8 @@
 
     pinned snapshot -> groups of fragments -> **one file for each task** -> messages -> manifest
 
-Room    pipeline. What is written, and how, is in engine.export; here many processes do it side by side.
+What is written, and how, is in engine.export; here many processes do it side by side.
+
 Given   a session, a graph, a folder that driver and executors reach: on a shared disk or an object store.
 Gives   a report. The files that count are those that tasks reported, whatever others there are (S9).
 """
@@ -49,12 +50,12 @@ def export(
     chosen = check_format(format)
     plan = plan_export(graph.store, types, branch, at)
     with destination_at(destination, graph.store.location, storage_options) as place:
-        pieces = _pieces(plan, graph.store.location)
+        tasks = _tasks(plan, graph.store.location)
         with watched(spark, f"export to {place.root}", progress):
-            written = for_each(spark, pieces, partial(_write, plan.catalog, place.staging, chosen))
+            written = for_each(spark, tasks, partial(_write, plan.catalog, place.staging, chosen))
         files: dict[str, list[ExportedFile]] = {declared.id: [] for declared in plan.types}
-        for piece, some in zip(pieces, written, strict=True):
-            files[piece.declared.id] += some
+        for task, exported in zip(tasks, written, strict=True):
+            files[task.declared.id] += exported
         return place.complete(plan, chosen, files)
 
 
@@ -64,21 +65,21 @@ class ExportTask:
 
     declared: TableType
     scan: TableScan
-    number: int  # among the pieces of the type
+    number: int  # among the tasks of the type
     fragments: Fragments
 
 
-def _pieces(plan: ExportPlan, location: Location) -> list[ExportTask]:
-    found: list[ExportTask] = []
+def _tasks(plan: ExportPlan, location: Location) -> list[ExportTask]:
+    tasks: list[ExportTask] = []
     for declared in plan.types:
         scan = scan_of(location, plan.snapshot, declared)
         # A type without rows has a file, too: it says which columns there are.
-        found += [ExportTask(declared, scan, n, group) for n, group in enumerate(scan.groups() or [()])]
-    return found
+        tasks += [ExportTask(declared, scan, n, group) for n, group in enumerate(scan.groups() or [()])]
+    return tasks
 
 
-def _write(catalog: Catalog, staging: Location, format: Format, piece: ExportTask) -> list[ExportedFile]:
-    """Write one piece, in an executor."""
-    new_name = partial(file_name, catalog, piece.declared, piece.number, format)
-    rows = piece.scan.stored(piece.fragments) if piece.fragments else ()
-    return write_files(staging, new_name, rows, piece.declared, format)
+def _write(catalog: Catalog, staging: Location, format: Format, task: ExportTask) -> list[ExportedFile]:
+    """Write the files of one task, in an executor."""
+    new_name = partial(file_name, catalog, task.declared, task.number, format)
+    rows = task.scan.stored(task.fragments) if task.fragments else ()
+    return write_files(staging, new_name, rows, task.declared, format)

@@ -1,9 +1,10 @@
 """Feed: `spark.readStream.format("omnigraph")`, what each commit of a branch changed.
 
-    offset -> commits after it -> **one task for some commits** -> changes as rows (feed_rows.py)
+    offset -> commits after it -> **one task for some commits** -> changes as rows
 
-Room    pipeline. The change feed of `graph.changes` for Spark: an offset is a place on the line of a branch,
-        after whole commits, and Spark's checkpoint is the only memory of it.
+The change feed of `graph.changes` for Spark: an offset is a place on the line of a branch, after whole
+commits, and Spark's checkpoint is the only memory of it.
+
 Given   options: `changes` (true); `type` for images as structs, or `types` (names with commas between) or
         neither for images as JSON; `branch`, `starting` (now, earliest, or a state: after it), `max_commits`.
 Gives   rows: what happened to one entity, its images before and after, and the commit that did it.
@@ -58,17 +59,15 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import MAIN, ChainPosition, CommitRecord, ManifestState
 from omnigraph.storage.store import GraphStore
 
-# -- feed rows -----------------------------------------------------------------------------------
+# -- feed rows ---------------------------------------------------------------------------------------
 #
-# What one commit changed, or what two states do not share, as record batches for Spark.
-# two states -> deltas by type (engine.history) -> **columns** -> batches
+#   two states -> deltas by type (engine.history) -> **columns** -> batches
 #
-# Runs in executors. With one type its images are structs of stored values, column by column;
-# with several they are JSON, in the formats of query results.
-# Rule    properties are found by identity, whatever they are called in a commit. A struct has those that
-# the
-# type had when the stream was made: one that a commit lacks is null, one of another type is refused,
-# unless its values fit.
+# What one commit changed, or what two states do not share, as record batches for Spark. Runs in executors.
+# With one type its images are structs of stored values, column by column; with several they are JSON, in
+# the formats of query results. Properties are found by identity, whatever they are called in a commit. A
+# struct has those that the type had when the stream was made: one that a commit lacks is null, one of
+# another type is refused, unless its values fit.
 
 
 JSON_ROWS = 4_096  # of one batch: their images are held as Python values
@@ -254,7 +253,7 @@ def _one(values: pa.ChunkedArray) -> pa.Array:
     return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
-# -- feed ----------------------------------------------------------------------------------------
+# -- feed --------------------------------------------------------------------------------------------
 
 
 MAX_COMMITS = 1_000  # of one batch

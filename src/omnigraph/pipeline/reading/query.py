@@ -2,9 +2,10 @@
 
     options -> **pinned query** -> one task runs it -> record batches
 
-Room    pipeline. Snapshot, schema and clock are settled when the source is made; the columns are those of the
-        checked query, so nothing runs before rows are wanted. Each action on the DataFrame runs the query
-        again, with the same rows as its answer.
+Snapshot, schema and clock are settled when the source is made; the columns are those of the checked query,
+so nothing runs before rows are wanted. Each action on the DataFrame runs the query again, with the same
+rows as its answer.
+
 Given   options: `query` (`.gq` text, or the path of a file), `query_name`, `params` (a JSON object).
 Rule    one partition: the engine answers a query in one process, whatever the number of executors.
 """

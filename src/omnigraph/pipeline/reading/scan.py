@@ -1,7 +1,8 @@
 """Scan: the rows of one pinned table, as executors read them.
 
-Room    pipeline. The driver says once what is read, as a value; executors open the graph for themselves and
-        read the fragments that they are given, at the version that the value names.
+The driver says once what is read, as a value; executors open the graph for themselves and read the
+fragments that they are given, at the version that the value names.
+
 Given   a graph's address, a snapshot, and columns by name.
 Gives   groups of fragments for the driver, record batches in the types that travel for the executors.
 Rule    no handle is part of it, and nobody who holds one asks for "latest".
@@ -40,15 +41,14 @@ from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
 
-# -- types ---------------------------------------------------------------------------------------
+# -- types -------------------------------------------------------------------------------------------
 #
-# The one conversion table between stored columns and Spark's, both ways.
-# Spark refuses unsigned integers, milliseconds, vectors and large binaries, so each travels
-# as a type that holds every value of it: that is the only Arrow type Spark is ever given here.
-# Rule    nothing is lost on the way out: an instant beyond the year 294247, which older graphs may hold
-# and
-# Spark has not, is an error. On the way in a value that the stored type cannot hold is refused:
-# an integer out of range, a fraction of a millisecond, a vector of another length.
+# The one conversion table between stored columns and Spark's, both ways. Spark refuses unsigned integers,
+# milliseconds, vectors and large binaries, so each travels as a type that holds every value of it: that is
+# the only Arrow type Spark is ever given here. Nothing is lost on the way out: an instant beyond the year
+# 294247, which older graphs may hold and Spark has not, is an error. On the way in a value that the stored
+# type cannot hold is refused: an integer out of range, a fraction of a millisecond, a vector of another
+# length.
 
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -140,7 +140,7 @@ def _row(stored: pa.DataType) -> tuple[pa.DataType, DataType]:
     return _TABLE[stored]
 
 
-# -- scan ----------------------------------------------------------------------------------------
+# -- scan --------------------------------------------------------------------------------------------
 
 
 PARTITION_BYTES = 64 << 20  # of stored files; what Spark makes of them is a few times as much

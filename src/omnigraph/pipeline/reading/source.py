@@ -2,14 +2,15 @@
 
     options -> **what is meant** -> scan, query, feed, sink
 
-Room    pipeline. Spark makes the source once for each DataFrame, in a process of its own (at once, or when a
-        DataFrame with a schema of the caller's is first used), and sends it on from there: what is resolved
-        then holds for every action on that DataFrame, whoever writes meanwhile. Spark does not say what a
-        source is made for, so whatever the options describe is resolved, and each use checks them again.
+Spark makes the source once for each DataFrame, in a process of its own (at once, or when a DataFrame with a
+schema of the caller's is first used), and sends it on from there: what is resolved then holds for every
+action on that DataFrame, whoever writes meanwhile. Spark does not say what a source is made for, so
+whatever the options describe is resolved, and each use checks them again.
+
 Given   options, all texts: `uri` (or the path of `load`), `branch`, storage options after `storage.`, and
           a type      `type`; `kind` (node or edge, where both have the name), `at`, `columns` (names with
                       commas between), `partition_bytes`
-          a query     query_source.py
+          a query     query.py
           a feed      feed.py
           a write     sink.py
 Rule    Spark reads every column of the schema, whatever is selected: `columns` or `.schema(...)` narrow it.

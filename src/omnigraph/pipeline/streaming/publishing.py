@@ -2,9 +2,8 @@
 
     plan -> tasks write files -> outcomes -> **checks -> publish -> receipt**
 
-Room    pipeline. What Spark's own writers and `stream` share: both know their rows only as what tasks tell.
-Given   a type, a mode and a branch; outcomes of tasks that ran under one plan.
-Gives   a receipt. A batch that was published before is left as it is, and its first receipt is given again.
+What Spark's own writers and `stream` share: both know their rows only by the outcomes of tasks that ran under
+one plan. A batch that was published before is left as it is, and its first receipt is returned again.
 """
 
 from __future__ import annotations
@@ -20,18 +19,14 @@ from pyspark.sql.types import StructType
 
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.change import Catalogs
+from omnigraph.engine.load.assembly import REFUSED, Modes, WriteMode, claimed, publish_load
 from omnigraph.engine.load.conform import LoadProblems
-from omnigraph.engine.load.draft import WriteMode
-from omnigraph.engine.load.load import REFUSED, claimed
 from omnigraph.engine.load.sources.tables import Parts, Tabular, parts_of
-from omnigraph.engine.receipt import Receipt, landed, replayed
-from omnigraph.engine.write import ChangeWrite
-from omnigraph.pipeline.bulk.draft import BulkDraft, BulkRead, Modes
-from omnigraph.pipeline.bulk.draft import BulkOptions as DraftOptions
-from omnigraph.pipeline.bulk.load_task import LoadJob, TaskOutcome, in_order, run_partition
+from omnigraph.engine.receipt import Receipt, landed
+from omnigraph.pipeline.bulk.draft import BulkDraft, BulkOptions, BulkRead
+from omnigraph.pipeline.bulk.load_task import LoadJob, TaskOutcome, in_order, load_job, run_partition
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.location import Location
-from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
@@ -114,20 +109,13 @@ def plan_write(
 ) -> BatchPlan:
     """Plan a write on the state of now, and check the columns that come.
 
-    A write that landed as commit `first` is planned on the state that it made: nothing else is wanted of its
-    rows but that they are the same.
+    A write that landed as commit `first` is planned on the state after it: its rows are only compared with
+    those that it wrote.
     """
     snapshot = store.snapshot(target.branch, at=first)
     catalog = Catalogs(store.schemas).get(snapshot.schema)
     catalog.named(target.type)
-    job = LoadJob(
-        target.location,
-        catalog,
-        {table.table_id: snapshot.pin(table.table_id).version for table in catalog.tables},
-        store.clock.now_us() // 1000,
-        keyed=keyed,
-        landed=first is not None,
-    )
+    job = load_job(store, snapshot, catalog, keyed=keyed, landed=first is not None)
     plan = BatchPlan(target, snapshot, job, to_arrow_schema(columns, timezone="UTC"), dict(renamed or {}))
     plan.check()
     return plan
@@ -144,27 +132,13 @@ def publish(
     """Check what tasks wrote, all of it together, and publish it."""
     catalogs = Catalogs(store.schemas)
     catalog = catalogs.get(snapshot.schema)
-    found = [(None, outcome) for outcome in in_order(outcomes)]
-    read = BulkRead.of(catalog, snapshot, found)
+    read = BulkRead.of(catalog, snapshot, [(None, outcome) for outcome in in_order(outcomes)])
     read.problems().refuse(REFUSED)
-    replaced = (catalog.named(target.type).id,) if target.mode is WriteMode.OVERWRITE else ()
+    replaced = (catalog.named(target.type).id,) if target.mode.replaces else ()
     modes = Modes(target.mode, replaced=replaced)  # no rows at all replace those there are, too
-    draft = BulkDraft(spark, store, read, modes, DraftOptions(target.driver_rows))
-    write = ChangeWrite(
-        draft,
-        catalogs,
-        CommitKind.LOAD,
-        REFUSED,
-        always_commit=True,
-        locate=draft.locate,
-        executor=draft.executor,
-        labels=None if intent.commit_id is None else lambda _: loaded.label(),
-    )
-    loaded = draft.loaded({"mode": target.mode.value, "engine": "spark", "total_entities": read.rows})
-    done = store.publish(target.branch, write, intent)
-    if done.replayed and done.commit is not None:
-        return replayed(target.branch, done, catalogs.get(done.commit.schema))
-    return loaded.receipt(target.branch, done, catalog)
+    facts = {"mode": target.mode.value, "engine": "spark"}
+    draft = BulkDraft(spark, store, read, modes, BulkOptions(target.driver_rows), facts)
+    return publish_load(store, catalogs, draft, target.branch, intent)
 
 
 def publish_batch(

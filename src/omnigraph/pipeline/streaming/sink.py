@@ -2,8 +2,9 @@
 
     rows -> **files written by tasks -> messages -> one publish** in a process of Spark's
 
-Room    pipeline. Tasks write as those of a bulk load do. Spark commits in a process of its own, without a
-        session and without a way to return anything: there the files are checked and published locally.
+Tasks write as those of a bulk load do. Spark commits in a process of its own, without a session and without
+a way to return anything: there the files are checked and published locally.
+
 Given   options: `type`, `branch`, `load_mode` (insert, merge or overwrite), `message`, `actor`,
         `driver_rows`; at once also `idempotency_key` and `if_commit`, for a stream `sink_id`.
 Rule    Spark calls `abort` after a commit that raised, and that commit may have landed: so nothing is ever
@@ -25,8 +26,7 @@ from pyspark.taskcontext import TaskContext
 from omnigraph.base.arguments import checked
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.draft import WriteMode
-from omnigraph.engine.load.load import claimed, load_request
+from omnigraph.engine.load.assembly import WriteMode, claimed, load_request
 from omnigraph.engine.receipt import Receipt, landed
 from omnigraph.pipeline.bulk.load import DRIVER_ROWS
 from omnigraph.pipeline.bulk.load_task import TaskOutcome, fingerprint_of

@@ -2,8 +2,9 @@
 
     micro-batch -> files written by executors -> checks on Spark -> **one commit under the batch's key**
 
-Room    pipeline. Batches are published in the driver's own process: with checks on Spark however large they
-        are, with receipts, and with errors that keep their type.
+Batches are published in the driver's own process: with checks on Spark however large they are, with
+receipts, and with errors that keep their type.
+
 Given   a streaming DataFrame, an open graph, a type, and a checkpoint: that folder is what the query is.
 Rule    the same key for each batch as the streaming sink has (publishing.py): either of them may go on with
         the checkpoint of the other.
@@ -25,8 +26,7 @@ from omnigraph.base.arguments import checked, checked_methods
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.load.draft import WriteMode
-from omnigraph.engine.load.load import LoadMode
+from omnigraph.engine.load.assembly import LoadMode, WriteMode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.bulk.load import DRIVER_ROWS
 from omnigraph.pipeline.bulk.load_task import for_each_partition

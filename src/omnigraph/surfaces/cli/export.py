@@ -185,7 +185,7 @@ def _by(call: Call, graph: Graph, engine: ExportEngine, chosen: Arguments) -> Ca
 
 def _on_spark(graph: Graph) -> Callable[..., ExportReport]:
     spark = spark_here()
-    from omnigraph.pipeline.reading.export import export as export_on_spark
+    from omnigraph.pipeline import export as export_on_spark
 
     return partial(export_on_spark, spark, graph)
 

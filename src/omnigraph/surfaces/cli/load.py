@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.load.load import LoadProgress, Report
+from omnigraph.engine.load.assembly import LoadProgress, Report
 from omnigraph.engine.receipt import Receipt
 from omnigraph.surfaces.cli.support.call import (
     Address,

@@ -140,7 +140,8 @@ def test_a_bad_record_is_refused_with_its_line_and_the_others_are_read(
     assert (violation.code, found.report.total) == (code, 1)
     assert words in violation.message
     assert violation.place == "<bytes>:2"
-    assert violation.message.startswith("<bytes>:2: ")
+    assert (violation.origin, violation.position) == ("<bytes>", 2)
+    assert violation.text == f"<bytes>:2: {violation.message}"
 
 
 def test_a_uri_that_may_carry_a_secret_is_not_shown() -> None:
@@ -240,7 +241,7 @@ def test_ids_are_derived_given_or_minted_and_minted_rows_stand_apart() -> None:
     places = {(b.declared.name, b.minted): b.positions.to_pylist() for b in found.blocks}
     assert places["Note", True] == [3, 5]
     assert places["Knows", False] == [7]
-    assert next(b for b in found.blocks if b.declared.name == "Slot").place(0) == "<bytes>:2"
+    assert next(b for b in found.blocks if b.declared.name == "Slot").position(0) == 2
 
 
 def test_blank_lines_crlf_a_mark_and_a_missing_last_line_end_are_fine() -> None:

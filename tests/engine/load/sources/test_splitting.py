@@ -20,7 +20,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.load.conform import LoadProblems, LoadSource
 from omnigraph.engine.load.sources.opening import open_source
-from omnigraph.engine.load.sources.splitting import PIECE_RECORDS, split
+from omnigraph.engine.load.sources.splitting import SPLIT_RECORDS, split
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }"
 
@@ -36,7 +36,7 @@ def opened(data: Any, catalog: Catalog, **options: Any) -> LoadSource:
     return open_source(data, catalog=catalog, now_ms=0, **options)
 
 
-def rows(sources: list[LoadSource], catalog: Catalog) -> list[tuple[str, str, str]]:
+def rows(sources: list[LoadSource], catalog: Catalog) -> list[tuple[str, str, int]]:
     """Return type, id and place of every row, read after a journey to another process and back."""
     found = []
     for source in sources:
@@ -44,9 +44,9 @@ def rows(sources: list[LoadSource], catalog: Catalog) -> list[tuple[str, str, st
         travelled: LoadSource = pickle.loads(pickle.dumps(source))
         for block in travelled.blocks(catalog, problems, lambda _: None):
             ids = block.rows.column("id").to_pylist()
-            found += [(block.declared.name, row_id, block.place(n)) for n, row_id in enumerate(ids)]
+            found += [(block.declared.name, row_id, block.position(n)) for n, row_id in enumerate(ids)]
         assert not problems
-    return sorted(found, key=lambda row: int(row[2].rpartition(":")[2]))
+    return sorted(found, key=lambda row: row[2])
 
 
 def test_parquet_is_cut_between_row_groups(tmp_path: Path, catalog: Catalog) -> None:
@@ -54,11 +54,11 @@ def test_parquet_is_cut_between_row_groups(tmp_path: Path, catalog: Catalog) -> 
     pq.write_table(pa.table({"name": [f"p{n}" for n in range(1000)]}), path, row_group_size=100)
     whole = opened(path, catalog)
 
-    pieces = list(split(whole, 1_000))
+    splits = list(split(whole, 1_000))
 
-    assert 1 < len(pieces) <= 10
-    assert rows(pieces, catalog) == rows([whole], catalog)
-    assert rows([pieces[1]], catalog)[0][2] != "Person.parquet:1"
+    assert 1 < len(splits) <= 10
+    assert rows(splits, catalog) == rows([whole], catalog)
+    assert rows([splits[1]], catalog)[0][2] > 1
 
 
 def test_lines_are_cut_after_a_line_end(tmp_path: Path, catalog: Catalog) -> None:
@@ -73,9 +73,9 @@ def test_lines_are_cut_after_a_line_end(tmp_path: Path, catalog: Catalog) -> Non
     whole = opened(path, catalog)
 
     for size in (50, 777, 5_000):
-        pieces = list(split(whole, size))
-        assert len(pieces) > 1
-        assert rows(pieces, catalog) == rows([whole], catalog)
+        splits = list(split(whole, size))
+        assert len(splits) > 1
+        assert rows(splits, catalog) == rows([whole], catalog)
     assert len(list(split(whole, 1 << 20))) == 1
 
 
@@ -93,19 +93,19 @@ def test_what_cannot_be_cut_stays_whole(tmp_path: Path, catalog: Catalog) -> Non
 
 
 def test_lists_are_cut_and_iterators_are_refused(catalog: Catalog) -> None:
-    records = [{"type": "City", "data": {"name": f"c{n}"}} for n in range(PIECE_RECORDS + 5)]
+    records = [{"type": "City", "data": {"name": f"c{n}"}} for n in range(SPLIT_RECORDS + 5)]
 
-    pieces = list(split(opened(records, catalog)))
+    splits = list(split(opened(records, catalog)))
 
-    assert len(pieces) == 2
-    assert rows(pieces[1:], catalog)[0][2] == f"<records>:{PIECE_RECORDS + 1}"
+    assert len(splits) == 2
+    assert rows(splits[1:], catalog)[0][2] == SPLIT_RECORDS + 1
     with pytest.raises(InvalidRequest, match="cannot be read by other processes"):
         list(split(opened(iter(records), catalog)))
 
 
 @pytest.mark.parametrize("library", ["arrow", "pandas", "polars"])
 def test_tables_in_memory_are_cut_and_travel_without_the_rest(catalog: Catalog, library: str) -> None:
-    names = [f"c{n}" for n in range(PIECE_RECORDS + 5)]
+    names = [f"c{n}" for n in range(SPLIT_RECORDS + 5)]
     made: dict[str, Callable[[], Any]] = {
         "arrow": lambda: pa.table({"name": names}),
         "pandas": lambda: pd.DataFrame({"name": names}),
@@ -113,11 +113,11 @@ def test_tables_in_memory_are_cut_and_travel_without_the_rest(catalog: Catalog, 
     }
     whole = open_source(made[library](), catalog=catalog, now_ms=0, type="City")
 
-    pieces = list(split(whole))
+    splits = list(split(whole))
 
-    assert len(pieces) == 2
-    assert rows(pieces, catalog) == rows([whole], catalog)
-    assert len(pickle.dumps(pieces[1])) < 20_000
+    assert len(splits) == 2
+    assert rows(splits, catalog) == rows([whole], catalog)
+    assert len(pickle.dumps(splits[1])) < 20_000
     none = open_source(made[library]()[:0], catalog=catalog, now_ms=0, type="City")
     assert len(list(split(none))) == 1
 
@@ -126,7 +126,7 @@ def test_a_broken_file_is_reported_by_whoever_reads_it(tmp_path: Path, catalog: 
     path = tmp_path / "Person.parquet"
     path.write_bytes(b"PAR1 but nothing behind it")
 
-    (piece,) = split(opened(path, catalog))
+    (part,) = split(opened(path, catalog))
 
     with pytest.raises(InvalidRequest, match=r"Person\.parquet: broken"):
-        list(piece.blocks(catalog, LoadProblems(), lambda _: None))
+        list(part.blocks(catalog, LoadProblems(), lambda _: None))

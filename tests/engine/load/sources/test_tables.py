@@ -213,7 +213,7 @@ def test_composite_keys_and_given_ids() -> None:
     found = read(table, type="Slot")
 
     assert [row["id"] for row in found.rows] == ['["3","1"]']
-    message = """<table>:2: id '["4","1"]' does not match its canonical @key id '["4","2"]'"""
+    message = """id '["4","1"]' does not match its canonical @key id '["4","2"]'"""
     assert found.problems == [("key", message)]
 
 

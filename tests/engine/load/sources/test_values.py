@@ -153,13 +153,13 @@ def test_the_first_twenty_are_kept_by_code_then_id_and_all_are_counted() -> None
     assert {v.code for v in found.violations} == {"enum"}
 
 
-def test_a_place_stands_before_the_message_and_a_batch_may_lack_ids() -> None:
+def test_a_batch_may_lack_ids() -> None:
     rows = batch(T, GOOD, GOOD | {"e": "x"}).drop_columns(["id"])
 
-    [violation] = value_findings(rows, T, place=lambda row: f"file:{row + 1}").violations
+    [violation] = value_findings(rows, T).violations
 
-    assert violation.message == "file:2: invalid enum value 'x' for T.e (expected: a, b)"
-    assert (violation.place, violation.value, violation.entity_id) == ("file:2", "'x'", None)
+    assert violation.text == "invalid enum value 'x' for T.e (expected: a, b)"
+    assert (violation.place, violation.value, violation.entity_id) == (None, "'x'", None)
 
 
 def test_an_empty_batch_has_no_findings() -> None:

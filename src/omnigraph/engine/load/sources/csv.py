@@ -2,7 +2,7 @@
 
     bytes -> lines -> **fields** -> columns -> blocks
 
-Room    engine.load.sources. An empty field is null, quoted or not; how a field is read, see texts.py.
+An empty field is null, quoted or not; how a field is read, see texts.py.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ from omnigraph.engine.load.sources.tables import Header, read_header, renamed
 from omnigraph.engine.load.texts import endpoint_node, texts_column, texts_endpoint
 from omnigraph.engine.validate.relation import Violation
 
-# -- csv fields ----------------------------------------------------------------------------------
+# -- csv fields --------------------------------------------------------------------------------------
 #
-# Lines as records of fields, with the line on which each record begins.
-# RFC 4180 with any line end: a field in double quotes may hold delimiters, line
-# ends and doubled quotes; elsewhere a quote is an error, not text.
-# Rule    lines without a quote, nearly all of them, are only split.
-# Why     Python's own reader limits the length of a field, and the limit is one for the whole process.
+# Lines as records of fields, with the line on which each record begins. RFC 4180 with any line end: a field
+# in double quotes may hold delimiters, line ends and doubled quotes; elsewhere a quote is an error, not
+# text. Lines without a quote, nearly all of them, are only split. Python's own reader limits the length of
+# a field, and the limit is one for the whole process.
 
 
 class BadCsv(ValueError):
@@ -110,7 +109,7 @@ def _fields(raw: str, field: re.Pattern[str], delimiter: str, number: int) -> li
         position += 1
 
 
-# -- csv -----------------------------------------------------------------------------------------
+# -- csv ---------------------------------------------------------------------------------------------
 
 
 _PER_FIELD = 60  # what a short string takes beside its characters
@@ -188,12 +187,9 @@ class Csv:
             )
 
     def _uneven(self, report: LoadProblems, declared: TableType, line: int, found: int, wanted: int) -> None:
-        place = f"{self.name}:{line}"
-        message = (
-            f"{place}: {found} field{'s' if found != 1 else ''}, but the first line names {wanted} columns"
-        )
-        violation = Violation("syntax", declared.kind.value, declared.name, message, place=place)
-        report.add(violation, self.name, line)
+        message = f"{found} field{'s' if found != 1 else ''}, but the first line names {wanted} columns"
+        kind, name = declared.kind.value, declared.name
+        report.add(Violation("syntax", kind, name, message, origin=self.name, position=line))
         report.leave_out(declared, 1)
 
     def _given(

@@ -1,10 +1,10 @@
-"""Envelopes: records that name their type, gathered by type into blocks.
+"""JSON: lines and dictionaries as records, gathered by type into blocks.
 
     line -> record -> **envelope** -> columns -> blocks
 
-Room    engine.load.sources. The rules of data files (schema language, section 16), for JSON lines and for
-        dictionaries alike; with a type named for the whole input, records are the bare properties.
-Rule    a record that breaks a rule is reported with its place and left out; the others go on.
+The rules are those of data files (schema language, section 16), for JSON lines and for dictionaries alike. A
+record is an envelope that names its type; with a type named for the whole input it is the bare properties. A
+record that breaks a rule is reported with its position and left out; the others go on.
 """
 
 from __future__ import annotations
@@ -128,11 +128,19 @@ class Gatherer:
         if not self._report.keeps(self._origin, position):
             self._report.count(1)
             return
-        declared, place = refused.declared, f"{self._origin}:{position}"
+        declared = refused.declared
         kind, name = ("record", "") if declared is None else (declared.kind.value, declared.name)
-        message = f"{place}: {refused}"
-        found = Violation(refused.code, kind, name, message, property=refused.name, place=place)
-        self._report.add(found, self._origin, position)
+        self._report.add(
+            Violation(
+                refused.code,
+                kind,
+                name,
+                str(refused),
+                property=refused.name,
+                origin=self._origin,
+                position=position,
+            )
+        )
 
     @property
     def full(self) -> bool:
@@ -281,17 +289,17 @@ def _endpoint(record: dict[str, Any], name: str, declared: TableType) -> Refused
     return Refused("type", reason, declared, name)
 
 
-# -- framing -------------------------------------------------------------------------------------
+# -- framing -----------------------------------------------------------------------------------------
 #
-# The first and last line of an export that says of itself whether it is whole.
-# {"og_export": {"format": 1, "schema_digest": ..., ...}}
-# ... records ...
-# {"og_export_end": {"lines": n, "sha256": ..., ...}}
+# The first and last line of an export that says of itself whether it is whole:
 #
-# The export writes what is checked here.
-# Rule    `lines` counts the records; `sha256` is the digest of all lines before the end line that are not
-# blank, header included, each without its line end and followed by one LF. So a change of line ends
-# in transit does no harm, and every other change is found.
+#   {"og_export": {"format": 1, "schema_digest": ..., ...}}
+#   ... records ...
+#   {"og_export_end": {"lines": n, "sha256": ..., ...}}
+#
+# The export writes what is checked here. `lines` counts the records; `sha256` is the digest of all lines
+# before the end line that are not blank, header included, each without its line end and followed by one LF.
+# So a change of line ends in transit does no harm, and every other change is found.
 
 
 HEADER, END = "og_export", "og_export_end"
@@ -369,12 +377,12 @@ class RecordFraming:
             raise Refused("envelope", "the content does not match the export's sha256: it was changed")
 
 
-# -- jsonl ---------------------------------------------------------------------------------------
+# -- jsonl -------------------------------------------------------------------------------------------
 #
-# One JSON object on each line.
-# bytes -> lines -> **records** -> envelopes -> blocks
+#   bytes -> lines -> **records** -> envelopes -> blocks
 #
-# Blank lines and CRLF are fine; anything else is one strict JSON value on a line.
+# One JSON object on each line. Blank lines and CRLF are fine; anything else is one strict JSON value on a
+# line.
 
 
 @dataclass(frozen=True)
@@ -431,11 +439,11 @@ def _take(text: str, number: int, first: bool, gatherer: Gatherer, frame: Record
     gatherer.take(record, number, len(text))
 
 
-# -- records -------------------------------------------------------------------------------------
+# -- records -----------------------------------------------------------------------------------------
 #
-# Dictionaries, under the same rules as the lines of a JSONL file.
-# With a type named, each is the bare properties of a row; Python's own dates,
-# times, bytes and tuples stand for what JSON writes as text and arrays.
+# Dictionaries, under the same rules as the lines of a JSONL file. With a type named, each is the bare
+# properties of a row; Python's own dates, times, bytes and tuples stand for what JSON writes as text and
+# arrays.
 
 
 _BASE, _MEMBER = 64, 16  # a rough size: what counts is that long texts and arrays fill a block earlier

@@ -1,6 +1,7 @@
 """Opening: what sort of input this is, and the source that reads it.
 
-Room    engine.load.sources. The door of reading: nothing but a few first bytes is read here.
+Where reading begins: nothing but a few first bytes is read here.
+
 Rule    a caller's `format` decides, then the name of a file, then its first bytes. A table (CSV, Parquet,
         Arrow, a frame) needs a type: the caller's, or the one that the file is named after. What is not
         understood is refused with what would have been.
@@ -28,12 +29,10 @@ from omnigraph.engine.load.sources.json import JsonLines, Records
 from omnigraph.engine.load.sources.streams import COMPRESSED_SUFFIXES, ByteStream
 from omnigraph.engine.load.sources.tables import Parts, Tabular
 
-# -- files ---------------------------------------------------------------------------------------
+# -- files -------------------------------------------------------------------------------------------
 #
-# Several inputs as one, read one after the other.
-# A directory, a list of files, or a mapping of types to tables.
-# Rule    the order is fixed (by name in a directory, as given otherwise), so reports and last-wins are
-# too.
+# Several inputs as one, read one after the other. A directory, a list of files, or a mapping of types to
+# tables. The order is fixed (by name in a directory, as given otherwise), so reports and last-wins are too.
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class SeveralSources:
             yield from source.blocks(catalog, report, forward)
 
 
-# -- opening -------------------------------------------------------------------------------------
+# -- opening -----------------------------------------------------------------------------------------
 
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet", "arrow")

@@ -1,6 +1,7 @@
 """Parquet and Arrow files: tables on disk, read in parts of bounded size.
 
-Room    engine.load.sources. Opened by path, from bytes, or from a file object that can seek.
+Opened by path, from bytes, or from a file object that can seek.
+
 Rule    how many Parquet rows make a part is found out by decoding a few of them: the sizes in the file are
         those before dictionaries are undone. What an Arrow file says of itself is checked before it is used.
 """

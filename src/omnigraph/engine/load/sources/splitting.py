@@ -1,11 +1,9 @@
 """Splitting: one input as several that can be read side by side, in other processes too.
 
-Room    engine.load.sources. For bulk loads; a local load reads its inputs one after the other.
-Given   a source whose parts come from files.
-Gives   sources that give the same rows in the same order, each with the places that it has in its file.
-Rule    Parquet is cut between row groups, JSON lines after a line end, what is in memory after so many
-        rows. What cannot be cut stays whole: compressed text, CSV (a field may hold line ends), Arrow
-        files, and exports that carry a checksum.
+For bulk loads; a local load reads its inputs one after the other. The splits of a source give the same rows
+in the same order, each with the position that it has in its file. Parquet is cut between row groups, JSON
+lines after a line end, what is in memory after so many rows. What cannot be cut stays whole: compressed
+text, CSV (a field may hold line ends), Arrow files, and exports that carry a checksum.
 """
 
 from __future__ import annotations
@@ -29,34 +27,34 @@ from omnigraph.engine.load.sources.parquet import ParquetFileAt
 from omnigraph.engine.load.sources.streams import FileAt
 from omnigraph.engine.load.sources.tables import Tabular
 
-PIECE_BYTES = 64 << 20
-PIECE_RECORDS = 50_000
+SPLIT_BYTES = 64 << 20
+SPLIT_RECORDS = 50_000
 _BLOCK = 1 << 20
 _COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
-def split(source: LoadSource, piece_bytes: int = PIECE_BYTES) -> Iterator[LoadSource]:
-    """Yield the pieces of an input, in its order."""
+def split(source: LoadSource, split_bytes: int = SPLIT_BYTES) -> Iterator[LoadSource]:
+    """Yield the splits of an input, in its order."""
     match source:
         case SeveralSources(_, sources):
-            for one in sources:
-                yield from split(one, piece_bytes)
+            for member in sources:
+                yield from split(member, split_bytes)
         case Tabular(opened=ParquetFileAt() as file):
-            yield from _row_groups(source, file, piece_bytes)
+            yield from _row_groups(source, file, split_bytes)
         case JsonLines(opened=FileAt() as file):
-            yield from _lines(source, file, piece_bytes)
+            yield from _lines(source, file, split_bytes)
         case Csv(opened=FileAt()) | Tabular(opened=partial(func=parquet.open_arrow, args=(Path(), *_))):
             yield source
         case Records(records=list() | tuple() as records):
-            for first in range(0, len(records) or 1, PIECE_RECORDS):
-                yield replace(source, records=records[first : first + PIECE_RECORDS], skipped=first)
+            for first in range(0, len(records) or 1, SPLIT_RECORDS):
+                yield replace(source, records=records[first : first + SPLIT_RECORDS], skipped=first)
         case Tabular(opened=partial(func=tables.open_table, args=(table,))):
             yield from _table_rows(source, table)
         case Tabular(opened=partial(func=tables.open_stream, args=(frame,))):
             yield from _table_rows(source, pa.table(frame))
         case Tabular(opened=partial(func=tables.open_pandas, args=(frame,))):
-            for first in range(0, len(frame) or 1, PIECE_RECORDS):
-                rows = frame.iloc[first : first + PIECE_RECORDS]
+            for first in range(0, len(frame) or 1, SPLIT_RECORDS):
+                rows = frame.iloc[first : first + SPLIT_RECORDS]
                 yield replace(source, opened=partial(tables.open_pandas, rows), skipped=first)
         case _:
             raise InvalidRequest(
@@ -67,16 +65,16 @@ def split(source: LoadSource, piece_bytes: int = PIECE_BYTES) -> Iterator[LoadSo
 
 def _table_rows(source: Tabular, table: pa.Table) -> Iterator[LoadSource]:
     """Cut a table into streams: a slice of a table travels with all that it was cut from."""
-    for first in range(0, len(table) or 1, PIECE_RECORDS):
+    for first in range(0, len(table) or 1, SPLIT_RECORDS):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table.slice(first, PIECE_RECORDS))
+            writer.write_table(table.slice(first, SPLIT_RECORDS))
         content = sink.getvalue().to_pybytes()
         opened = partial(parquet.open_arrow, content, source.name, len(content))
         yield replace(source, opened=opened, size_bytes=len(content), skipped=first)
 
 
-def _row_groups(source: Tabular, file: ParquetFileAt, piece_bytes: int) -> Iterator[LoadSource]:
+def _row_groups(source: Tabular, file: ParquetFileAt, split_bytes: int) -> Iterator[LoadSource]:
     try:
         footer = pq.read_metadata(file.path)
     except (OSError, ValueError):
@@ -86,24 +84,24 @@ def _row_groups(source: Tabular, file: ParquetFileAt, piece_bytes: int) -> Itera
     first = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        if held and held + group.total_byte_size > piece_bytes:
-            yield _piece(source, file, range(begin, number), first)
+        if held and held + group.total_byte_size > split_bytes:
+            yield _of_groups(source, file, range(begin, number), first)
             begin, first, rows, held = number, first + rows, 0, 0
         rows += group.num_rows
         held += group.total_byte_size
-    yield _piece(source, file, range(begin, footer.num_row_groups), first)
+    yield _of_groups(source, file, range(begin, footer.num_row_groups), first)
 
 
-def _piece(source: Tabular, file: ParquetFileAt, groups: range, first: int) -> LoadSource:
+def _of_groups(source: Tabular, file: ParquetFileAt, groups: range, first: int) -> LoadSource:
     return replace(source, opened=replace(file, groups=tuple(groups)), skipped=first)
 
 
-def _lines(source: JsonLines, file: FileAt, piece_bytes: int) -> Iterator[LoadSource]:
+def _lines(source: JsonLines, file: FileAt, split_bytes: int) -> Iterator[LoadSource]:
     size = source.size_bytes or 0
-    if size <= piece_bytes or not _can_cut(file.path):
+    if size <= split_bytes or not _can_cut(file.path):
         yield source
         return
-    cuts = [0, *_cuts(file.path, size, piece_bytes), size]
+    cuts = [0, *_cuts(file.path, size, split_bytes), size]
     lines = 0
     for begin, end in pairwise(cuts):
         yield replace(
@@ -118,22 +116,22 @@ def _can_cut(path: Path) -> bool:
     return not head.startswith(_COMPRESSED) and HEADER.encode() not in head
 
 
-def _cuts(path: Path, size: int, piece_bytes: int) -> Iterator[int]:
+def _cuts(path: Path, size: int, split_bytes: int) -> Iterator[int]:
     """Yield where lines begin, about so many bytes apart."""
     with path.open("rb") as file:
-        at = piece_bytes
+        at = split_bytes
         while at < size:
             file.seek(at - 1)
             file.readline()
             if file.tell() >= size:
                 return
             yield file.tell()
-            at = file.tell() + piece_bytes
+            at = file.tell() + split_bytes
 
 
 def _count_lines(path: Path, begin: int, end: int) -> int:
     """Count line ends; reading them is a small part of what parsing the lines costs."""
-    found = 0
+    lines = 0
     with path.open("rb") as file:
         file.seek(begin)
         left = end - begin
@@ -141,6 +139,6 @@ def _count_lines(path: Path, begin: int, end: int) -> int:
             block = file.read(min(_BLOCK, left))
             if not block:
                 break
-            found += block.count(b"\n")
+            lines += block.count(b"\n")
             left -= len(block)
-    return found
+    return lines

@@ -1,6 +1,7 @@
 """Streams: the bytes of an input, decompressed, in pieces; and the lines in them.
 
-Room    engine.load.sources. Paths, file objects, bytes and iterators of bytes all become one `ByteStream`.
+Paths, file objects, bytes and iterators of bytes all become one `ByteStream`.
+
 Rule    nothing is held but the piece being read and the line it ends in, whose length is bounded. Compression
         is recognised by its magic number, whatever the name says. An input that breaks off or is not text
         says where.

@@ -2,10 +2,9 @@
 
     parts -> **columns** -> blocks
 
-Room    engine.load.sources. Parquet, Arrow and frames all come here as parts of a table; where the parts
-        come from is in parquet.py and frames.py.
-Rule    whole columns at a time. A column whose type cannot be right is reported once and ends the reading,
-        since no row could be good.
+Parquet, Arrow and frames all come here as parts of a table: parts of files from parquet.py, those of frames
+in memory from the end of this module. Work is on whole columns. A column whose type cannot be right is
+reported once and ends the reading, since no row could be good.
 """
 
 from __future__ import annotations
@@ -43,15 +42,13 @@ from omnigraph.engine.load.texts import arrow_endpoint, cells_endpoint, endpoint
 from omnigraph.engine.validate.relation import Violation
 from omnigraph.engine.validate.values import INPUT_NAMES
 
-# -- header --------------------------------------------------------------------------------------
+# -- header ------------------------------------------------------------------------------------------
 #
-# What the columns of a table mean for one type.
-# **column names** -> columns -> blocks
+#   **column names** -> columns -> blocks
 #
-# For CSV, Parquet, Arrow and frames: a table of one named type.
-# Rule    names are property names, `id`, and for an edge `from` and `to` (or `src` and `dst`). A problem
-# with a
-# column concerns all of its rows, so it is reported once, at the first.
+# What the columns of a table mean for one type. For CSV, Parquet, Arrow and frames: a table of one named
+# type. Names are property names, `id`, and for an edge `from` and `to` (or `src` and `dst`). A problem with
+# a column concerns all of its rows, so it is reported once, at the first.
 
 
 @dataclass(frozen=True)
@@ -120,15 +117,12 @@ def column_problem(
     report: LoadProblems, declared: TableType, code: str, message: str, name: str, origin: str, line: int
 ) -> None:
     """Report what is wrong with a whole column."""
-    place = f"{origin}:{line}"
-    found = Violation(
-        code, declared.kind.value, declared.name, f"{place}: {message}", property=name, place=place
-    )
     report.of_columns = True
-    report.add(found, origin, line)
+    kind = declared.kind.value
+    report.add(Violation(code, kind, declared.name, message, property=name, origin=origin, position=line))
 
 
-# -- tables --------------------------------------------------------------------------------------
+# -- tables ------------------------------------------------------------------------------------------
 
 
 Values: TypeAlias = pa.Array | list[Any]  # a list where Arrow cannot hold the values together
@@ -255,14 +249,12 @@ def parts_of(batches: Iterator[pa.RecordBatch]) -> Iterator[TablePart]:
         yield TablePart(batch.columns, batch.num_rows, read)
 
 
-# -- frames --------------------------------------------------------------------------------------
+# -- frames ------------------------------------------------------------------------------------------
 #
-# Tables that live in memory already, recognised without importing the library they are from.
-# pandas frames are cut into parts and converted column by column; anything with
-# an Arrow stream (polars and others) is read through it.
-# Rule    in pandas a missing value is NaN, so NaN is null there; and integers with a missing value are
-# floats,
-# so floats without a fraction are good integers there.
+# Tables that live in memory already, recognised without importing the library they are from. pandas frames
+# are cut into parts and converted column by column; anything with an Arrow stream (polars and others) is
+# read through it. In pandas a missing value is NaN, so NaN is null there; and integers with a missing value
+# are floats, so floats without a fraction are good integers there.
 
 
 def library_of(data: Any) -> str:

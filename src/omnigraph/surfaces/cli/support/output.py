@@ -67,8 +67,6 @@ def _row(violation: Mapping[str, Any]) -> tuple[str, ...]:
     if place is None:
         place = f"{kind} {entity!r}"
         what = what.removesuffix(f" ({place})")
-    else:
-        what = what.removeprefix(f"{place}: ")
     return place, violation["code"], violation["type_name"] or "-", what
 
 

@@ -23,7 +23,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from omnigraph.base.errors import GraphError, InvalidRequest, Kind
-from omnigraph.engine.load.load import LoadProgress, Report
+from omnigraph.engine.load.assembly import LoadProgress, Report
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
