@@ -19,7 +19,7 @@ from omnigraph.engine.load.assembly import WriteMode
 from omnigraph.engine.receipt import Receipt
 from omnigraph.pipeline.reading.source import OmnigraphSource
 from omnigraph.pipeline.streaming.publishing import Batch, BatchPlan, BatchTarget, plan_write, publish_batch
-from omnigraph.pipeline.streaming.sink import StreamSink, Told
+from omnigraph.pipeline.streaming.sink import StreamSink, TaskMessage
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.publish import Intent
 from tests.spark.inbox import SCHEMA, batches, values
@@ -88,7 +88,7 @@ def test_without_a_query_id_a_batch_needs_the_id_of_its_sink(graph: Graph) -> No
     """Tasks tell the id of their query; if none does, nobody may guess."""
     plan = planned(graph)
     message = told(plan, 0, {"name": ["a"], "age": [1]})
-    assert isinstance(message, Told)
+    assert isinstance(message, TaskMessage)
     messages: list[WriterCommitMessage | None] = [replace(message, query_id=None)]
     with pytest.raises(InvalidRequest, match="which query this batch is of"):
         StreamSink(plan, Intent(), None).commit(messages, 0)
@@ -104,7 +104,7 @@ def told(plan: BatchPlan, partition: int, rows: dict[str, Any]) -> WriterCommitM
     """Return what a task tells of its rows, as if it were one."""
     batch = pa.RecordBatch.from_pydict(rows).cast(plan.columns)
     state = plan.snapshot.state
-    return Told(partition, plan.run([batch]), (state.line.incarnation, state.version), "q")
+    return TaskMessage(partition, plan.run([batch]), (state.line.incarnation, state.version), "q")
 
 
 def test_rows_count_in_the_order_of_partitions_whatever_order_tasks_end_in(graph: Graph) -> None:

@@ -109,10 +109,10 @@ def flag(options: Options, name: str) -> bool:
     return text == "true"
 
 
-def check_columns(asked: StructType, declared: StructType) -> None:
+def check_columns(columns: StructType, declared: StructType) -> None:
     """Refuse columns that there are not, and other types: these are not guessed."""
     known = {column.name: column.dataType for column in declared}
-    for column in asked:
+    for column in columns:
         if column.name not in known:
             raise InvalidRequest(
                 f"there is no column {column.name!r}", remedy=f"The columns are {', '.join(known)}"

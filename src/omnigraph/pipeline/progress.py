@@ -46,11 +46,11 @@ class StageProgress:
         return sum(done for done, _ in self._stages.values()), sum(n for _, n in self._stages.values())
 
     def _look_at(self, job: int) -> None:
-        found = self._tracker.getJobInfo(job)
-        if found is None:
+        info = self._tracker.getJobInfo(job)
+        if info is None:
             return
-        over = found.status == "SUCCEEDED"
-        for number in found.stageIds:
+        over = info.status == "SUCCEEDED"
+        for number in info.stageIds:
             stage = self._tracker.getStageInfo(number)
             if stage is not None:
                 done = min(stage.numCompletedTasks, stage.numTasks)  # a stage may run some of them again

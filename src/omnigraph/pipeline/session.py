@@ -1,4 +1,4 @@
-"""Session: the Spark that bulk work runs on, found or made.
+"""Session: the Spark that bulk work runs on, and DataFrames whose rows tasks make.
 
 A caller's Spark is used where there is one, through a session of our own, so that settings of ours never
 reach their queries; else one is started in this process.
@@ -87,15 +87,15 @@ def spark_session(
         return _behind_connect(config or {}, environment)
     check_java(environment)
     known = _said_before(environment)
-    wanted = {"spark.master": MASTER, **START}
-    wanted = {name: value for name, value in wanted.items() if name not in known}
-    wanted |= {**({} if master is None else {"spark.master": master}), **(config or {})}
-    if (wanted.get("spark.master") or known["spark.master"]).startswith("local"):
+    settings = {"spark.master": MASTER, **START}
+    settings = {name: value for name, value in settings.items() if name not in known}
+    settings |= {**({} if master is None else {"spark.master": master}), **(config or {})}
+    if (settings.get("spark.master") or known["spark.master"]).startswith("local"):
         # Else the workers of a cluster have a Python of their own.
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
         environment.setdefault("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
     builder = SparkSession.builder
-    for name, value in wanted.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
         # The JVM starts from a forked child, which runs no Python.
@@ -186,10 +186,10 @@ def check_java(environment: Mapping[str, str]) -> int:
     if program is None or not Path(program).exists():
         where = f"JAVA_HOME={home} has none" if home else "JAVA_HOME is not set and PATH has none"
         raise JavaMissing(f"Spark needs Java: {where}", remedy=remedy)
-    told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    text = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', text)
     if version is None or int(version[1]) < JAVA:
-        raise JavaMissing(f"Spark needs Java {JAVA} or newer: {program} is {told.strip()!r}", remedy=remedy)
+        raise JavaMissing(f"Spark needs Java {JAVA} or newer: {program} is {text.strip()!r}", remedy=remedy)
     return int(version[1])
 
 

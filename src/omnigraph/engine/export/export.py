@@ -65,10 +65,10 @@ def ordered_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> It
     columns = list(columns_of(declared).values())
     with store.reading(plan.snapshot.state, tables=(declared.table_id,)):
         ids = handle.scanner(columns=[ID], with_row_address=True).to_table()
-        places = ids[ADDRESS].take(pc.sort_indices(ids[ID])).combine_chunks()
-        for start in range(0, len(places), BATCH_ROWS):
-            found = handle._take_rows(places.slice(start, BATCH_ROWS), columns=columns)
-            for batch in found.combine_chunks().to_batches():
+        row_addresses = ids[ADDRESS].take(pc.sort_indices(ids[ID])).combine_chunks()
+        for start in range(0, len(row_addresses), BATCH_ROWS):
+            rows = handle._take_rows(row_addresses.slice(start, BATCH_ROWS), columns=columns)
+            for batch in rows.combine_chunks().to_batches():
                 yield _named(batch, declared)
 
 
@@ -100,10 +100,10 @@ def export_files(
     The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
     """
     chosen = check_format(format)
-    wanted = types if types is None or isinstance(types, str) else list(types)  # read for each attempt
+    names = types if types is None or isinstance(types, str) else list(types)  # read for each attempt
 
     def export() -> ExportReport:
-        plan = plan_export(store, wanted, branch, at)
+        plan = plan_export(store, names, branch, at)
         return _export(store, plan, chosen, destination, storage_options, progress)
 
     return of_the_newest(export) if at is None else export()

@@ -214,16 +214,16 @@ class ExportReport:
     @property
     def rows(self) -> int:
         """How many entities were written."""
-        return sum(one.rows for one in self.types)
+        return sum(exported.rows for exported in self.types)
 
     @property
     def bytes(self) -> int:
         """How large all files are."""
-        return sum(one.bytes for one in self.types)
+        return sum(exported.bytes for exported in self.types)
 
     def of_kind(self, kind: str) -> int:
         """Return how many nodes or edges were written."""
-        return sum(one.rows for one in self.types if one.kind == kind)
+        return sum(exported.rows for exported in self.types if exported.kind == kind)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values, without the place: files may be moved together."""
@@ -237,15 +237,15 @@ class ExportReport:
             "bytes": self.bytes,
             "types": [
                 {
-                    "kind": one.kind,
-                    "name": one.name,
-                    "rows": one.rows,
-                    "bytes": one.bytes,
+                    "kind": exported.kind,
+                    "name": exported.name,
+                    "rows": exported.rows,
+                    "bytes": exported.bytes,
                     "files": [
-                        {"name": file.name, "rows": file.rows, "bytes": file.bytes} for file in one.files
+                        {"name": file.name, "rows": file.rows, "bytes": file.bytes} for file in exported.files
                     ],
                 }
-                for one in self.types
+                for exported in self.types
             ],
         }
 
@@ -298,7 +298,7 @@ class Destination(ABC):
     ) -> ExportReport:
         """Give the files that count their names, then say which they are."""
         report = report_of(self.root.uri, plan, format, files)
-        self._show([file.name for one in report.types for file in one.files])
+        self._show([file.name for exported in report.types for file in exported.files])
         folder = self.root.objects  # of the export: no step of the graph
         folder.create(SCHEMA, plan.catalog.source.encode())
         text = json.dumps(report.to_json(), ensure_ascii=False, indent=2)
@@ -327,22 +327,22 @@ def destination_at(
 class _Folder(Destination):
     def _show(self, names: Sequence[str]) -> None:
         for name in names:
-            found, shown = Path(self.staging.uri, name), Path(self.root.uri, name)
-            if not found.exists():
+            staged, final = Path(self.staging.uri, name), Path(self.root.uri, name)
+            if not staged.exists():
                 raise InvalidRequest(
-                    f"{found} was written elsewhere: this machine does not see the disk of the executors",
+                    f"{staged} was written elsewhere: this machine does not see the disk of the executors",
                     remedy="Export to an object store, or to a folder that driver and executors share",
                 )
-            shown.parent.mkdir(exist_ok=True)
-            found.rename(shown)
+            final.parent.mkdir(exist_ok=True)
+            staged.rename(final)
 
 
 @contextmanager
 def _folder(root: Location) -> Iterator[Destination]:
     path = Path(root.uri)
-    with _told(path):
-        made = not path.exists()
-        if not made and (not path.is_dir() or any(path.iterdir())):
+    with _refusals_named(path):
+        is_new = not path.exists()
+        if not is_new and (not path.is_dir() or any(path.iterdir())):
             raise _taken(root)
         staging = path / STAGING
         path.mkdir(parents=True, exist_ok=True)
@@ -356,13 +356,13 @@ def _folder(root: Location) -> Iterator[Destination]:
             yield _Folder(root)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-            if made:
+            if is_new:
                 with suppress(OSError):  # it holds an export
                     path.rmdir()
 
 
 @contextmanager
-def _told(root: Path) -> Iterator[None]:
+def _refusals_named(root: Path) -> Iterator[None]:
     """Say which folder it was, where the disk refuses."""
     try:
         yield

@@ -68,11 +68,11 @@ def text_column(array: pa.Array, target: ColumnTarget) -> InputColumn:
     return _strings(plain, target)
 
 
-def is_text(found: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     """Say whether values of the type are text."""
-    if kinds.is_dictionary(found):
-        found = found.value_type
-    return bool(kinds.is_string(found) or kinds.is_large_string(found) or kinds.is_string_view(found))
+    if kinds.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
 
 
 def decoded(array: pa.Array) -> pa.Array:
@@ -84,8 +84,8 @@ def decoded(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if kinds.is_dictionary(array.type) else array
 
 
-def _misfit(found: pa.DataType, target: ColumnTarget, takes: str) -> ColumnMisfit:
-    return ColumnMisfit(f"{target.place} is of type {target.type} and takes {takes}, not a column of {found}")
+def _misfit(kind: pa.DataType, target: ColumnTarget, takes: str) -> ColumnMisfit:
+    return ColumnMisfit(f"{target.place} is of type {target.type} and takes {takes}, not a column of {kind}")
 
 
 # -- text, booleans, bytes ---------------------------------------------------------------------------
@@ -229,19 +229,19 @@ def _days(array: pa.Array, target: ColumnTarget) -> InputColumn:
 
 
 def _instants(array: pa.Array, target: ColumnTarget) -> InputColumn:
-    found = array.type
-    if kinds.is_date64(found):
+    kind = array.type
+    if kinds.is_date64(kind):
         return InputColumn(array)
-    if is_text(found):
+    if is_text(kind):
         return _read(array, target)
-    if kinds.is_integer(found):
+    if kinds.is_integer(kind):
         return _as_stored(_in_range(array, target, pa.int64(), "I64"), pa.date64())
-    if kinds.is_date32(found):
+    if kinds.is_date32(kind):
         wide = array.cast(pa.int32()).cast(pa.int64())
         return InputColumn(pc.multiply(wide, DAY_MS).cast(pa.date64()))
-    if not kinds.is_timestamp(found):
-        raise _misfit(found, target, "timestamps, days, text or numbers of milliseconds")
-    per_second = _per_second(found)
+    if not kinds.is_timestamp(kind):
+        raise _misfit(kind, target, "timestamps, days, text or numbers of milliseconds")
+    per_second = _per_second(kind)
     if per_second > 1000:
         return InputColumn(_floored(array, per_second // 1000).cast(pa.date64()))
     numbers = array.cast(pa.int64())
@@ -255,8 +255,8 @@ def _instants(array: pa.Array, target: ColumnTarget) -> InputColumn:
     return InputColumn(kept.cast(pa.date64()), (_refused(numbers, mask, target, "{} s is out of range"),))
 
 
-def _per_second(found: pa.DataType) -> int:
-    return _PER_SECOND["ms" if kinds.is_date64(found) else found.unit]
+def _per_second(kind: pa.DataType) -> int:
+    return _PER_SECOND["ms" if kinds.is_date64(kind) else kind.unit]
 
 
 def _floored(array: pa.Array, divisor: int) -> pa.Array:

@@ -234,7 +234,7 @@ class InputDraft(ABC):
     def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
         """Return the change on this base."""
         change = self.change_under(txn, catalog)
-        replaced = frozenset(table_id for table_id, one in change.types.items() if one.replaces)
+        replaced = frozenset(table_id for table_id, one_type in change.types.items() if one_type.replaces)
         return Draft(change, replaced, *self._affected(), values_judged=True)
 
     @abstractmethod
@@ -242,7 +242,7 @@ class InputDraft(ABC):
         """Return the change for this base and its schema."""
 
     @abstractmethod
-    def locate(self, found: Findings, change: ChangeSet) -> Findings:
+    def locate(self, findings: Findings, change: ChangeSet) -> Findings:
         """Say of each violation where in the input it is."""
 
     @property

@@ -108,10 +108,10 @@ def cells_column(values: Sequence[Any], target: ColumnTarget) -> InputColumn:
     if not kinds:
         return InputColumn(pa.nulls(len(values), target.type.arrow))
     try:
-        found = _at_once(values, kinds, target.type)
+        converted = _at_once(values, kinds, target.type)
     except (pa.ArrowException, ValueError, OverflowError):  # one of the values, or several: see which
-        found = None
-    return InputColumn(found) if found is not None else one_by_one(values, target, cell)
+        converted = None
+    return InputColumn(converted) if converted is not None else one_by_one(values, target, cell)
 
 
 def cell(value: Any, declared: PropertyType) -> Any:

@@ -198,8 +198,8 @@ class InputRows:
 
     def column(self, name: str, arrow: pa.DataType) -> pa.Array:
         """Return the values under a name; null where the input has none."""
-        found = self.columns.get(name)
-        return pa.nulls(len(self.positions), arrow) if found is None else found.values
+        column = self.columns.get(name)
+        return pa.nulls(len(self.positions), arrow) if column is None else column.values
 
 
 def target(declared: TableType, member: Property) -> ColumnTarget:
@@ -212,38 +212,38 @@ def fixed_target(declared: TableType, name: str) -> ColumnTarget:
     return ColumnTarget(name, TEXT, f"'{name}' of {declared.name}")
 
 
-def conform(given: InputRows, report: LoadProblems, now_ms: int) -> Iterator[RowBlock]:
+def conform(rows_in: InputRows, report: LoadProblems, now_ms: int) -> Iterator[RowBlock]:
     """Yield the good rows as one block, or two when only some of the ids are given."""
-    declared = given.declared
-    columns = [_with_default(given, member, now_ms) for member in declared.properties]
+    declared = rows_in.declared
+    columns = [_with_default(rows_in, member, now_ms) for member in declared.properties]
     ids, misnamed = _ids(
-        given, {p.id: values for p, values in zip(declared.properties, columns, strict=True)}
+        rows_in, {p.id: values for p, values in zip(declared.properties, columns, strict=True)}
     )
-    ends = [given.column(name, pa.string()) for name in ENDPOINTS if isinstance(declared, EdgeType)]
+    ends = [rows_in.column(name, pa.string()) for name in ENDPOINTS if isinstance(declared, EdgeType)]
     rows = pa.RecordBatch.from_arrays([ids, *ends, *columns], names=declared.stored_schema.names)
-    breaches = [*(b for column in given.columns.values() for b in column.breaches), *misnamed]
+    breaches = [*(b for column in rows_in.columns.values() for b in column.breaches), *misnamed]
     breaches += breaches_of_years(rows, declared)
     breaches += _not_yet_known(value_breaches(rows, declared), breaches)
-    positions = given.positions
+    positions = rows_in.positions
     if breaches:
         for breach in breaches:
-            report.breach(breach, declared, ids, given.origin, positions)
+            report.breach(breach, declared, ids, rows_in.origin, positions)
         good = pc.invert(_any([breach.mask for breach in breaches]))
         report.leave_out(declared, rows.num_rows - pc.sum(good).as_py())
         rows, positions = rows.filter(good), positions.filter(good)
-    yield from _blocks(declared, rows, positions, given.origin)
+    yield from _blocks(declared, rows, positions, rows_in.origin)
 
 
-def _with_default(given: InputRows, member: Property, now_ms: int) -> pa.Array:
-    values = given.column(member.name, member.type.arrow)
+def _with_default(rows_in: InputRows, member: Property, now_ms: int) -> pa.Array:
+    values = rows_in.column(member.name, member.type.arrow)
     if member.default is None or not values.null_count:
         return values
     return pc.fill_null(values, default_scalar(member.default, member.type.arrow, now_ms))
 
 
-def _not_yet_known(found: Iterator[Breach], known: Sequence[Breach]) -> Iterator[Breach]:
+def _not_yet_known(breaches: Iterator[Breach], known: Sequence[Breach]) -> Iterator[Breach]:
     """Leave out what follows from an earlier breach: a value that did not fit is null, not missing."""
-    for breach in found:
+    for breach in breaches:
         same = [other.mask for other in known if other.property == breach.property]
         if same:
             breach = Breach(
@@ -254,20 +254,20 @@ def _not_yet_known(found: Iterator[Breach], known: Sequence[Breach]) -> Iterator
 
 
 def _any(masks: Sequence[pa.Array]) -> pa.Array:
-    found = masks[0]
+    either = masks[0]
     for mask in masks[1:]:
-        found = pc.or_(found, mask)
-    return found
+        either = pc.or_(either, mask)
+    return either
 
 
 # -- ids ---------------------------------------------------------------------------------------------
 
 
-def _ids(given: InputRows, stored: Mapping[str, pa.Array]) -> tuple[pa.Array, list[Breach]]:
-    named = given.column(ID, pa.string())
-    if not isinstance(given.declared, NodeType) or not given.declared.key:
+def _ids(rows_in: InputRows, stored: Mapping[str, pa.Array]) -> tuple[pa.Array, list[Breach]]:
+    named = rows_in.column(ID, pa.string())
+    if not isinstance(rows_in.declared, NodeType) or not rows_in.declared.key:
         return named, []
-    ids = _derived(given.declared, stored)
+    ids = _derived(rows_in.declared, stored)
     if named.null_count == len(named):
         return ids, []
     wrong = pc.fill_null(pc.not_equal(named, ids), False)
@@ -298,13 +298,13 @@ def _blocks(
     ids = rows.column(0)
     for chosen, minted in _by_origin_of_id(ids):
         part = rows if chosen is None else rows.filter(chosen)
-        places = positions if chosen is None else positions.filter(chosen)
+        part_positions = positions if chosen is None else positions.filter(chosen)
         if part.num_rows:
             columns = list(part.columns)
             if minted:
                 columns[0] = new_ids(part.num_rows)
             stored = pa.RecordBatch.from_arrays(columns, schema=declared.stored_schema)
-            yield RowBlock(declared, stored, places, origin, minted)
+            yield RowBlock(declared, stored, part_positions, origin, minted)
 
 
 def _by_origin_of_id(ids: pa.Array) -> list[tuple[pa.Array | None, bool]]:

@@ -190,9 +190,9 @@ class LoadDraft(InputDraft):
             changes.append(replace(change, declared=now, rows=rows, given=given))
         return ChangeSet.of(catalog, changes)
 
-    def locate(self, found: Findings, change: ChangeSet) -> Findings:
+    def locate(self, findings: Findings, change: ChangeSet) -> Findings:
         """Say of each violation where in the input it is."""
-        return replace(found, violations=tuple(map(self._located, found.violations)))
+        return replace(findings, violations=tuple(map(self._located, findings.violations)))
 
     def _located(self, violation: Violation) -> Violation:
         for type_id, given in self._given.items():

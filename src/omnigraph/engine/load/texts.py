@@ -77,14 +77,14 @@ def parse(text: str) -> Any:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
                 raise DuplicateMember(name)
             seen.add(name)
-    return found
+    return members
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -109,9 +109,9 @@ def texts_column(texts: pa.Array, target: ColumnTarget) -> InputColumn:
     if declared.scalar is Scalar.STRING and not declared.is_list:
         return InputColumn(texts)
     if not declared.is_list and (declared.scalar in INTEGERS or declared.scalar in FLOATS):
-        found = _numbers(texts, declared)
-        if found is not None:
-            return InputColumn(found)
+        numbers = _numbers(texts, declared)
+        if numbers is not None:
+            return InputColumn(numbers)
     encoded = texts.dictionary_encode()
     if len(encoded.dictionary) < len(texts) // 2:
         return one_by_one(encoded.dictionary.to_pylist(), target, _read).taken(encoded.indices)
@@ -176,9 +176,9 @@ def _array(text: str) -> Any:
 
 def endpoint_node(catalog: Catalog, edge: EdgeType, end: str) -> NodeType:
     """Return the node type at the `src` or `dst` end."""
-    found = catalog.by_id(edge.source if end == "src" else edge.target)
-    assert isinstance(found, NodeType)
-    return found
+    node = catalog.by_id(edge.source if end == "src" else edge.target)
+    assert isinstance(node, NodeType)
+    return node
 
 
 def cells_endpoint(values: Sequence[Any], target: ColumnTarget, node: NodeType) -> InputColumn:

@@ -91,9 +91,9 @@ def pagerank(
     rounds = Rounds()
     ranks, total = _converged(network, rounds, damping, tolerance, max_rounds)
     share = (f.col("rank") / f.lit(float(total))).alias("rank")
-    found = network.named(ranks.select("n", "rank"), share).localCheckpoint()
+    result = network.named(ranks.select("n", "rank"), share).localCheckpoint()
     rounds.close()
-    return found
+    return result
 
 
 def _converged(
@@ -148,9 +148,9 @@ def connected_components(
     every = network.nodes.select("n").join(least, "n", "left")
     rooted = every.select("n", f.coalesce("root", "n").alias("root"))
     named = rooted.join(network.name_of("root"), "root")
-    found = network.named(named.select("n", "name"), f.col("name").alias("component")).localCheckpoint()
+    result = network.named(named.select("n", "name"), f.col("name").alias("component")).localCheckpoint()
     rounds.close()
-    return found
+    return result
 
 
 def _least(pairs: DataFrame, rounds: Rounds) -> DataFrame:
@@ -212,9 +212,9 @@ def label_propagation(
     kept = Rounds()
     labels = _propagated(network, kept, rounds)
     named = labels.join(network.name_of("label"), "label").select("n", "name")
-    found = network.named(named, f.col("name").alias("label")).localCheckpoint()
+    result = network.named(named, f.col("name").alias("label")).localCheckpoint()
     kept.close()
-    return found
+    return result
 
 
 def _propagated(network: Network, kept: Rounds, rounds: int) -> DataFrame:

@@ -103,18 +103,18 @@ def _edge_types(catalog: Catalog, snapshot: PinnedSnapshot, names: Iterable[str]
     if isinstance(names, str):
         raise InvalidRequest(f"edge_types={names!r} is one text", remedy="Give a list of names")
     if names is not None:
-        found = list({edge.id: edge for edge in map(catalog.edge, names)}.values())
+        edges = list({edge.id: edge for edge in map(catalog.edge, names)}.values())
     else:
-        found = [edge for edge in catalog.edges if edge.table_id in snapshot.state.pins]
-    if not found:
+        edges = [edge for edge in catalog.edges if edge.table_id in snapshot.state.pins]
+    if not edges:
         raise InvalidRequest("there is no edge type to follow", remedy="Name one that the schema has")
-    return found
+    return edges
 
 
 def _node(catalog: Catalog, identity: str) -> NodeType:
-    found = catalog.by_id(identity)
-    assert isinstance(found, NodeType)
-    return found
+    node = catalog.by_id(identity)
+    assert isinstance(node, NodeType)
+    return node
 
 
 # -- write back --------------------------------------------------------------------------------------

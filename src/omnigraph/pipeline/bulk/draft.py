@@ -157,7 +157,7 @@ class BulkDraft(InputDraft):
         self._read = read
         self._modes = modes
         self._options = options
-        nbytes = sum(one.written.nbytes for one in read.types.values())
+        nbytes = sum(type_read.written.nbytes for type_read in read.types.values())
         self._in_driver = read.rows <= options.driver_rows and nbytes <= DRIVER_BYTES
         self.executor = self._executor()
         self._types = dict(read.types)
@@ -184,9 +184,9 @@ class BulkDraft(InputDraft):
             self._set_aside(txn)
         return self.change
 
-    def locate(self, found: Findings, change: ChangeSet) -> Findings:
+    def locate(self, findings: Findings, change: ChangeSet) -> Findings:
         """Say of each violation where in the input it is."""
-        return replace(found, violations=tuple(self._locations().located(found.violations)))
+        return replace(findings, violations=tuple(self._locations().located(findings.violations)))
 
     @property
     def fingerprint(self) -> Fingerprint | None:
@@ -225,9 +225,11 @@ class BulkDraft(InputDraft):
     def _ways(self) -> dict[str, str]:
         """Return how rows that exist are replaced, by type name."""
         return {
-            one.declared.name: one.remover.way if isinstance(one, BulkChange) else "driver"
-            for one in self.change.types.values()
-            if not (one.replaces or one.minted or one.strict)
+            type_change.declared.name: type_change.remover.way
+            if isinstance(type_change, BulkChange)
+            else "driver"
+            for type_change in self.change.types.values()
+            if not (type_change.replaces or type_change.minted or type_change.strict)
         }
 
     def _locations(self) -> RowLocations:
@@ -244,7 +246,7 @@ class BulkDraft(InputDraft):
             self.change = self._changes()
 
     def _by_type(self, wrong: Sequence[Culprit]) -> dict[str, list[Culprit]]:
-        type_ids = {(one.declared.kind.value, one.declared.name): t for t, one in self._types.items()}
+        type_ids = {(read.declared.kind.value, read.declared.name): t for t, read in self._types.items()}
         by_type: dict[str, list[Culprit]] = {}
         for culprit in wrong:
             type_id = type_ids.get((culprit.violation.entity_kind, culprit.violation.type_name))
@@ -258,7 +260,7 @@ class BulkDraft(InputDraft):
         handle = self._alone(read)
         offsets: dict[int, set[int]] = {}
         for column in sorted({culprit.column for culprit in wrong}):
-            but_first = {one.value: one.but_first for one in wrong if one.column == column}
+            but_first = {culprit.value: culprit.but_first for culprit in wrong if culprit.column == column}
             for value, addresses in row_addresses(handle, column, but_first).items():
                 for address in addresses[1:] if but_first[value] else addresses:
                     offsets.setdefault(address >> 32, set()).add(address & OFFSET_MASK)
@@ -274,22 +276,22 @@ class BulkDraft(InputDraft):
     # -- the change --------------------------------------------------------------------------------
 
     def _changes(self) -> ChangeSet:
-        changes = [self._type_change(one, self._modes.of(one.declared.id)) for one in self._types.values()]
+        changes = [self._type_change(read, self._modes.of(read.declared.id)) for read in self._types.values()]
         return ChangeSet.of(self.catalog, [*changes, *self._modes.emptied(self.catalog, self._types)])
 
     def _type_change(self, read: TypeRead, mode: WriteMode) -> TypeChange:
         declared = read.declared
-        given = self._alone(read)
-        self._given.setdefault(declared.id, StagedRows(given.version, read.stretches))  # as it was at first
+        staged = self._alone(read)
+        self._given.setdefault(declared.id, StagedRows(staged.version, read.stretches))  # as it was at first
         if self._in_driver:
-            rows = given.to_table(columns=declared.stored_schema.names)
+            rows = staged.to_table(columns=declared.stored_schema.names)
             return change_of_rows(declared, rows, mode, minted=read.minted)
         table, last = declared.table_id, read
         if mode.keeps_last(declared, minted=read.minted):
             last = replace(
-                read, written=without_repeated(self._spark, self._store, table, given, read.written)
+                read, written=without_repeated(self._spark, self._store, table, staged, read.written)
             )
-        version = given.version if last.written is read.written else self._alone(last).version
+        version = staged.version if last.written is read.written else self._alone(last).version
         way = "driver" if self._spark is None else self._options.upsert or choose(last.rows)
         return BulkChange(
             declared,
@@ -299,7 +301,7 @@ class BulkDraft(InputDraft):
             minted=read.minted,
             written=last.written,
             version=version,
-            given_version=given.version,
+            given_version=staged.version,
             remover=BulkRemover(self._spark, self._store, table, version, way),
         )
 

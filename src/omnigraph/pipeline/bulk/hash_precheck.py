@@ -1,11 +1,11 @@
-"""Suspicion: whether a question could have an answer at all, found out with hashes instead of texts.
+"""Hash precheck: whether a question could have an answer at all, found out with hashes instead of texts.
 
     relation -> narrowed -> **DataFrames of numbers** -> "surely nothing", or "ask with the texts"
 
 Nearly every check of a load finds nothing, and most of its cost is texts on their way through joins: here a
 text is two numbers, and only the columns that decide are read.
 
-Rule    may suspect too much, never too little, so that "surely nothing" is an answer. Joins and repetitions
+Rule    may report too much, never too little, so that "surely nothing" is an answer. Joins and repetitions
         go by the first hash alone: equal texts have equal hashes. What takes rows away (anti joins) needs
         both hashes to agree before it takes one.
 """
@@ -43,22 +43,22 @@ Scan = Callable[[Read], DataFrame]  # rows with texts as hashes
 Rows = Callable[[Read], int]
 
 
-def narrowed(relation: Relation, wanted: frozenset[str] = frozenset()) -> Relation:
+def narrowed(relation: Relation, needed: frozenset[str] = frozenset()) -> Relation:
     """Return a relation that has rows if and only if the given one has, reading only what decides."""
     match relation:
         case Read():
-            kept = tuple(one for one in relation.columns if one[0] in wanted)
+            kept = tuple(column for column in relation.columns if column[0] in needed)
             columns = relation.columns if relation.complete else kept or relation.columns[:1]
             return replace(relation, columns=columns, label=())
         case Join(left, right, on):
-            every = wanted | set(on)
+            every = needed | set(on)
             return Join(narrowed(left, every), narrowed(right, every), on)
         case Semi(left, right, on):
-            return Semi(narrowed(left, wanted | set(on)), narrowed(right, frozenset(on)), on)
+            return Semi(narrowed(left, needed | set(on)), narrowed(right, frozenset(on)), on)
         case Anti(left, right, on):
-            return Anti(narrowed(left, wanted | set(on)), narrowed(right, frozenset(on)), on)
+            return Anti(narrowed(left, needed | set(on)), narrowed(right, frozenset(on)), on)
         case Union(parts):
-            return Union(tuple(narrowed(part, wanted) for part in parts))
+            return Union(tuple(narrowed(part, needed) for part in parts))
         case Pick(of, columns):
             return Pick(narrowed(of, frozenset(columns)), columns)
         case Shared(of, by, _):
@@ -178,8 +178,8 @@ def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _with_seconds(frame: DataFrame, columns: tuple[str, ...]) -> list[str]:
-    wanted = [*columns, *(f"{name}{SECOND}" for name in columns)]
-    return [name for name in wanted if name in frame.columns]
+    names = [*columns, *(f"{name}{SECOND}" for name in columns)]
+    return [name for name in names if name in frame.columns]
 
 
 def _only_first(frame: DataFrame, on: tuple[str, ...]) -> DataFrame:
@@ -226,13 +226,13 @@ def hash_texts(texts: pa.Array, seeds: Seeds) -> tuple[pa.Array, pa.Array]:
     offsets = np.frombuffer(offset_bytes, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     letters = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
     starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets)
-    found = np.empty((2, len(texts)), np.uint64)
+    hashes = np.empty((2, len(texts)), np.uint64)
     for length in np.unique(lengths):  # texts of one length are a block
         rows = np.flatnonzero(lengths == length)
         words = _words(letters, starts[rows], int(length))
         for column, seed in enumerate((seeds.first, seeds.second)):
-            found[column, rows] = _hashed(words, seed ^ (int(length) << 32))
-    first, second = found.view(np.int64)
+            hashes[column, rows] = _hashed(words, seed ^ (int(length) << 32))
+    first, second = hashes.view(np.int64)
     return pa.array(first, mask=mask), pa.array(second, mask=mask)
 
 
@@ -251,11 +251,11 @@ def _hashed(words: Words, seed: int) -> Words:
     """Hash rows of words, one column after the other."""
     now = np.uint64(seed & (2**64 - 1))
     with np.errstate(over="ignore"):
-        found = np.full(len(words), _mixed(np.array([now]))[0])
+        hashes = np.full(len(words), _mixed(np.array([now]))[0])
         for column in range(words.shape[1]):
             now = now + _STEP
-            found = _mixed(found ^ words[:, column] ^ now)
-    return found
+            hashes = _mixed(hashes ^ words[:, column] ^ now)
+    return hashes
 
 
 def _mixed(words: Words) -> Words:

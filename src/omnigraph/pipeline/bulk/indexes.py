@@ -69,12 +69,14 @@ def ensure_indexes(
     catalog = catalogs.get(snapshot.schema)
     effects = {declared.id: BuildIndexes(declared_indexes(declared)) for declared in catalog.tables}
     missing = [
-        one for t, effect in effects.items() for one in _missing(store, snapshot, t, effect, part_rows)
+        lacking
+        for table_id, effect in effects.items()
+        for lacking in _missing(store, snapshot, table_id, effect, part_rows)
     ]
     with watched(spark, f"indexes of {branch}", progress):
-        for one, segment in _built(spark, store.location, missing):
-            layout = store.reads.layout(store.table(snapshot, one.table_id))
-            effects[one.table_id].work.built[one.spec] = built_for(layout, one.lack, segment)
+        for lacking, segment in _built(spark, store.location, missing):
+            layout = store.reads.layout(store.table(snapshot, lacking.table_id))
+            effects[lacking.table_id].work.built[lacking.spec] = built_for(layout, lacking.lack, segment)
     ready = Ready(snapshot.state.version, effects)
     return publish(store, catalogs, branch, actor=actor, ready=ready)
 
@@ -97,37 +99,37 @@ def _missing(
 
 def _built(spark: SparkSession, place: Location, missing: list[Missing]) -> Iterator[tuple[Missing, Segment]]:
     """Build every part, then make one segment of the parts of each index."""
-    tasks = [(one, part) for one in missing for part in one.parts]
+    tasks = [(lacking, part) for lacking in missing for part in lacking.parts]
     segments = for_each(spark, tasks, partial(_part, place))
-    found = [(one, segment) for (one, _), segment in zip(tasks, segments, strict=True)]
+    segments_of = [(lacking, segment) for (lacking, _), segment in zip(tasks, segments, strict=True)]
     whole: list[tuple[Missing, list[Segment]]] = []
-    for one, parts in groupby(found, key=lambda pair: pair[0]):
+    for lacking, parts in groupby(segments_of, key=lambda pair: pair[0]):
         built = [segment for _, segment in parts]
         if None not in built:
-            whole.append((one, built))
+            whole.append((lacking, built))
     several = [pair for pair in whole if len(pair[1]) > 1]
     merged = for_each(spark, several, partial(_merged, place))
-    yield from ((one, built[0]) for one, built in whole if len(built) == 1)
-    yield from ((one, segment) for (one, _), segment in zip(several, merged, strict=True) if segment)
+    yield from ((lacking, built[0]) for lacking, built in whole if len(built) == 1)
+    yield from ((lacking, segment) for (lacking, _), segment in zip(several, merged, strict=True) if segment)
 
 
 def _part(place: Location, task: tuple[Missing, Fragments]) -> Segment | None:
     """Build one part, in an executor."""
-    one, fragments = task
+    lacking, fragments = task
     with GraphStore(place) as store:
-        handle = store.reads.handle(one.table_id, one.version)
+        handle = store.reads.handle(lacking.table_id, lacking.version)
         try:
-            return build_segment(handle, store.reads.layout(handle), one.spec, fragments)
+            return build_segment(handle, store.reads.layout(handle), lacking.spec, fragments)
         except (OSError, RuntimeError, ValueError):  # the driver tries again, and reports what it meets
             return None
 
 
 def _merged(place: Location, task: tuple[Missing, list[Segment]]) -> Segment | None:
     """Merge the parts of one index, in an executor."""
-    one, segments = task
+    lacking, segments = task
     with GraphStore(place) as store:
-        handle: Handle = store.reads.handle(one.table_id, one.version)
+        handle: Handle = store.reads.handle(lacking.table_id, lacking.version)
         try:
-            return merge_segments(handle, one.spec, segments)
+            return merge_segments(handle, lacking.spec, segments)
         except (OSError, RuntimeError, ValueError):
             return None

@@ -89,7 +89,7 @@ def merge(
 
 def _executor(spark: SparkSession, store: GraphStore, change: ChangeSet, base: WriteTxn) -> Executor:
     """Return who judges the merged image: Spark, if rows of it are not in this process."""
-    if any(isinstance(one, BulkChange) for one in change.types.values()):
+    if any(isinstance(type_change, BulkChange) for type_change in change.types.values()):
         return spark_executor(spark, store.location)(change, base)
     return LocalExecutor(change, base)
 
@@ -157,14 +157,14 @@ class LargeMerges:
     def _readings(self, declared: TableType, states: States) -> tuple[list[Reading], int]:
         """Return what to read of the four sides: theirs and ours, before and after; and how many rows."""
         rows = 0
-        found: list[Reading] = []
+        to_read: list[Reading] = []
         for at, state in ((0, states.source), (2, states.target)):
             ends = (states.base, state)
             sides = sides_of(self._store.reads, *(self._pin(declared, end) for end in ends))
-            for number, (one, then) in enumerate(zip(sides, ends, strict=True), at):
-                found += readings(number, self._store, one, self._catalog(then), declared)
-                rows += one.rows
-        return found, rows
+            for number, (side, then) in enumerate(zip(sides, ends, strict=True), at):
+                to_read += readings(number, self._store, side, self._catalog(then), declared)
+                rows += side.rows
+        return to_read, rows
 
     def _decided(
         self,
@@ -191,7 +191,7 @@ class LargeMerges:
         return BulkChange(
             declared,
             declared.stored_schema.empty_table(),
-            removed=pa.array(sorted(one for share in shares for one in share.removed), pa.string()),
+            removed=pa.array(sorted(row_id for share in shares for row_id in share.removed), pa.string()),
             written=written,
             version=only.version,
             given_version=only.version,

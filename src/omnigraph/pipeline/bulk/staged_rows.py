@@ -211,24 +211,24 @@ Offsets = Mapping[int, "np.ndarray[Any, np.dtype[np.int64]]"]  # fragment -> off
 
 
 def without_repeated(
-    spark: SparkSession | None, store: GraphStore, table_id: str, given: Handle, written: Written
+    spark: SparkSession | None, store: GraphStore, table_id: str, staged: Handle, written: Written
 ) -> Written:
     """Keep the last row of each id; the very same value comes back when no id stands there twice."""
     if spark is None:
-        repeated = _repeated_addresses(given)
+        repeated = _repeated_addresses(staged)
     else:
-        every = id_addresses(spark, store, table_id, given.version)
+        every = id_addresses(spark, store, table_id, staged.version)
         later = Window.partitionBy(ID).orderBy(f.desc("fragment"), f.desc("offset"))
         numbered = every.withColumn("n", f.row_number().over(later)).where("n > 1")
         repeated = numbered.select("fragment", "offset").toArrow()
     if not repeated.num_rows:
         return written
-    return without_rows(spark, store, table_id, given, written, _by_fragment(repeated))
+    return without_rows(spark, store, table_id, staged, written, _by_fragment(repeated))
 
 
-def _repeated_addresses(given: Handle) -> pa.Table:
+def _repeated_addresses(staged: Handle) -> pa.Table:
     """Return the addresses of rows whose id comes again later: their fragments, and their offsets there."""
-    every = given.scanner(columns=[ID], with_row_address=True).to_table()
+    every = staged.scanner(columns=[ID], with_row_address=True).to_table()
     last = every.group_by(ID).aggregate([(ADDRESS, "max")])[f"{ADDRESS}_max"]
     repeated = np.setdiff1d(every[ADDRESS].to_numpy(), last.to_numpy()).astype(np.int64)
     return pa.table({"fragment": repeated >> 32, "offset": repeated & OFFSET_MASK})
@@ -244,15 +244,15 @@ def without_rows(
     spark: SparkSession | None,
     store: GraphStore,
     table_id: str,
-    given: Handle,
+    staged: Handle,
     written: Written,
     removed: Offsets,
 ) -> Written:
     """Write the fragments that lose rows anew, in executors if there are any; the order of rows stays."""
-    work = _Rewrite(store.location, table_id, given.version)
+    work = _Rewrite(store.location, table_id, staged.version)
     numbers = sorted(removed)
     fragments = for_each(spark, [(number, removed[number].tolist()) for number in numbers], work)
-    return rewritten(given, written, dict(zip(numbers, fragments, strict=True)))
+    return rewritten(staged, written, dict(zip(numbers, fragments, strict=True)))
 
 
 @dataclass(frozen=True)

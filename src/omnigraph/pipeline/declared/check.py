@@ -353,7 +353,7 @@ def _check_types(
     reporter: Reporter,
 ) -> None:
     ends = ENDPOINTS if isinstance(declared, EdgeType) else ()
-    for name, position in header.places.items():
+    for name, position in header.indexes.items():
         if declared.find(name) is None and name != ID and name not in ends:
             continue  # reported as unknown
         try:

@@ -68,8 +68,8 @@ class Reading:
         with GraphStore(self.location) as store:
             side = OneSided(store.reads.handle(self.table_id, self.version), self.pieces)
             for batch in side.batches(list(self.names.values())):
-                found = pa.Table.from_batches([batch]).rename_columns(list(self.names))
-                yield conformed(found, schema, fills)
+                renamed = pa.Table.from_batches([batch]).rename_columns(list(self.names))
+                yield conformed(renamed, schema, fills)
 
 
 def readings(
@@ -82,40 +82,40 @@ def readings(
     names = columns_then(declared, then)
     whole = Reading(number, store.location, known.table_id, side.handle.version, (), names)
     # What the driver holds of small fragments stays here: executors read them as they read the others.
-    pieces = [replace(piece, held=None) for piece in side.pieces]
-    return [replace(whole, pieces=tuple(part)) for part in _parts(pieces)]
+    parts = [replace(part, held=None) for part in side.pieces]
+    return [replace(whole, pieces=tuple(some)) for some in _parts(parts)]
 
 
-def _parts(pieces: Sequence[FragmentRows]) -> Iterator[list[FragmentRows]]:
+def _parts(parts: Sequence[FragmentRows]) -> Iterator[list[FragmentRows]]:
     held: list[FragmentRows] = []
-    for piece in pieces:
-        if held and sum(one.rows for one in held) + piece.rows > TASK_ROWS:
+    for part in parts:
+        if held and sum(earlier.rows for earlier in held) + part.rows > TASK_ROWS:
             yield held
             held = []
-        held.append(piece)
+        held.append(part)
     if held:
         yield held
 
 
 def by_id(
-    spark: SparkSession, found: Sequence[Reading], schema: pa.Schema, fills: Fills, rows: int
+    spark: SparkSession, to_read: Sequence[Reading], schema: pa.Schema, fills: Fills, rows: int
 ) -> DataFrame:
     """Return the rows of all sides with those of one id in one partition."""
     sent = {name: pa.repeat(value, 1) for name, value in fills.items()}  # a scalar loses the time of a day
 
-    def read(one: Reading) -> Iterator[pa.RecordBatch]:
+    def read(reading: Reading) -> Iterator[pa.RecordBatch]:
         filled = {name: value[0] for name, value in sent.items()}
-        for table in one.rows(schema, filled):
-            yield from _sent(table, one.number)
+        for table in reading.rows(schema, filled):
+            yield from _sent(table, reading.number)
 
     columns = [StructField(_name(at), spark_type(field.type)) for at, field in enumerate(schema)]
-    frame = rows_of(spark, found, read, StructType([StructField(NUMBER, IntegerType()), *columns]))
+    frame = rows_of(spark, to_read, read, StructType([StructField(NUMBER, IntegerType()), *columns]))
     return frame.repartition(max(-(-rows // TASK_ROWS), 1), _name(schema.get_field_index(ID)))
 
 
 def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sides: int) -> list[pa.Table]:
     """Return the rows of each side in a task, by id."""
-    found: list[list[pa.RecordBatch]] = [[] for _ in range(sides)]
+    by_side: list[list[pa.RecordBatch]] = [[] for _ in range(sides)]
     for batch in batches:
         arrays = [
             from_spark(values, field.type, field.name)
@@ -125,8 +125,8 @@ def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sides: int) -
         for number in range(sides):
             mine = rows.filter(pc.equal(batch.column(0), number))
             if mine.num_rows:
-                found[number].append(mine)
-    return [pa.Table.from_batches(parts, schema).sort_by(ID) for parts in found]
+                by_side[number].append(mine)
+    return [pa.Table.from_batches(parts, schema).sort_by(ID) for parts in by_side]
 
 
 def _sent(table: pa.Table, number: int) -> Iterator[pa.RecordBatch]:
@@ -161,27 +161,29 @@ def diff(
     """Return the changes that lead from one state to another; with a type, their images are structs."""
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
     before, after = side(store, a).state, side(store, b).state
-    found = StateComparison(store, catalogs, before, after)
-    chosen = None if type is None else found.newer.named(type)
-    images = Images(None if chosen is None else found.pair(chosen).declared)
-    wanted = [one for one in found.types if chosen is None or one.table_id == chosen.table_id]
-    frames = [_changes(spark, store, found, declared, images) for declared in wanted]
+    comparison = StateComparison(store, catalogs, before, after)
+    chosen = None if type is None else comparison.newer.named(type)
+    images = Images(None if chosen is None else comparison.pair(chosen).declared)
+    types = [
+        declared for declared in comparison.types if chosen is None or declared.table_id == chosen.table_id
+    ]
+    frames = [_changes(spark, store, comparison, declared, images) for declared in types]
     if not frames:
         return spark.createDataFrame([], images.of_changes)
     return reduce(DataFrame.union, frames)
 
 
 def _changes(
-    spark: SparkSession, store: GraphStore, found: StateComparison, declared: TableType, images: Images
+    spark: SparkSession, store: GraphStore, comparison: StateComparison, declared: TableType, images: Images
 ) -> DataFrame:
-    pair = found.pair(declared)
-    gone, come = found.sides(declared)
+    pair = comparison.pair(declared)
+    gone, come = comparison.sides(declared)
     read = [
-        *readings(0, store, gone, found.older, pair.declared),
-        *readings(1, store, come, found.newer, pair.declared),
+        *readings(0, store, gone, comparison.older, pair.declared),
+        *readings(1, store, come, comparison.newer, pair.declared),
     ]
     schema = pair.declared.stored_schema
-    rows = by_id(spark, read, schema, fills_of(pair.declared, found.after), gone.rows + come.rows)
+    rows = by_id(spark, read, schema, fills_of(pair.declared, comparison.after), gone.rows + come.rows)
 
     def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from images.changes(compare(*gathered(batches, schema, 2)), pair)

@@ -107,12 +107,12 @@ class Images:
         images = [StructField("fields", ArrayType(StringType())), StructField("before", image)]
         return StructType([*names, *images, StructField("after", image)])
 
-    def rows(self, found: StateComparison) -> Iterator[pa.RecordBatch]:
+    def rows(self, comparison: StateComparison) -> Iterator[pa.RecordBatch]:
         """Yield the changes between the states before and after a commit."""
-        for declared in found.types:
-            for delta in found.deltas(declared):
-                for changes in self.changes(delta, found.pair(declared)):
-                    yield _with_commit(changes, found.after.commit)
+        for declared in comparison.types:
+            for delta in comparison.deltas(declared):
+                for changes in self.changes(delta, comparison.pair(declared)):
+                    yield _with_commit(changes, comparison.after.commit)
 
     def changes(self, delta: Delta, pair: Pair) -> Iterator[pa.RecordBatch]:
         """Yield the changes of one type."""
@@ -206,7 +206,7 @@ def _batch(part: _Part, declared: TableType) -> pa.RecordBatch:
 
 
 def _with_commit(changes: pa.RecordBatch, commit: CommitRecord) -> pa.RecordBatch:
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "commit_id": commit.id,
         "version": commit.manifest_version,
         "committed_at": commit.authored_at_us,
@@ -216,18 +216,18 @@ def _with_commit(changes: pa.RecordBatch, commit: CommitRecord) -> pa.RecordBatc
         "message": commit.message,
     }
     columns = dict(zip(changes.schema.names, changes.columns, strict=True))
-    added = {name: pa.repeat(pa.scalar(told[name], kind), changes.num_rows) for name, kind, _ in COMMIT}
+    added = {name: pa.repeat(pa.scalar(facts[name], kind), changes.num_rows) for name, kind, _ in COMMIT}
     return pa.RecordBatch.from_pydict(columns | added)
 
 
-def _values(rows: pa.Table, asked: Property, here: Property | None) -> pa.Array:
+def _values(rows: pa.Table, declared: Property, here: Property | None) -> pa.Array:
     """Return the values of a property in the type that the stream gives it."""
-    goal = asked.type.arrow
+    goal = declared.type.arrow
     if here is None:
         return pa.nulls(rows.num_rows, travels_as(goal))
-    if here.type.arrow != goal and not here.type.widens_to(asked.type):
+    if here.type.arrow != goal and not here.type.widens_to(declared.type):
         raise InvalidRequest(
-            f"property {here.name!r} is now of type {here.type}, and this stream reads it as {asked.type}",
+            f"property {here.name!r} is now of type {here.type}, and this stream reads it as {declared.type}",
             remedy="Start the query again: it takes the columns of the schema of then",
             property=here.name,
         )

@@ -76,8 +76,8 @@ class QueryTask:
             tables = [declared.table_id for declared in read.operation.reads]
             with store.reading(self.snapshot.state, tables=tables):
                 columns = Answerer(context, read).run(plan(read, counts))
-        fields = [pa.field(one.name, travelling(one, read.outputs)) for one in read.outputs]
-        arrays = [sent_as(column, one.type) for column, one in zip(columns, fields, strict=True)]
+        fields = [pa.field(output.name, travelling(output, read.outputs)) for output in read.outputs]
+        arrays = [sent_as(column, output.type) for column, output in zip(columns, fields, strict=True)]
         yield from pa.table(arrays, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
 
 
@@ -102,7 +102,7 @@ def query_of(options: Options) -> QueryTask:
         options.get("query_name"),
         params,
         now_ms,
-        StructType([StructField(one.name, _spark(one, read.outputs)) for one in read.outputs]),
+        StructType([StructField(output.name, _spark(output, read.outputs)) for output in read.outputs]),
     )
 
 
@@ -128,32 +128,32 @@ class QueryReader(DataSourceReader):
 # -- types of results --------------------------------------------------------------------------------
 
 
-def travelling(one: Output, outputs: Sequence[Output]) -> pa.DataType:
+def travelling(output: Output, outputs: Sequence[Output]) -> pa.DataType:
     """Return the Arrow type in which a column of a result goes to Spark; a node is a struct."""
-    declared, kind = _meant(one, outputs)
+    declared, kind = _meant(output, outputs)
     if kind is not None:
         return travels_as(kind)
     members = [pa.field(name, travels_as(member)) for name, member in _members(declared)]
     return pa.struct([pa.field(ID, pa.string()), *members])
 
 
-def _spark(one: Output, outputs: Sequence[Output]) -> Any:
-    declared, kind = _meant(one, outputs)
+def _spark(output: Output, outputs: Sequence[Output]) -> Any:
+    declared, kind = _meant(output, outputs)
     if kind is not None:
         return spark_type(kind)
     members = [StructField(name, spark_type(member)) for name, member in _members(declared)]
     return StructType([StructField(ID, StringType()), *members])
 
 
-def _meant(one: Output, outputs: Sequence[Output]) -> tuple[TableType | None, pa.DataType | None]:
+def _meant(output: Output, outputs: Sequence[Output]) -> tuple[TableType | None, pa.DataType | None]:
     """Return the stored type of a column, or the type whose nodes it holds."""
-    value = one.value
+    value = output.value
     while isinstance(value, OutputRef):
         value = outputs[value.position].value
     if isinstance(value, EntityValue):
         return value.variable.type, None
-    found = type_of(value)
-    return None, None if found is None else found.arrow
+    value_type = type_of(value)
+    return None, None if value_type is None else value_type.arrow
 
 
 def _members(declared: TableType | None) -> list[tuple[str, pa.DataType]]:
@@ -176,9 +176,9 @@ def _params(text: str | None) -> Mapping[str, Any]:
     if text is None:
         return {}
     try:
-        found = json.loads(text)
+        params = json.loads(text)
     except ValueError as error:
         raise InvalidRequest(f"option 'params' is not JSON: {error}", remedy="Give a JSON object") from error
-    if not isinstance(found, dict):
+    if not isinstance(params, dict):
         raise InvalidRequest("option 'params' is not a JSON object", remedy='Write it as {"name": value}')
-    return found
+    return params

@@ -221,13 +221,13 @@ class TableScan:
                     yield self._named(batch)
 
     def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        found = [
+        arrays = [
             pa.nulls(batch.num_rows, column.type)
             if column.stored is None
             else batch.column(column.stored).cast(column.type)
             for column in self.columns
         ]
-        return pa.RecordBatch.from_arrays(found, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _table(self, store: GraphStore) -> Handle:
         if self.version is None:

@@ -83,21 +83,21 @@ def stream_sink(options: Options, schema: StructType, overwrite: bool) -> Stream
 @checked
 def written(graph: Graph, idempotency_key: str, *, branch: str = "main", actor: str | None = None) -> Receipt:
     """Return what a write under a key did: Spark's own writers return nothing."""
-    found = landed(graph.store, idempotency_key, graph.store.snapshot(branch), actor)
-    if found is None:
+    receipt = landed(graph.store, idempotency_key, graph.store.snapshot(branch), actor)
+    if receipt is None:
         raise NotFound(
             f"no write under idempotency key {idempotency_key!r} has landed on branch {branch!r}",
             remedy="Give the branch and the actor of the write; or repeat it under its key",
         )
-    return found
+    return receipt
 
 
 # -- in tasks ----------------------------------------------------------------------------------------
 
 
 @dataclass
-class Told(WriterCommitMessage):
-    """What a task tells whoever commits."""
+class TaskMessage(WriterCommitMessage):
+    """What a task reports to the process that commits."""
 
     partition: int
     outcome: TaskOutcome
@@ -105,17 +105,17 @@ class Told(WriterCommitMessage):
     query_id: str | None
 
 
-def _write(plan: BatchPlan, batches: Iterator[pa.RecordBatch]) -> Told:
+def _write(plan: BatchPlan, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
     context = TaskContext.get()
     assert context is not None
     outcome, state = plan.run(batches), plan.snapshot.state
     query_id = context.getLocalProperty(QUERY_ID)
-    return Told(context.partitionId(), outcome, (state.line.incarnation, state.version), query_id)
+    return TaskMessage(context.partitionId(), outcome, (state.line.incarnation, state.version), query_id)
 
 
-def _outcomes(messages: Sequence[Told]) -> list[TaskOutcome]:
-    """Return what tasks made, in the order of their partitions."""
-    return [one.outcome for one in sorted(messages, key=lambda told: told.partition)]
+def _outcomes(messages: Sequence[TaskMessage]) -> list[TaskOutcome]:
+    """Return what came of the tasks, in the order of their partitions."""
+    return [message.outcome for message in sorted(messages, key=lambda message: message.partition)]
 
 
 # -- in the process that commits ---------------------------------------------------------------------
@@ -136,10 +136,10 @@ class BatchSink(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Check and publish what the tasks wrote."""
-        told = [one for one in messages if isinstance(one, Told)]
+        reports = [message for message in messages if isinstance(message, TaskMessage)]
         target = self._plan.target
         with coded(), open_store(target.location) as store:
-            outcomes = _outcomes(told)
+            outcomes = _outcomes(reports)
             intent = self._intent
             if self._key is not None:
                 request = load_request(target.mode.value, (), None, {}, fingerprint_of(outcomes))
@@ -170,17 +170,17 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Publish a batch, unless it was published before; this process did not plan it."""
-        told = [one for one in messages if isinstance(one, Told)]
+        reports = [message for message in messages if isinstance(message, TaskMessage)]
         with coded():
-            sink = next((one.query_id for one in told if one.query_id), self._sink_id)
+            sink = next((message.query_id for message in reports if message.query_id), self._sink_id)
             if sink is None:
                 raise InvalidRequest(
                     "Spark does not say which query this batch is of", remedy="Set option 'sink_id'"
                 )
             target, batch = self._plan.target, Batch(sink, batchId)
             with open_store(target.location) as store:
-                base = _base(store, told, target.branch)
-                publish_batch(store, target, base, _outcomes(told), batch, self._intent)
+                base = _base(store, reports, target.branch)
+                publish_batch(store, target, base, _outcomes(reports), batch, self._intent)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: what raised may have published these very files."""
@@ -198,9 +198,9 @@ def _target(options: Options, overwrite: bool) -> BatchTarget:
         )
     mode = LOAD_MODES[text]
     if overwrite != (mode is WriteMode.OVERWRITE):
-        asked = "replaces rows" if overwrite else "adds rows"
+        spark_mode = "replaces rows" if overwrite else "adds rows"
         raise InvalidRequest(
-            f"Spark's mode {asked}, and load_mode is {text!r}",
+            f"Spark's mode {spark_mode}, and load_mode is {text!r}",
             remedy="Use mode('append') with insert or merge; "
             "to replace all rows of the type, mode('overwrite') with load_mode='overwrite'",
         )
@@ -213,9 +213,9 @@ def _target(options: Options, overwrite: bool) -> BatchTarget:
     )
 
 
-def _base(store: GraphStore, told: Sequence[Told], branch: str) -> PinnedSnapshot:
+def _base(store: GraphStore, reports: Sequence[TaskMessage], branch: str) -> PinnedSnapshot:
     """Return the state that the tasks wrote for; without tasks, that of now."""
-    if not told:
+    if not reports:
         return store.snapshot(branch)
-    chain, version = told[0].base
+    chain, version = reports[0].base
     return PinnedSnapshot(branch, store.branches.chain(chain).at(version))

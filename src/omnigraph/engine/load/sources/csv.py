@@ -90,7 +90,7 @@ def records(lines: Iterable[list[str]], delimiter: str) -> Iterator[tuple[int, l
 
 def _fields(raw: str, field: re.Pattern[str], delimiter: str, number: int) -> list[str]:
     line = raw[:-1] if raw.endswith("\r") else raw
-    found = []
+    fields = []
     position = 0
     while True:
         match = field.match(line, position)
@@ -100,10 +100,10 @@ def _fields(raw: str, field: re.Pattern[str], delimiter: str, number: int) -> li
             if match.end() == position:
                 raise _Open
             raise BadCsv(number, "a quote stands inside a field that does not begin with one")
-        found.append(plain if quoted is None else quoted.replace('""', '"'))
+        fields.append(plain if quoted is None else quoted.replace('""', '"'))
         position = match.end()
         if position == len(line):
-            return found
+            return fields
         if not line.startswith(delimiter, position):
             raise BadCsv(number, "a quoted field is followed by more than the delimiter")
         position += 1
@@ -186,8 +186,10 @@ class Csv:
                 self._given(waiting, positions, header, catalog, declared), report, self.now_ms
             )
 
-    def _uneven(self, report: LoadProblems, declared: TableType, line: int, found: int, wanted: int) -> None:
-        message = f"{found} field{'s' if found != 1 else ''}, but the first line names {wanted} columns"
+    def _uneven(
+        self, report: LoadProblems, declared: TableType, line: int, fields: int, columns: int
+    ) -> None:
+        message = f"{fields} field{'s' if fields != 1 else ''}, but the first line names {columns} columns"
         kind, name = declared.kind.value, declared.name
         report.add(Violation("syntax", kind, name, message, origin=self.name, position=line))
         report.leave_out(declared, 1)
@@ -200,10 +202,10 @@ class Csv:
         catalog: Catalog,
         declared: TableType,
     ) -> InputRows:
-        by_place = list(zip(*rows, strict=True))
+        fields = list(zip(*rows, strict=True))
         columns: dict[str, InputColumn] = {}
-        for name, place in header.places.items():
-            texts = pa.array([field or None for field in by_place[place]], pa.string())
+        for name, index in header.indexes.items():
+            texts = pa.array([field or None for field in fields[index]], pa.string())
             member = declared.find(name)
             if member is not None:
                 columns[name] = texts_column(texts, target(declared, member))

@@ -217,11 +217,11 @@ class Gatherer:
         return rows
 
     def _rows_of(self, declared: TableType) -> _Rows:
-        found = self._waiting.get(declared.id)
-        if found is None:
+        rows = self._waiting.get(declared.id)
+        if rows is None:
             allowed = frozenset({ID, *(member.name for member in declared.properties)})
-            found = self._waiting[declared.id] = _Rows(declared, allowed)
-        return found
+            rows = self._waiting[declared.id] = _Rows(declared, allowed)
+        return rows
 
     # -- many records --------------------------------------------------------------------------------
 

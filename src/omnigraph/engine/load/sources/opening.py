@@ -207,14 +207,14 @@ def _format_of_name(name: str) -> str | None:
 
 def _directory(directory: Path, opener: _Opener) -> LoadSource:
     """Read every file below a directory; folders may stand for types, as Spark writes them."""
-    found: list[LoadSource] = []
+    sources: list[LoadSource] = []
     for entry in sorted(directory.iterdir(), key=lambda entry: entry.name):
         if entry.name.startswith((".", "_")):
             continue  # markers and checksums that writers leave
         name = f"{directory.name}/{entry.name}"
         if entry.is_dir():
             inner = opener.type or _type_named(entry.name, opener.catalog)
-            found.append(_directory(entry, replace(opener, type=inner)))
+            sources.append(_directory(entry, replace(opener, type=inner)))
         elif opener.format is None and _format_of_name(entry.name) is None:
             raise InvalidRequest(
                 f"{name}: the format cannot be told from the name",
@@ -222,8 +222,8 @@ def _directory(directory: Path, opener: _Opener) -> LoadSource:
                 file=name,
             )
         else:
-            found.append(_path(entry, opener, name))
-    return SeveralSources(directory.name, tuple(found))
+            sources.append(_path(entry, opener, name))
+    return SeveralSources(directory.name, tuple(sources))
 
 
 # -- content -----------------------------------------------------------------------------------------
@@ -278,14 +278,14 @@ def _mapping(data: Mapping[Any, Any], opener: _Opener) -> LoadSource:
             "a mapping names its types itself",
             remedy="Leave out type=, or pass columns as pyarrow.table(...)",
         )
-    found = []
+    sources = []
     for name, table in data.items():
         if not isinstance(name, str):
             raise InvalidRequest(f"a mapping's keys are type names, not {name!r}")
         opener.catalog.named(name)
         source = _recognise(table, replace(opener, type=name))
-        found.append(_renamed(source, name))
-    return SeveralSources("<mapping>", tuple(found))
+        sources.append(_renamed(source, name))
+    return SeveralSources("<mapping>", tuple(sources))
 
 
 def _renamed(source: LoadSource, type_name: str) -> LoadSource:

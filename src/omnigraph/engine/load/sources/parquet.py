@@ -104,14 +104,14 @@ def _arrow_parts(batches: Iterator[pa.RecordBatch], file: pa.NativeFile, name: s
             yield TablePart(batch.columns, batch.num_rows, file.tell())
 
 
-def _has_offsets(found: pa.DataType) -> bool:
+def _has_offsets(kind: pa.DataType) -> bool:
     """Say whether wrong numbers in the file could lead outside its buffers."""
-    if kinds.is_dictionary(found):
+    if kinds.is_dictionary(kind):
         return True
-    if kinds.is_nested(found):
+    if kinds.is_nested(kind):
         # Full validation refuses a date64 that is not midnight; ours hold milliseconds.
-        return not any(kinds.is_date64(found.field(child).type) for child in range(found.num_fields))
-    return not (kinds.is_primitive(found) or kinds.is_null(found))
+        return not any(kinds.is_date64(kind.field(child).type) for child in range(kind.num_fields))
+    return not (kinds.is_primitive(kind) or kinds.is_null(kind))
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Streams: the bytes of an input, decompressed, in pieces; and the lines in them.
+"""Streams: the bytes of an input, decompressed, in chunks; and the lines in them.
 
 Paths, file objects, bytes and iterators of bytes all become one `ByteStream`.
 
-Rule    nothing is held but the piece being read and the line it ends in, whose length is bounded. Compression
+Rule    nothing is held but the chunk being read and the line it ends in, whose length is bounded. Compression
         is recognised by its magic number, whatever the name says. An input that breaks off or is not text
         says where.
 """
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from omnigraph.engine.load.conform import InputNotFound, Progress, UnreadableInput
 
-PIECE = 1 << 20
+CHUNK = 1 << 20
 LONGEST_RECORD = 64 << 20  # bytes of one record of a text: parsed, it takes several times its size
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
@@ -41,31 +41,31 @@ class ByteStream:
     def read(self, size: int) -> bytes:
         """Return at most so many bytes; none at the end."""
         if self._ahead:
-            found, self._ahead = self._ahead[:size], self._ahead[size:]
-            return found
-        found = self._pull(size)
-        self.consumed += len(found)
-        if len(found) > size:
-            found, self._ahead = found[:size], found[size:]
-        return found
+            content, self._ahead = self._ahead[:size], self._ahead[size:]
+            return content
+        content = self._pull(size)
+        self.consumed += len(content)
+        if len(content) > size:
+            content, self._ahead = content[:size], content[size:]
+        return content
 
     def head(self, size: int) -> bytes:
         """Return the next bytes without taking them; fewer only at the end."""
-        found = b""
-        while len(found) < size:
-            more = self.read(size - len(found))
+        content = b""
+        while len(content) < size:
+            more = self.read(size - len(content))
             if not more:
                 break
-            found += more
-        self._ahead = found + self._ahead
-        return found
+            content += more
+        self._ahead = content + self._ahead
+        return content
 
     def close(self) -> None:
         """Take no more."""
         self.closed = True
 
 
-def pieces(stream: ByteStream, progress: Progress) -> Iterator[bytes]:
+def chunks(stream: ByteStream, progress: Progress) -> Iterator[bytes]:
     """Yield the content, decompressed."""
     codec = _codec(stream)
     source: Any = stream
@@ -73,7 +73,7 @@ def pieces(stream: ByteStream, progress: Progress) -> Iterator[bytes]:
         source = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec)
     while True:
         try:
-            found = source.read(PIECE)
+            chunk = source.read(CHUNK)
         except (OSError, EOFError, pa.ArrowException) as error:
             what = "the compressed data is broken or cut off" if codec else "cannot be read"
             raise UnreadableInput(
@@ -83,23 +83,23 @@ def pieces(stream: ByteStream, progress: Progress) -> Iterator[bytes]:
                 byte=stream.consumed,
             ) from error
         progress(stream.consumed)
-        if not found:
+        if not chunk:
             return
-        yield found
+        yield chunk
 
 
 def _codec(stream: ByteStream) -> str | None:
     head = stream.head(4)
-    found = next((codec for magic, codec in _MAGIC.items() if head.startswith(magic)), None)
+    codec = next((codec for magic, codec in _MAGIC.items() if head.startswith(magic)), None)
     named = COMPRESSED_SUFFIXES.get(Path(stream.name).suffix.lower())
-    if named is not None and found is None and head:
+    if named is not None and codec is None and head:
         raise UnreadableInput(
             f"{stream.name}: the name says {named}, but the content is not compressed that way",
             remedy="Rename the file, or compress it again",
             file=stream.name,
             byte=0,
         )
-    return found
+    return codec
 
 
 def lines(stream: ByteStream, progress: Progress) -> Iterator[list[str]]:
@@ -109,20 +109,20 @@ def lines(stream: ByteStream, progress: Progress) -> Iterator[list[str]]:
     """
     rest: list[bytes] = []
     number, offset, waiting = 1, 0, 0
-    for piece in pieces(stream, progress):
-        head, newline, tail = piece.rpartition(b"\n")
+    for chunk in chunks(stream, progress):
+        head, newline, tail = chunk.rpartition(b"\n")
         if not newline:
-            rest.append(piece)
-            waiting += len(piece)
+            rest.append(chunk)
+            waiting += len(chunk)
             if waiting > LONGEST_RECORD:
                 raise too_long(stream.name, number)
             continue
         content = b"".join([*rest, head])
         rest, waiting = [tail] if tail else [], len(tail)
-        found = _decode(content, stream.name, number, offset).split("\n")
-        number += len(found)
+        texts = _decode(content, stream.name, number, offset).split("\n")
+        number += len(texts)
         offset += len(content) + 1
-        yield found
+        yield texts
     if rest:
         yield [_decode(b"".join(rest), stream.name, number, offset)]
 
@@ -187,9 +187,9 @@ class FileAt:
 
         def pull(size: int) -> bytes:
             nonlocal left
-            found = file.read(min(size, left)) if left else b""
-            left -= len(found)
-            return found
+            chunk = file.read(min(size, left)) if left else b""
+            left -= len(chunk)
+            return chunk
 
         return pull
 
@@ -198,10 +198,10 @@ def from_file(file: IO[Any], name: str) -> ByteStream:
     """Read a file object that somebody else opened, binary or text, and will close."""
 
     def pull(size: int) -> bytes:
-        found = file.read(size)
-        if isinstance(found, str):
-            return _encode(found, name)
-        return found or b""
+        chunk = file.read(size)
+        if isinstance(chunk, str):
+            return _encode(chunk, name)
+        return chunk or b""
 
     return ByteStream(name, pull)
 

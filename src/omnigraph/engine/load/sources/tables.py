@@ -55,7 +55,7 @@ from omnigraph.engine.validate.values import INPUT_NAMES
 class Header:
     """Where the columns stand, by property name, `id`, `src` and `dst`; and whether they can be used."""
 
-    places: dict[str, int]
+    indexes: dict[str, int]
     good: bool
 
 
@@ -77,7 +77,7 @@ def read_header(
     names: Sequence[str], declared: TableType, report: LoadProblems, origin: str, line: int
 ) -> Header:
     """Match column names with a type, and report those that do not."""
-    places: dict[str, int] = {}
+    indexes: dict[str, int] = {}
     before = report.total
     aliases = {INPUT_NAMES[end]: end for end in ENDPOINTS} if isinstance(declared, EdgeType) else {}
     for position, name in enumerate(names):
@@ -86,27 +86,27 @@ def read_header(
         if not known:
             refusal = unknown_property(name, declared)
             column_problem(report, declared, refusal.code, str(refusal), name, origin, line)
-        elif meant in places:
-            other = names[places[meant]]
+        elif meant in indexes:
+            other = names[indexes[meant]]
             twice = (
                 f"column '{name}' stands twice"
                 if name == other
                 else f"columns '{other}' and '{name}' mean the same"
             )
             column_problem(report, declared, "envelope", twice, name, origin, line)
-        places.setdefault(meant, position)
-    _report_missing(places, declared, report, origin, line)
-    return Header(places, report.total == before)
+        indexes.setdefault(meant, position)
+    _report_missing(indexes, declared, report, origin, line)
+    return Header(indexes, report.total == before)
 
 
 def _report_missing(
-    places: dict[str, int], declared: TableType, report: LoadProblems, origin: str, line: int
+    indexes: dict[str, int], declared: TableType, report: LoadProblems, origin: str, line: int
 ) -> None:
-    needed = [INPUT_NAMES[end] for end in ENDPOINTS if isinstance(declared, EdgeType) and end not in places]
+    needed = [INPUT_NAMES[end] for end in ENDPOINTS if isinstance(declared, EdgeType) and end not in indexes]
     needed += [
         member.name
         for member in declared.properties
-        if not member.type.nullable and member.default is None and member.name not in places
+        if not member.type.nullable and member.default is None and member.name not in indexes
     ]
     for name in needed:
         message = f"non-nullable property '{name}' has null or invalid values: there is no such column"
@@ -136,7 +136,7 @@ class TablePart:
     rows: int
     read: int  # bytes of the input read so far
 
-    def piece(self, begin: int, end: int) -> TablePart:
+    def slice(self, begin: int, end: int) -> TablePart:
         """Return some of the rows; nothing is copied."""
         return TablePart([column[begin:end] for column in self.columns], end - begin, self.read)
 
@@ -176,31 +176,31 @@ class Tabular:
                 if report.fingerprint is not None:
                     report.fingerprint.columns(self.type, table.names, part.columns, part.rows)
                 for begin, end in _bounds(part):
-                    piece = part.piece(begin, end)
-                    columns = self._columns(piece, header, catalog, declared, report, done + 1)
+                    sliced = part.slice(begin, end)
+                    columns = self._columns(sliced, header, catalog, declared, report, done + 1)
                     if columns is None:
                         return
-                    given = InputRows(declared, columns, rows_from(done + 1, piece.rows), self.name)
-                    yield from conform(given, report, self.now_ms)
-                    done += piece.rows
+                    rows_in = InputRows(declared, columns, rows_from(done + 1, sliced.rows), self.name)
+                    yield from conform(rows_in, report, self.now_ms)
+                    done += sliced.rows
                 progress(part.read)
 
     def _columns(
         self,
-        piece: TablePart,
+        part: TablePart,
         header: Header,
         catalog: Catalog,
         declared: TableType,
         report: LoadProblems,
         first: int,
     ) -> dict[str, InputColumn] | None:
-        found: dict[str, InputColumn] = {}
-        for name, place in header.places.items():
+        columns: dict[str, InputColumn] = {}
+        for name, index in header.indexes.items():
             try:
-                found[name] = self._column(name, piece.columns[place], catalog, declared)
+                columns[name] = self._column(name, part.columns[index], catalog, declared)
             except ColumnMisfit as misfit:
                 column_problem(report, declared, "type", str(misfit), name, self.name, first)
-        return found if len(found) == len(header.places) else None
+        return columns if len(columns) == len(header.indexes) else None
 
     def _column(self, name: str, values: Values, catalog: Catalog, declared: TableType) -> InputColumn:
         member = declared.find(name)
@@ -219,7 +219,7 @@ class Tabular:
 
 
 def _bounds(part: TablePart) -> Iterator[tuple[int, int]]:
-    """Cut a part into pieces of the size of a block."""
+    """Cut a part into slices of the size of a block."""
     size = sum(_plain_bytes(column) for column in part.columns if isinstance(column, pa.Array))
     step = max(1, min(MAX_ROWS, MAX_BYTES * part.rows // max(size, 1)))
     for begin in range(0, part.rows, step):
@@ -284,13 +284,13 @@ def _pandas_parts(frame: Any) -> Iterator[TablePart]:
 
 def _pandas_column(series: Any) -> Values:
     try:
-        found = pa.array(series, from_pandas=True)
+        column = pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         # Values of several types: each is judged by itself.
         return [None if missing else value for value, missing in zip(series, series.isna(), strict=True)]
-    if not isinstance(found, pa.ChunkedArray):
-        return found
-    return found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 @contextmanager
