@@ -1,1 +1,1 @@
-"""What tests of the storage contract stand on: an S3 store, a proxy before it, separate processes."""
+"""What tests of several folders stand on; docs/developers/testing.md says which helper is for what."""
