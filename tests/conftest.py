@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.places import Place
+from tests.support.places import LocalCopies, Place, S3Copies
 from tests.support.proxy import S3Proxy
 from tests.support.s3 import S3Server
 
@@ -61,6 +61,18 @@ def place(request: pytest.FixtureRequest) -> Place:
     """Every test with a `place` runs on local disk and on the S3 API."""
     found: Place = request.getfixturevalue(f"{request.param}_place")
     return found
+
+
+@pytest.fixture(scope="session")
+def local_copies(tmp_path_factory: pytest.TempPathFactory) -> LocalCopies:
+    """Copies of graphs on local disk."""
+    return LocalCopies(tmp_path_factory.mktemp("copies"))
+
+
+@pytest.fixture(scope="session")
+def s3_copies(s3_server: S3Server) -> S3Copies:
+    """Copies of graphs on the S3 API."""
+    return S3Copies(s3_server)
 
 
 @pytest.fixture

@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.ground import Ground
-from tests.support.places import LocalCopies, S3Copies
-from tests.support.s3 import S3Server
+from tests.support.places import Copies
 
 
 @pytest.fixture(scope="session")
-def local_ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+def local_ground(local_copies: Copies) -> Ground:
     """Local disk."""
-    return Ground(LocalCopies(tmp_path_factory.mktemp("crash")), local=True)
+    return Ground(local_copies, local=True)
 
 
 @pytest.fixture(scope="session")
-def s3_ground(s3_server: S3Server) -> Ground:
+def s3_ground(s3_copies: Copies) -> Ground:
     """The S3 API."""
-    return Ground(S3Copies(s3_server), local=False)
+    return Ground(s3_copies, local=False)
 
 
 @pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])

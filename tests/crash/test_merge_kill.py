@@ -5,8 +5,6 @@ Local disk runs always, the S3 API in the full run.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import omnigraph as og
@@ -15,8 +13,7 @@ from tests.crash.merges import MERGES, Merge
 from tests.support.contents import check_whole, state
 from tests.support.death import die_on_copies, points_of
 from tests.support.people import INSERT
-from tests.support.places import Copies, LocalCopies, S3Copies
-from tests.support.s3 import S3Server
+from tests.support.places import Copies
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_merge_kill")]
 
@@ -40,15 +37,15 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def local_scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def local_scene(local_copies: Copies) -> Scene:
     """Local disk."""
-    return Scene(LocalCopies(Path(tmp_path_factory.mktemp("merge-crash"))))
+    return Scene(local_copies)
 
 
 @pytest.fixture(scope="module")
-def s3_scene(s3_server: S3Server) -> Scene:
+def s3_scene(s3_copies: Copies) -> Scene:
     """The S3 API."""
-    return Scene(S3Copies(s3_server))
+    return Scene(s3_copies)
 
 
 def check(scene: Scene, one: Merge) -> None:

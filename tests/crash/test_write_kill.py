@@ -8,7 +8,6 @@ and the S3 API are marked `full`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,8 +19,7 @@ from tests.support.contents import check_whole, state
 from tests.support.death import die_on_copies, points_of, position
 from tests.support.graphs import chain_of
 from tests.support.people import INSERT, head
-from tests.support.places import Copies, LocalCopies, S3Copies
-from tests.support.s3 import S3Server
+from tests.support.places import Copies
 
 DECIDING = ("claim.after", "publish.before", "publish.after")
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("test_write_kill")]
@@ -51,15 +49,15 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def local_scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def local_scene(local_copies: Copies) -> Scene:
     """Local disk."""
-    return Scene(LocalCopies(Path(tmp_path_factory.mktemp("write-crash"))))
+    return Scene(local_copies)
 
 
 @pytest.fixture(scope="module")
-def s3_scene(s3_server: S3Server) -> Scene:
+def s3_scene(s3_copies: Copies) -> Scene:
     """The S3 API."""
-    return Scene(S3Copies(s3_server))
+    return Scene(s3_copies)
 
 
 def points(*, local: bool) -> Iterator[object]:

@@ -5,8 +5,6 @@ What the reclaim had not deleted yet is merely still stored; a later hard drop o
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import omnigraph as og
@@ -17,8 +15,7 @@ from tests.engine import workers
 from tests.engine.test_hard_drop import SECRET, holding
 from tests.support.contents import check_whole, insert, read, state
 from tests.support.death import die_on_copies, position
-from tests.support.places import Copies, LocalCopies, Place, S3Copies
-from tests.support.s3 import S3Server
+from tests.support.places import Copies, Place
 
 pytestmark = [pytest.mark.xdist_group("hard-drop-crash"), pytest.mark.s3_when_full]
 
@@ -73,15 +70,15 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def local_scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def local_scene(local_copies: Copies) -> Scene:
     """Local disk."""
-    return Scene(LocalCopies(Path(tmp_path_factory.mktemp("hard-drop"))))
+    return Scene(local_copies)
 
 
 @pytest.fixture(scope="module")
-def s3_scene(s3_server: S3Server) -> Scene:
+def s3_scene(s3_copies: Copies) -> Scene:
     """The S3 API."""
-    return Scene(S3Copies(s3_server))
+    return Scene(s3_copies)
 
 
 def kill(scene: Scene, point: str) -> list[tuple[Place, int]]:

@@ -7,8 +7,6 @@ takes the steps that decide.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import omnigraph as og
@@ -17,8 +15,7 @@ from tests.crash.operations import LOCAL_ONLY
 from tests.engine import workers
 from tests.support.contents import BranchState, check_whole, insert, state
 from tests.support.death import die_on_copies, position
-from tests.support.places import Copies, LocalCopies, Place, S3Copies
-from tests.support.s3 import S3Server
+from tests.support.places import Copies, Place
 
 pytestmark = pytest.mark.xdist_group("schema-crash")
 
@@ -82,15 +79,15 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def local_scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def local_scene(local_copies: Copies) -> Scene:
     """Local disk."""
-    return Scene(LocalCopies(Path(tmp_path_factory.mktemp("apply-crash"))))
+    return Scene(local_copies)
 
 
 @pytest.fixture(scope="module")
-def s3_scene(s3_server: S3Server) -> Scene:
+def s3_scene(s3_copies: Copies) -> Scene:
     """The S3 API."""
-    return Scene(S3Copies(s3_server))
+    return Scene(s3_copies)
 
 
 def ends(scene: Scene, point: str) -> list[int]:
