@@ -53,14 +53,14 @@ def kinds(desk: Desk, *line: str) -> list[object]:
 def test_a_read_gets_its_words_as_parameters(project: Desk) -> None:
     ran = project.run("alias", "friends", "ada")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[0] == "1 rows from branch main via friends"
+    assert ran.out.splitlines()[0] == "1 row from branch main via friends"
     assert ran.out.splitlines()[3] == "bo          9"
 
 
 def test_a_mutation_runs_too(project: Desk) -> None:
     make(project.folder / "own.og")
     ran = project.run("alias", "age", "bo", "10", "-g", "own.og", "--as", "ada")
-    assert (ran.code, ran.out.splitlines()[0]) == (0, "changed main via age: 1 nodes, 0 edges")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "changed main via age: 1 node, 0 edges")
     with og.connect(project.folder / "own.og") as graph:
         assert graph.query(QUERIES, {"name": "ada"}, query_name="friends").one()["f.age"] == 10
         assert graph.store.snapshot().state.commit.actor == "ada"

@@ -270,7 +270,7 @@ def test_a_dry_run_of_data_loss_needs_no_confirmation_and_shows_it(desk: Desk) -
     ran = desk.run(*given, "--dry-run")
     assert ran.code == 0
     assert "drop_property  Person.age hard" in ran.out
-    assert "(rewrite, 1 rows; the history of Person goes with it)" in ran.out
+    assert "(rewrite, 1 row; the history of Person goes with it)" in ran.out
 
 
 def test_a_plan_of_data_loss_tells_scripts_whose_history_goes(desk: Desk) -> None:

@@ -20,7 +20,7 @@ import pytest
 import omnigraph as og
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.failpoints import ENVIRONMENT
-from omnigraph.surfaces.cli.support.waiting import (
+from omnigraph.surfaces.cli.support.deadline import (
     DeadlineProgress,
     Expired,
     Stage,
@@ -90,7 +90,7 @@ def test_a_read_from_a_store_that_does_not_answer_is_stopped_and_wrote_nothing(
 def test_a_write_that_is_stopped_took_effect_as_a_whole_or_not_at_all(
     desk: Desk, point: str, landed: bool
 ) -> None:
-    given = ("schema", "apply", desk.started(), "--schema", desk.file("s.pg", GROWN), "--timeout", "2s")
+    given = ("schema", "apply", desk.started(), "--schema", desk.file("s.pg", GROWN), "--timeout", "5s")
     code, out, err = ended(start(*given, "--json", **{ENVIRONMENT: f"{point}=sleep:600"}))
 
     document = json.loads(out)

@@ -74,8 +74,8 @@ def test_a_folder_is_summed_up_and_can_be_loaded(desk: Desk, graph: str, form: l
         commit = opened.store.snapshot().commit_id
     assert (ran.code, ran.err) == (0, "")
     first, *rest = ran.out.splitlines()
-    assert first.startswith(f"exported main to {out} ({form[-1] if form else 'parquet'}): 3 nodes, 1 edges, ")
-    assert rest == [f"  commit {commit}", "  node Person  3 in 1 files", "  edge Knows   1 in 1 files"]
+    assert first.startswith(f"exported main to {out} ({form[-1] if form else 'parquet'}): 3 nodes, 1 edge, ")
+    assert rest == [f"  commit {commit}", "  node Person  3 in 1 file", "  edge Knows   1 in 1 file"]
     assert copied(desk, out) == {"a": 1, "b": 2, "c": 3}
 
 

@@ -22,7 +22,7 @@ def lint(desk: Desk, text: str, *more: str) -> Ran:
 def test_queries_that_would_run_are_ok(desk: Desk) -> None:
     ran = lint(desk, GOOD)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == "OK    all (read)\nOK    q.gq: 1 queries, 0 errors, 0 warnings, 0 infos\n"
+    assert ran.out == "OK    all (read)\nOK    q.gq: 1 query, 0 errors, 0 warnings, 0 infos\n"
 
 
 def test_a_fault_is_underlined_and_is_exit_1(desk: Desk) -> None:
@@ -37,7 +37,7 @@ def test_a_fault_is_underlined_and_is_exit_1(desk: Desk) -> None:
     assert lines[-3:] == [
         "OK    all (read)",
         "ERROR bad (read)",
-        "ERROR q.gq: 2 queries, 1 errors, 0 warnings, 0 infos",
+        "ERROR q.gq: 2 queries, 1 error, 0 warnings, 0 infos",
     ]
 
 
@@ -78,7 +78,7 @@ def test_warnings_are_no_failure(desk: Desk) -> None:
     ran = lint(desk, HARD)
     assert ran.code == 0
     assert "WARN  hard (mutation): mutation declares no params" in ran.out
-    assert ran.out.endswith("OK    q.gq: 1 queries, 0 errors, 1 warnings, 0 infos\n")
+    assert ran.out.endswith("OK    q.gq: 1 query, 0 errors, 1 warning, 0 infos\n")
 
 
 def test_properties_that_no_update_sets_are_advice(desk: Desk) -> None:
@@ -169,7 +169,7 @@ def test_one_bad_file_does_not_hide_the_others(desk: Desk, folder: Path) -> None
     assert ran.code == 1
     assert "queries/aa.gq:1:" in ran.out
     assert "OK    bio (mutation)" in ran.out
-    assert "ERROR queries: 5 queries, 1 errors" in ran.out
+    assert "ERROR queries: 5 queries, 1 error" in ran.out
 
 
 # -- bad calls, old spellings ----------------------------------------------------------------------

@@ -28,7 +28,7 @@ def test_one_line_sums_up_and_the_commit_is_named(desk: Desk) -> None:
 
     assert ran.code == 0
     assert ran.out.splitlines() == [
-        f"loaded {desk.folder / 'data.jsonl'} into main (merge): 2 nodes, 1 edges",
+        f"loaded {desk.folder / 'data.jsonl'} into main (merge): 2 nodes, 1 edge",
         f"  commit {head(desk).id}",
     ]
     assert people(desk.graph) == {"a": 1, "b": 2, "c": 3}
@@ -117,7 +117,7 @@ def test_overwrite_says_how_many_rows_it_replaces(desk: Desk) -> None:
     ran = load(desk, TWO + '{"edge":"Knows","from":"c","to":"b"}\n', mode="overwrite")
 
     assert ran.code == 0
-    assert "  replaced 3 nodes, 1 edges" in ran.out.splitlines()
+    assert "  replaced 3 nodes, 1 edge" in ran.out.splitlines()
     assert people(desk.graph) == {"b": 2, "c": 3}
 
 
@@ -127,7 +127,7 @@ def test_a_dry_overwrite_says_how_many_rows_it_would_replace(desk: Desk) -> None
     ran = load(desk, TWO, "--dry-run", "--replace-type", "Knows", mode="overwrite")
 
     assert ran.code == 0
-    assert ran.out.splitlines()[1:] == ["  would replace 1 nodes, 1 edges", "  nothing was written"]
+    assert ran.out.splitlines()[1:] == ["  would replace 1 node, 1 edge", "  nothing was written"]
     assert people(desk.graph) == {"a": 1}
 
 
@@ -245,7 +245,7 @@ def test_parquet_is_read_from_a_file_and_from_a_folder(desk: Desk, flags: list[s
     pq.write_table(pa.table({"from": ["a"], "to": ["b"]}), folder / "Knows.parquet")
 
     ran = desk.run("load", desk.graph, "--data", str(folder), "--mode", "append", *flags)
-    assert (ran.code, "1 nodes, 1 edges" in ran.out) == (0, True)
+    assert (ran.code, "1 node, 1 edge" in ran.out) == (0, True)
     file = str(folder / "Person.parquet")
     assert desk.run("load", desk.graph, "--data", file, "--mode", "merge", *flags).code == 0
 

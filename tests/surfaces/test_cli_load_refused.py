@@ -124,7 +124,7 @@ def test_a_dry_load_checks_everything_and_writes_nothing(desk: Desk, flags: list
 
     assert (good.code, bad.code) == (0, 1)
     assert "would load" in good.out
-    assert "2 nodes, 1 edges" in good.out
+    assert "2 nodes, 1 edge" in good.out
     assert good.err == "", "it names no target, since it writes to none"
     assert objects_at(place) == before
 
@@ -155,12 +155,12 @@ def test_overwriting_a_remote_graph_needs_consent(desk: Desk, remote: Place) -> 
     assert "--yes" in refused.err
     assert desk.run(*line, "--json").document["code"] == "confirmation_required"
     rehearsed = desk.run(*line, "--dry-run")
-    assert (rehearsed.code, "would replace 1 nodes" in rehearsed.out) == (0, True)
+    assert (rehearsed.code, "would replace 1 node" in rehearsed.out) == (0, True)
     with og.connect(remote.address, **remote.kwargs) as graph:
         assert people(graph) == {"a": 1}
 
     done = desk.run(*line, "--yes")
-    assert (done.code, "replaced 1 nodes, 0 edges" in done.out) == (0, True)
+    assert (done.code, "replaced 1 node, 0 edges" in done.out) == (0, True)
     assert "(embedded, remote)" in done.err
 
 

@@ -160,4 +160,4 @@ def test_what_goes_with_the_schema_is_counted(split: Desk) -> None:
     ran = split.run("merge", split.graph, "lean")
 
     assert ran.code == 0, ran.err
-    assert "node Person.city: dropped, with 1 values" in ran.out
+    assert "node Person.city: dropped, with 1 value" in ran.out

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from omnigraph.pipeline.declared import RunProgress
-from omnigraph.surfaces.cli.pipeline import _bar
+from omnigraph.surfaces.cli.support.progress import pipeline_bar
 from tests.support.desk import Desk
 
 PIPELINE = """\
@@ -97,7 +97,7 @@ def test_without_pyspark_it_says_what_to_install(desk: Desk, job: Path) -> None:
 
 def test_a_terminal_sees_the_step_its_tasks_and_its_rows() -> None:
     console = Console(force_terminal=True, width=120, record=True)
-    with _bar(console) as tell:
+    with pipeline_bar(console) as tell:
         assert tell is not None
         for now in (
             RunProgress("check", "", 1, 4),
@@ -108,5 +108,5 @@ def test_a_terminal_sees_the_step_its_tasks_and_its_rows() -> None:
     shown = console.export_text()
     for words in ("1/4 check", "2/4 source raw", "3 of 7 tasks", "4/4 load main", "writing, 12,345 rows"):
         assert words in shown, words
-    with _bar(None) as tell:
+    with pipeline_bar(None) as tell:
         assert tell is None

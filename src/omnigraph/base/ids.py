@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import secrets
 from functools import cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 from ulid import ULID
+
+if TYPE_CHECKING:  # only ids by the array need them: the command line starts without
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
 LENGTH = 26
 _DIGITS = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -16,7 +19,6 @@ _RANDOM_BITS = 80
 # The last four digits are looked up at once; the others stay the same for a million ids in a row.
 _TAIL_BITS, _TAIL_LENGTH = 20, 4
 _TAILS = 1 << _TAIL_BITS
-_ROW = np.dtype([("head", f"V{LENGTH - _TAIL_LENGTH}"), ("tail", f"V{_TAIL_LENGTH}")])
 
 
 def new_id() -> str:
@@ -29,12 +31,15 @@ def new_ids(count: int) -> pa.Array:
 
     They are distinct by construction; that they differ from all others rests on the start, as for one id.
     """
+    import numpy as np
+    import pyarrow as pa
+
     if count * LENGTH > np.iinfo(np.int32).max:
         raise ValueError(f"{count} ids do not fit one array; ask for fewer at a time")
     # Randomness of its own: within a millisecond, single ids count up from one another.
     # The highest bit stays free, so that counting up never reaches into the time.
     first = (int(ULID()) >> _RANDOM_BITS << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS - 1)
-    text = np.empty(count, _ROW)
+    text = np.empty(count, [("head", f"V{LENGTH - _TAIL_LENGTH}"), ("tail", f"V{_TAIL_LENGTH}")])
     done = 0
     while done < count:
         head, tail = divmod(first + done, _TAILS)
@@ -54,6 +59,8 @@ def _digits(number: int) -> bytes:
 @cache
 def _tails() -> NDArray[np.void]:
     """Return the last four digits of every number."""
+    import numpy as np
+
     numbers = np.arange(_TAILS, dtype=np.int64)
     digits = np.empty((_TAILS, _TAIL_LENGTH), np.uint8)
     for place in range(_TAIL_LENGTH):

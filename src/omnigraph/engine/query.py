@@ -45,11 +45,25 @@ from omnigraph.storage.transaction import PinnedSnapshot
 QueryText = str | os.PathLike[str]
 
 
+class NamedQuery(str):
+    """Query text that messages call by a name of the caller's."""
+
+    file: str
+
+    def __new__(cls, text: str, file: str) -> NamedQuery:
+        """Give text a name."""
+        named = super().__new__(cls, text)
+        named.file = file
+        return named
+
+
 def read_query(gq: QueryText) -> tuple[str, str]:
     """Return the text and the name that messages use for it.
 
     A string that ends in `.gq` and has no brace is a path: no query is spelt like that.
     """
+    if isinstance(gq, NamedQuery):
+        return str(gq), gq.file
     if isinstance(gq, str) and not (gq.rstrip().endswith(".gq") and "{" not in gq):
         return gq, "query.gq"
     path = Path(gq)

@@ -11,7 +11,7 @@ lint.py           text -> report; operation.py, columns.py, describe.py: descrip
 from omnigraph.catalog.query.check.compile import CheckedQuery, check, compile_query, examine
 from omnigraph.catalog.query.expressions import Parameter, Stored, Values, operand_value
 from omnigraph.catalog.query.lint import LintReport, lint_queries, query_entry
-from omnigraph.catalog.query.params import BadParameters, bind_params, param_from_text
+from omnigraph.catalog.query.params import BadParameters, ParamText, bind_params
 from omnigraph.catalog.query.statements import CheckedMutation, CheckedRead, assigned_value, page
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "CheckedQuery",
     "CheckedRead",
     "LintReport",
+    "ParamText",
     "Parameter",
     "Stored",
     "Values",
@@ -31,6 +32,5 @@ __all__ = [
     "lint_queries",
     "operand_value",
     "page",
-    "param_from_text",
     "query_entry",
 ]

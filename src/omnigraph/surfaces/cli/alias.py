@@ -15,20 +15,27 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.base.errors import InvalidRequest, NotFound
-from omnigraph.engine.load.texts import InvalidJson, parse
 from omnigraph.language.diagnostics import did_you_mean
-from omnigraph.surfaces.cli.query import Explain, FormatFlag, Out, ReadFlags, WithMetadata, read, write
+from omnigraph.surfaces.cli.query import (
+    Explain,
+    FormatFlag,
+    Out,
+    ReadFlags,
+    WithMetadata,
+    run_mutation,
+    run_read,
+)
 from omnigraph.surfaces.cli.settings import PROJECT_FILE, WRITES, Settings
 from omnigraph.surfaces.cli.support.call import GraphUri, call_of, note_old_spelling
+from omnigraph.surfaces.cli.support.output import counted
 from omnigraph.surfaces.cli.support.params import (
-    Asked,
-    GivenParams,
     Param,
     Params,
     ParamsFile,
+    QueryRequest,
     Snapshot,
     read_params,
-    read_source,
+    read_text,
 )
 
 
@@ -44,19 +51,16 @@ class Alias:
     params: Mapping[str, Any] | None = None
     format: Any = None
 
-    def given(self, words: Sequence[str], flags: GivenParams) -> GivenParams:
-        """Return the parameters of one call, the stronger over the weaker."""
+    def bind(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return the parameters of one call, those from its words over the fixed ones."""
         if len(words) > len(self.args):
             takes = f"takes {len(self.args)}: {', '.join(self.args)}" if self.args else "takes none"
             raise InvalidRequest(
-                f"alias {self.name!r} was given {len(words)} words and {takes}",
+                f"alias {self.name!r} got {counted(len(words), 'word')} and {takes}",
                 remedy="Put words that belong together in quotes",
             )
-        named = {name: _value(word) for name, word in zip(self.args, words, strict=False)}
-        weaker = {
-            name: value for name, value in {**(self.params or {}), **named}.items() if name not in flags.texts
-        }
-        return GivenParams({**weaker, **flags.values}, flags.texts)
+        from_words = {name: _value(word) for name, word in zip(self.args, words, strict=False)}
+        return {**(self.params or {}), **from_words}
 
 
 def alias(
@@ -79,17 +83,18 @@ def alias(
     call = call_of(ctx)
     note_old_spelling(ctx, "alias")
     settings = call.settings
-    found = find_alias(settings, name)
-    given = found.given(words or (), read_params(param, params, params_file))
-    where = settings.address(graph_uri)
-    wanted = Asked(where, found.query_name, read_source(settings, found.file, None), given)
+    known = find_alias(settings, name)
+    bound = {**known.bind(words or ()), **read_params(param, params, params_file)}
+    address = settings.address(graph_uri)
+    text, file = read_text(settings, known.file, None)
+    request = QueryRequest(address, known.query_name, text, file, bound)
     flags = ReadFlags(snapshot, form, explain, with_metadata, out)
-    if not found.writes:
-        read(call, wanted, flags, alias_format=found.format)
+    if not known.writes:
+        run_read(call, request, flags, alias_format=known.format)
         return
-    if flags.given:
-        raise InvalidRequest(f"alias {name!r} changes the graph, so {flags.given[0]} does not go with it")
-    write(call, wanted)
+    if flags.names:
+        raise InvalidRequest(f"alias {name!r} changes the graph, so {flags.names[0]} does not go with it")
+    run_mutation(call, request)
 
 
 def find_alias(settings: Settings, name: str) -> Alias:
@@ -117,6 +122,8 @@ def _value(word: str) -> Any:
     >>> _value("29"), _value('"29"'), _value("Ada"), _value("2026-05-01")
     (29, '29', 'Ada', '2026-05-01')
     """
+    from omnigraph.engine.load.texts import InvalidJson, parse
+
     try:
         return parse(word)
     except InvalidJson:

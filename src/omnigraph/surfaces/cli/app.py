@@ -1,49 +1,28 @@
-"""App: the `omnigraph` command.
-
-Room    surfaces.cli. Assembles the groups, reads the global flags, and turns every outcome into an exit code.
-"""
+"""The `omnigraph` command: its table of commands, its global flags, and the exit code of every outcome."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from omnigraph import __version__
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.base.times import SystemClock
-from omnigraph.storage.manifest.records import FORMAT
-from omnigraph.surfaces.cli import (
-    alias,
-    branch,
-    commit,
-    diff,
-    export,
-    lint,
-    load,
-    maintain,
-    merge,
-    pipeline,
-    query,
-    schema,
-)
 from omnigraph.surfaces.cli.settings import Settings, read_config, variable
-from omnigraph.surfaces.cli.support.call import (
+from omnigraph.surfaces.cli.support.call import Call, LogFormat, LogLevel, call_of, configure
+from omnigraph.surfaces.cli.support.command_line import (
+    GLOBAL_PANEL,
     JSON_WANTED,
     QUERY_ALIAS,
-    Call,
-    GlobalFlags,
-    LogFormat,
-    LogLevel,
-    call_of,
-    configure,
+    CommandEntry,
+    CommandLine,
     split,
 )
-from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, CommandOutput, error_document, print_document
-from omnigraph.surfaces.cli.support.waiting import (
+from omnigraph.surfaces.cli.support.deadline import (
     DeadlineProgress,
     Expired,
     Stage,
@@ -51,54 +30,92 @@ from omnigraph.surfaces.cli.support.waiting import (
     timeout_in,
     within,
 )
+from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, CommandOutput, error_document, print_document
+
+TIMED_OUT = EXIT_BY_KIND[TimedOut.kind]
+log = logging.getLogger(__name__)
+
+
+# -- the commands ------------------------------------------------------------------------------------
+
+
+START = "Start here"
+LINT = CommandEntry(
+    "lint", "lint", START, example="omnigraph lint --query queries/ --schema schema.pg --json"
+)
+QUERY = CommandEntry(
+    "query", "query", START, example="omnigraph query kb.og friends --query q.gq --param name=Ada"
+)
+MUTATE = CommandEntry(
+    "query", "mutate", START, example="omnigraph mutate kb.og add --query q.gq --param name=Ada --as ada"
+)
+
+
+def _hidden(entry: CommandEntry) -> CommandEntry:
+    return CommandEntry(entry.module, entry.attribute, hidden=True)
+
+
+class OmniGraph(CommandLine):
+    """The commands in the order of the help text."""
+
+    table: ClassVar[Mapping[str, CommandEntry]] = {
+        "init": CommandEntry("maintain", "init", START, example="omnigraph init kb.og --schema schema.pg"),
+        "load": CommandEntry(
+            "load", "load", START, example="omnigraph load kb.og --data people.jsonl --mode merge --dry-run"
+        ),
+        "query": QUERY,
+        "mutate": MUTATE,
+        "lint": LINT,
+        "schema": CommandEntry("schema", "app", START),
+        "branch": CommandEntry("branch", "app", START),
+        "commit": CommandEntry("commit", "app", START),
+        "merge": CommandEntry("merge", "merge", START, example="omnigraph merge kb.og review --preview"),
+        "revert": CommandEntry(
+            "merge", "revert", example="omnigraph revert kb.og 01M7P8ZYBNVXRX7P3NHXTSGM9Z --branch review"
+        ),
+        "log": CommandEntry("commit", "log", example="omnigraph log kb.og --graph --branch review"),
+        "diff": CommandEntry("diff", "diff", example="omnigraph diff kb.og main review --stat"),
+        "changes": CommandEntry("diff", "app"),
+        "entity": CommandEntry("diff", "entity_app"),
+        "tag": CommandEntry("branch", "tag_app"),
+        "explain": CommandEntry("query", "explain", example="omnigraph explain kb.og --query q.gq"),
+        "profile": CommandEntry("query", "profile", example="omnigraph profile kb.og --query q.gq --json"),
+        "alias": CommandEntry("alias", "alias", example="omnigraph alias friends Ada --format csv"),
+        "snapshot": CommandEntry("commit", "snapshot", example="omnigraph snapshot kb.og --branch review"),
+        "export": CommandEntry("export", "export", example="omnigraph export kb.og --out backup.jsonl"),
+        "pipeline": CommandEntry("pipeline", "app"),
+        "optimize": CommandEntry("maintain", "optimize", example="omnigraph optimize kb.og"),
+        "verify": CommandEntry("maintain", "verify", example="omnigraph verify kb.og --history"),
+        "version": CommandEntry("app", "show_version", example="omnigraph version --json"),
+        "read": _hidden(QUERY),
+        "check": _hidden(LINT),
+        "query lint": _hidden(LINT),
+        "query check": _hidden(LINT),
+        QUERY_ALIAS: CommandEntry("alias", "alias", hidden=True),
+        "ingest": CommandEntry("load", "ingest", hidden=True),
+        "change": _hidden(MUTATE),
+    }
+
 
 app = typer.Typer(
-    cls=GlobalFlags,
+    cls=OmniGraph,
     name="omnigraph",
     help="A typed, versioned property-graph database kept as open Lance files.",
-    epilog="The global flags may stand anywhere on the line.",
+    epilog="The global options may stand anywhere on the line.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("init", rich_help_panel="Start here")(maintain.init)
-app.command("load", rich_help_panel="Start here")(load.load)
-app.command("query", rich_help_panel="Start here")(query.query)
-app.command("mutate", rich_help_panel="Start here")(query.mutate)
-app.command("lint", rich_help_panel="Start here")(lint.lint)
-app.add_typer(schema.app, name="schema", rich_help_panel="Start here")
-app.add_typer(branch.app, name="branch", rich_help_panel="Start here")
-app.add_typer(commit.app, name="commit", rich_help_panel="Start here")
-app.command("merge", rich_help_panel="Start here")(merge.merge)
-branch.app.command("merge")(merge.merge)
-app.command("revert", rich_help_panel="More")(merge.revert)
-app.command("log", rich_help_panel="More")(commit.log)
-app.command("diff", rich_help_panel="More")(diff.diff)
-branch.app.command("diff")(diff.branch_diff)
-commit.app.command("changes")(diff.commit_changes)
-app.add_typer(diff.app, name="changes", rich_help_panel="More")
-app.add_typer(diff.entity_app, name="entity", rich_help_panel="More")
-app.add_typer(branch.tag_app, name="tag", rich_help_panel="More")
-app.command("explain", rich_help_panel="More")(query.explain)
-app.command("profile", rich_help_panel="More")(query.profile)
-app.command("alias", rich_help_panel="More")(alias.alias)
-app.command("snapshot", rich_help_panel="More")(commit.snapshot)
-app.command("export", rich_help_panel="More")(export.export)
-app.add_typer(pipeline.app, name="pipeline", rich_help_panel="More")
-app.command("optimize", rich_help_panel="More")(maintain.optimize)
-app.command("verify", rich_help_panel="More")(maintain.verify)
-app.command("read", hidden=True)(query.query)
-for old in ("check", "query lint", "query check"):
-    app.command(old, hidden=True)(lint.lint)
-app.command(QUERY_ALIAS, hidden=True)(alias.alias)
-app.command("ingest", hidden=True)(load.ingest)
-app.command("change", hidden=True)(query.mutate)
-TIMED_OUT = EXIT_BY_KIND[TimedOut.kind]
-log = logging.getLogger(__name__)
+
+
+# -- global flags ------------------------------------------------------------------------------------
 
 
 def _version_lines() -> tuple[dict[str, Any], str]:
+    from omnigraph import __version__
+    from omnigraph.storage.manifest.records import FORMAT
+
     text = f"omnigraph {__version__} (storage format {FORMAT})"
     return {"version": __version__, "storage_format": FORMAT}, text
 
@@ -113,31 +130,42 @@ def _show_version(ctx: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
+def _global(*spellings: str, help: str, **settings: Any) -> Any:
+    return typer.Option(*spellings, help=help, rich_help_panel=GLOBAL_PANEL, **settings)
+
+
 @app.callback()
 def root(
     ctx: typer.Context,
-    actor: Annotated[str | None, typer.Option("--as", help="Who writes; recorded on the commit.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr but errors.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Consent to destructive writes.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and report, write nothing.")] = False,
+    actor: Annotated[
+        str | None, _global("--as", metavar="ACTOR", help="Who writes; recorded on the commit: --as ada.")
+    ] = None,
+    as_json: Annotated[bool, _global("--json", help="Print one JSON document on stdout.")] = False,
+    quiet: Annotated[bool, _global("--quiet", help="Say nothing on stderr but errors.")] = False,
+    yes: Annotated[bool, _global("--yes", help="Consent to destructive writes.")] = False,
+    dry_run: Annotated[bool, _global("--dry-run", help="Check and report, write nothing.")] = False,
     branch: Annotated[
-        str | None, typer.Option("--branch", help="Branch to work on; main if not given.")
+        str | None,
+        _global("--branch", metavar="NAME", help="Branch to work on, main if not given: --branch review."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option("--profile", help="A profile of the operator config.")
+        str | None,
+        _global("--profile", metavar="NAME", help="A profile of the operator config: --profile staging."),
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", help="Stop after this long: 30s, 5m or 1h; never if not given.")
+        str | None,
+        _global(
+            "--timeout", metavar="TIME", help="Stop after 30s, 5m or 1h; never if not given: --timeout 5m."
+        ),
     ] = None,
     log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="Log on stderr from this level.")
+        LogLevel, _global("--log-level", help="Log on stderr from this level: --log-level debug.")
     ] = LogLevel.WARNING,
     log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="Log lines as text or as JSON.")
+        LogFormat, _global("--log-format", help="Log lines as text or as JSON: --log-format json.")
     ] = LogFormat.TEXT,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain output.")] = False,
-    trace: Annotated[bool, typer.Option("--trace", help="Show the Python traceback on failure.")] = False,
+    no_color: Annotated[bool, _global("--no-color", help="Plain output.")] = False,
+    trace: Annotated[bool, _global("--trace", help="Show the Python traceback on failure.")] = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -164,10 +192,12 @@ def root(
     ctx.obj = Call(settings, CommandOutput(settings, color=False if no_color else None, progress=progress))
 
 
-@app.command("version", rich_help_panel="More")
 def show_version(ctx: typer.Context) -> None:
     """Show the version and the storage format."""
     call_of(ctx).output.result(*_version_lines())
+
+
+# -- from a line to an exit code ----------------------------------------------------------------------
 
 
 def main(arguments: list[str] | None = None) -> int:

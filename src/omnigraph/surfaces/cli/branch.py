@@ -1,23 +1,30 @@
-"""Branch commands: create, list, rename, delete."""
+"""Branches and tags: names that move with commits, and names that never do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.engine.branches import Branch
-from omnigraph.surfaces.cli.commit import shown_time
+from omnigraph.surfaces.cli.diff import branch_diff
+from omnigraph.surfaces.cli.merge import merge
 from omnigraph.surfaces.cli.support.call import Address, GraphUri, call_of
-from omnigraph.surfaces.cli.support.output import graph_and_words
+from omnigraph.surfaces.cli.support.command_line import Commands
+from omnigraph.surfaces.cli.support.output import graph_and_words, shown_time
 
-app = typer.Typer(help="Make, list, rename and delete branches.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from omnigraph.engine.branches import Branch
+
+# -- branches ----------------------------------------------------------------------------------------
+
+
+app = Commands(help="Make, list, rename and delete branches.")
 Name = Annotated[list[str], typer.Argument(metavar="[ADDR] NAME", help="The graph, and the branch.")]
 Names = Annotated[list[str], typer.Argument(metavar="[ADDR] OLD NEW", help="The graph, and both names.")]
 
 
-@app.command("create")
+@app.command("create", example="omnigraph branch create kb.og review --from main")
 def create(
     ctx: typer.Context,
     words: Name,
@@ -36,16 +43,21 @@ def create(
     if not call.settings.dry_run:
         call.output.target("branch create", where)
     with call.connect(where) as graph:
-        made = graph.branches.create(name, from_, at=from_commit, dry_run=call.settings.dry_run)
-        document = {"uri": graph.uri, "from": made.parent, "name": made.name, "actor_id": call.settings.actor}
-        said = "would create" if call.settings.dry_run else "created"
+        branch = graph.branches.create(name, from_, at=from_commit, dry_run=call.settings.dry_run)
+        document = {
+            "uri": graph.uri,
+            "from": branch.parent,
+            "name": branch.name,
+            "actor_id": call.settings.actor,
+        }
+        verb = "would create" if call.settings.dry_run else "created"
         call.output.result(
-            {**document, "graph_commit_id": made.head, "dry_run": call.settings.dry_run},
-            f"{said} branch {made.name} from {made.parent}",
+            {**document, "graph_commit_id": branch.head, "dry_run": call.settings.dry_run},
+            f"{verb} branch {branch.name} from {branch.parent}",
         )
 
 
-@app.command("list")
+@app.command("list", example="omnigraph branch list kb.og --long --json")
 def list_(
     ctx: typer.Context,
     address: Address = None,
@@ -57,14 +69,14 @@ def list_(
     """List the branches, main first, then by name."""
     call = call_of(ctx)
     with call.connect(address, graph_uri) as graph:
-        found = graph.branches.list(counts=long)
-    document: dict[str, object] = {"branches": [branch.name for branch in found]}
+        branches = graph.branches.list(counts=long)
+    document: dict[str, object] = {"branches": [branch.name for branch in branches]}
     if long:
-        document["details"] = [branch.to_json() for branch in found]
-    call.output.result(document, *(_long_lines(found) if long else document["branches"]))  # type: ignore[misc]
+        document["details"] = [branch.to_json() for branch in branches]
+    call.output.result(document, *(_long_lines(branches) if long else document["branches"]))  # type: ignore[misc]
 
 
-@app.command("rename")
+@app.command("rename", example="omnigraph branch rename kb.og review accepted")
 def rename(ctx: typer.Context, words: Names, graph_uri: GraphUri = None) -> None:
     """Give a branch another name, at one instant for everybody."""
     call = call_of(ctx)
@@ -72,21 +84,21 @@ def rename(ctx: typer.Context, words: Names, graph_uri: GraphUri = None) -> None
     if not call.settings.dry_run:
         call.output.target("branch rename", where)
     with call.connect(where) as graph:
-        made = graph.branches.rename(old, new, dry_run=call.settings.dry_run)
-        said = "would rename" if call.settings.dry_run else "renamed"
+        renamed = graph.branches.rename(old, new, dry_run=call.settings.dry_run)
+        verb = "would rename" if call.settings.dry_run else "renamed"
         call.output.result(
             {
                 "uri": graph.uri,
                 "from": old.strip(),
-                "name": made.name,
+                "name": renamed.name,
                 "actor_id": call.settings.actor,
                 "dry_run": call.settings.dry_run,
             },
-            f"{said} branch {old.strip()} to {made.name}",
+            f"{verb} branch {old.strip()} to {renamed.name}",
         )
 
 
-@app.command("delete")
+@app.command("delete", example="omnigraph branch delete kb.og review --dry-run")
 def delete(ctx: typer.Context, words: Name, graph_uri: GraphUri = None) -> None:
     """Delete a branch that nothing was forked from and nothing of which is tagged."""
     call = call_of(ctx)
@@ -95,35 +107,37 @@ def delete(ctx: typer.Context, words: Name, graph_uri: GraphUri = None) -> None:
     if not call.settings.dry_run:
         call.output.target("branch delete", where)
     with call.connect(where) as graph:
-        was = graph.branches.delete(name, dry_run=call.settings.dry_run)
-        said = "would delete" if call.settings.dry_run else "deleted"
-        document = {"uri": graph.uri, "name": was.name, "actor_id": call.settings.actor}
+        deleted = graph.branches.delete(name, dry_run=call.settings.dry_run)
+        verb = "would delete" if call.settings.dry_run else "deleted"
+        document = {"uri": graph.uri, "name": deleted.name, "actor_id": call.settings.actor}
         call.output.result(
-            {**document, "graph_commit_id": was.head, "dry_run": call.settings.dry_run},
-            f"{said} branch {was.name}",
-            f"  it was at commit {was.head}",
+            {**document, "graph_commit_id": deleted.head, "dry_run": call.settings.dry_run},
+            f"{verb} branch {deleted.name}",
+            f"  it was at commit {deleted.head}",
         )
 
 
-def _long_lines(found: Sequence[Branch]) -> Iterator[str]:
-    width = max(len(branch.name) for branch in found)
-    for branch in found:
+def _long_lines(branches: Sequence[Branch]) -> Iterator[str]:
+    width = max(len(branch.name) for branch in branches)
+    for branch in branches:
         line = f"{branch.name:<{width}}  {branch.head}  {shown_time(branch.created_us)}"
         if branch.parent is not None:
             line += f"  from {branch.parent}: {branch.ahead} ahead, {branch.behind} behind"
         yield line
 
 
-# -- tag commands --------------------------------------------------------------------------------
-#
-# Create, list, delete.
+app.command("merge", example="omnigraph branch merge kb.og review --preview")(merge)
+app.command("diff", example="omnigraph branch diff kb.og review --stat")(branch_diff)
 
 
-tag_app = typer.Typer(help="Give commits names that never move.", no_args_is_help=True)
+# -- tags --------------------------------------------------------------------------------------------
+
+
+tag_app = Commands(help="Give commits names that never move.")
 TagName = Annotated[list[str], typer.Argument(metavar="[ADDR] NAME", help="The graph, and the tag.")]
 
 
-@tag_app.command("create")
+@tag_app.command("create", example="omnigraph tag create kb.og v1 --message release --as ada")
 def create_tag(
     ctx: typer.Context,
     words: TagName,
@@ -143,31 +157,31 @@ def create_tag(
     if not settings.dry_run:
         call.output.target("tag create", where)
     with call.connect(where) as graph:
-        made = graph.tags.create(
+        tag = graph.tags.create(
             name, at, branch=settings.branch, actor=settings.actor, message=message, dry_run=settings.dry_run
         )
-        said = "would tag" if settings.dry_run else "tagged"
+        verb = "would tag" if settings.dry_run else "tagged"
         call.output.result(
-            {"uri": graph.uri, **made.to_json(), "dry_run": settings.dry_run},
-            f"{said} commit {made.commit_id} as {made.name}",
+            {"uri": graph.uri, **tag.to_json(), "dry_run": settings.dry_run},
+            f"{verb} commit {tag.commit_id} as {tag.name}",
         )
 
 
-@tag_app.command("list")
+@tag_app.command("list", example="omnigraph tag list kb.og --json")
 def list_tags(ctx: typer.Context, address: Address = None, graph_uri: GraphUri = None) -> None:
     """List the tags by name, with their commits."""
     call = call_of(ctx)
     with call.connect(address, graph_uri) as graph:
-        found = graph.tags.list()
-    width = max((len(tag.name) for tag in found), default=0)
+        tags = graph.tags.list()
+    width = max((len(tag.name) for tag in tags), default=0)
     lines = [
         f"{tag.name:<{width}}  {tag.commit_id}  {shown_time(tag.created_us)}  {tag.message or ''}".rstrip()
-        for tag in found
+        for tag in tags
     ]
-    call.output.result({"tags": [tag.to_json() for tag in found]}, *lines)
+    call.output.result({"tags": [tag.to_json() for tag in tags]}, *lines)
 
 
-@tag_app.command("delete")
+@tag_app.command("delete", example="omnigraph tag delete kb.og v1 --dry-run")
 def delete_tag(ctx: typer.Context, words: TagName, graph_uri: GraphUri = None) -> None:
     """Take a name away; the commit stays."""
     call = call_of(ctx)
@@ -175,10 +189,10 @@ def delete_tag(ctx: typer.Context, words: TagName, graph_uri: GraphUri = None) -
     if not call.settings.dry_run:
         call.output.target("tag delete", where)
     with call.connect(where) as graph:
-        was = graph.tags.delete(name, dry_run=call.settings.dry_run)
-        said = "would delete" if call.settings.dry_run else "deleted"
+        deleted = graph.tags.delete(name, dry_run=call.settings.dry_run)
+        verb = "would delete" if call.settings.dry_run else "deleted"
         call.output.result(
-            {"uri": graph.uri, **was.to_json(), "dry_run": call.settings.dry_run},
-            f"{said} tag {was.name}",
-            f"  it named commit {was.commit_id}",
+            {"uri": graph.uri, **deleted.to_json(), "dry_run": call.settings.dry_run},
+            f"{verb} tag {deleted.name}",
+            f"  it named commit {deleted.commit_id}",
         )

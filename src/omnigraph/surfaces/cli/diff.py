@@ -1,31 +1,28 @@
-"""Changes: the feed of a branch, the changes of one commit, the versions of one entity."""
+"""What changed: between two states, in one commit, since a cursor, and to one entity through time."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.base.errors import EntityNotFound, InvalidRequest
 from omnigraph.base.times import FORMS
-from omnigraph.catalog.steps import Step
-from omnigraph.engine.history.changes import LIMIT, Cause, Change, Op
-from omnigraph.engine.history.diff import Diff, stats_json, steps_json
-from omnigraph.engine.history.feed import FeedCommit, FeedPage
-from omnigraph.surfaces.cli.commit import shown_time
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
-from omnigraph.surfaces.cli.support.output import graph_and_words
+from omnigraph.surfaces.cli.support.command_line import Commands
+from omnigraph.surfaces.cli.support.output import counted, graph_and_words, shown_time
 
-# -- changed -------------------------------------------------------------------------------------
-#
-# How changes of entities and schemas are written for people.
-# One line for each change: its sign, the entity, and what an update changed.
+if TYPE_CHECKING:
+    from omnigraph.catalog.steps import Step
+    from omnigraph.engine.history.changes import Cause, Change
+    from omnigraph.engine.history.diff import Diff
+    from omnigraph.engine.history.feed import FeedCommit, FeedPage
 
-
-SIGNS = {Op.INSERT: "+", Op.UPDATE: "~", Op.DELETE: "-"}
+LIMIT = 1_000  # changes
+SIGNS = {"insert": "+", "update": "~", "delete": "-"}
 WIDTH = 60  # characters of a value
 
 Kinds = Annotated[
@@ -43,10 +40,10 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", help="So many change
 
 def change_line(change: Change) -> str:
     """Return a change as one line."""
-    line = f"{SIGNS[change.op]} {change.kind} {change.type_name} {change.id}"
+    line = f"{SIGNS[change.op.value]} {change.kind} {change.type_name} {change.id}"
     before, after = change.before or {}, change.after or {}
-    told = [f"{name}: {value_text(before, name)} -> {value_text(after, name)}" for name in change.fields]
-    return f"{line}  {', '.join(told)}" if told else line
+    updates = [f"{name}: {value_text(before, name)} -> {value_text(after, name)}" for name in change.fields]
+    return f"{line}  {', '.join(updates)}" if updates else line
 
 
 def value_text(image: Any, name: str) -> str:
@@ -59,12 +56,16 @@ def value_text(image: Any, name: str) -> str:
 
 def cause_line(cause: Cause) -> str:
     """Return a commit as the head of its changes."""
-    said = cause.message or cause.kind
-    return f"{cause.commit_id}  {shown_time(cause.authored_at)}  {cause.branch}  {cause.actor or '-'}: {said}"
+    about = cause.message or cause.kind
+    return (
+        f"{cause.commit_id}  {shown_time(cause.authored_at)}  {cause.branch}  {cause.actor or '-'}: {about}"
+    )
 
 
 def step_lines(steps: Iterable[Step]) -> Iterator[str]:
     """Yield schema steps as lines."""
+    from omnigraph.engine.history.diff import steps_json
+
     for step in steps_json(steps):
         name = step.get("type_name") or step.get("name") or step.get("from") or step.get("message")
         place = f"{name}.{step['property_name']}" if "property_name" in step else name
@@ -72,17 +73,17 @@ def step_lines(steps: Iterable[Step]) -> Iterator[str]:
         yield f"* {step['kind']} {place}{renamed}"
 
 
-# -- changes -------------------------------------------------------------------------------------
+# -- changes of commits and entities -----------------------------------------------------------------
 
 
-app = typer.Typer(help="Follow what happens to a branch.", no_args_is_help=True)
-entity_app = typer.Typer(help="One entity through time.", no_args_is_help=True)
+app = Commands(help="Follow what happens to a branch.")
+entity_app = Commands(help="One entity through time.")
 PageToken = Annotated[
     str | None, typer.Option("--page-token", metavar="T", help="Go on where the last page ended.")
 ]
 
 
-@app.command("poll")
+@app.command("poll", example="omnigraph changes poll kb.og --start beginning --json")
 def poll(
     ctx: typer.Context,
     address: Address = None,
@@ -141,16 +142,16 @@ def commit_changes(
     where, (at,) = graph_and_words(call.settings, words, graph_uri, "ID")
     with call.connect(where) as graph:
         commit = graph.commits.get(at, branch=call.settings.branch)
-        found = graph.changes.of(
+        page = graph.changes.of(
             commit.id, kinds=kind, types=type_, ops=op, limit=limit, page_token=page_token
         )
-    lines = list(_block_lines(found.block))
-    if found.page_token is not None:
-        lines.append(f"more: --page-token {found.page_token}")
-    call.output.result(found.to_json(), *lines)
+    lines = list(_commit_lines(page.block))
+    if page.page_token is not None:
+        lines.append(f"more: --page-token {page.page_token}")
+    call.output.result(page.to_json(), *lines)
 
 
-@entity_app.command("history")
+@entity_app.command("history", example="omnigraph entity history kb.og Person Ada")
 def entity_history(
     ctx: typer.Context,
     words: Annotated[
@@ -163,27 +164,27 @@ def entity_history(
     call = call_of(ctx)
     where, (type_name, entity_id) = graph_and_words(call.settings, words, graph_uri, "TYPE", "ID")
     with call.connect(where) as graph:
-        found = graph.entity(type_name, entity_id).history(branch=call.settings.branch, limit=limit)
-    if not found.versions and not found.reclaimed:
+        history = graph.entity(type_name, entity_id).history(branch=call.settings.branch, limit=limit)
+    if not history.versions and not history.reclaimed:
         raise EntityNotFound(
-            f"{call.settings.branch!r} never had a {found.type_name} {entity_id!r}",
+            f"{call.settings.branch!r} never had a {history.type_name} {entity_id!r}",
             remedy="Check the type, the id and the branch",
-            type_name=found.type_name,
+            type_name=history.type_name,
             entity_id=entity_id,
         )
-    lines = [f"{found.kind} {found.type_name} {found.id}"]
-    for version in found:
+    lines = [f"{history.kind} {history.type_name} {history.id}"]
+    for version in history:
         lines += [cause_line(version.cause), f"  {change_line(version.change)}"]
-    if found.more:
+    if history.more:
         lines.append("… there are older versions: give a higher --limit")
-    if found.reclaimed:
+    if history.reclaimed:
         lines.append("… older history was cleaned")
-    call.output.result(found.to_json(), *lines)
+    call.output.result(history.to_json(), *lines)
 
 
 def _page_lines(page: FeedPage) -> Iterator[str]:
-    for block in page.blocks:
-        yield from _block_lines(block)
+    for commit in page.blocks:
+        yield from _commit_lines(commit)
     if page.page_token is not None:
         yield f"more: --page-token {page.page_token}"
         return
@@ -191,18 +192,15 @@ def _page_lines(page: FeedPage) -> Iterator[str]:
     yield f"cursor {page.cursor}"
 
 
-def _block_lines(block: FeedCommit) -> Iterator[str]:
-    yield cause_line(block.cause)
-    yield from (f"  {line}" for line in step_lines(block.schema))
-    yield from (f"  {change_line(change)}" for change in block.changes)
+def _commit_lines(commit: FeedCommit) -> Iterator[str]:
+    yield cause_line(commit.cause)
+    yield from (f"  {line}" for line in step_lines(commit.schema))
+    yield from (f"  {change_line(change)}" for change in commit.changes)
 
 
-# -- diff ----------------------------------------------------------------------------------------
-#
-# What leads from one state of a graph to another. `diff`, and `branch diff`.
+# -- differences of two states -----------------------------------------------------------------------
 
 
-DIFF_LIMIT = 1_000
 Sides = Annotated[
     list[str],
     typer.Argument(metavar="[ADDR] A [B]", help=f"The graph, and two states: a branch, {FORMS}."),
@@ -221,14 +219,14 @@ def diff(
     type_: Types = None,
     op: Ops = None,
     stat: Stat = False,
-    limit: Limit = DIFF_LIMIT,
+    limit: Limit = LIMIT,
 ) -> None:
     """Show what leads from A to B; without B, to the head of the branch."""
     call = call_of(ctx)
     where, (a, *b) = graph_and_sides(call, words, graph_uri)
     with call.connect(where) as graph:
-        found = graph.diff(a, b[0] if b else call.settings.branch, kinds=kind, types=type_, ops=op)
-        show(call, found, stat=stat, limit=limit)
+        difference = graph.diff(a, b[0] if b else call.settings.branch, kinds=kind, types=type_, ops=op)
+        show(call, difference, stat=stat, limit=limit)
 
 
 def branch_diff(
@@ -239,28 +237,30 @@ def branch_diff(
     type_: Types = None,
     op: Ops = None,
     stat: Stat = False,
-    limit: Limit = DIFF_LIMIT,
+    limit: Limit = LIMIT,
 ) -> None:
     """Show what a branch has that another one, main if not given, has not, and the other way round."""
     call = call_of(ctx)
     where, (name, *into) = graph_and_sides(call, words, graph_uri)
     with call.connect(where) as graph:
-        found = graph.diff(into[0] if into else "main", name, kinds=kind, types=type_, ops=op)
-        show(call, found, stat=stat, limit=limit)
+        difference = graph.diff(into[0] if into else "main", name, kinds=kind, types=type_, ops=op)
+        show(call, difference, stat=stat, limit=limit)
 
 
-def show(call: Call, found: Diff, *, stat: bool, limit: int) -> None:
+def show(call: Call, difference: Diff, *, stat: bool, limit: int) -> None:
     """Print a diff, numbers first."""
     if limit < 1:
         raise InvalidRequest(f"--limit {limit} shows nothing", remedy="Give --stat for the numbers alone")
     if call.settings.json:
-        document = found.to_json(limit)
+        document = difference.to_json(limit)
         if stat:
-            document = {"from": found.from_commit_id, "to": found.to_commit_id}
-            document |= {"stats": stats_json(found.types), "schema": steps_json(found.schema)}
+            from omnigraph.engine.history.diff import stats_json, steps_json
+
+            document = {"from": difference.from_commit_id, "to": difference.to_commit_id}
+            document |= {"stats": stats_json(difference.types), "schema": steps_json(difference.schema)}
         call.output.result(document)
         return
-    call.output.result({}, *_numbers(found), *(() if stat else _changes(found, limit)))
+    call.output.result({}, *_numbers(difference), *(() if stat else _changes(difference, limit)))
 
 
 def graph_and_sides(call: Call, words: Sequence[str], graph_uri: str | None) -> tuple[str, list[str]]:
@@ -270,23 +270,25 @@ def graph_and_sides(call: Call, words: Sequence[str], graph_uri: str | None) -> 
     )
     sides = list(words[1:] if first else words)
     if len(sides) not in (1, 2):
-        raise InvalidRequest(f"{len(words)} words were given", remedy="Give A, or A and B, after the graph")
+        raise InvalidRequest(
+            f"{counted(len(words), 'word')} on the line", remedy="Give A, or A and B, after the graph"
+        )
     return call.settings.address(words[0] if first else None, graph_uri), sides
 
 
-def _numbers(found: Diff) -> Iterator[str]:
-    sides = [f"{side.commit_id} ({side.branch})" for side in (found.before, found.after)]
+def _numbers(difference: Diff) -> Iterator[str]:
+    sides = [f"{side.commit_id} ({side.branch})" for side in (difference.before, difference.after)]
     yield f"from {sides[0]} to {sides[1]}"
-    yield from step_lines(found.schema)
-    for one in found.types:
-        counts = f"{one.inserted} inserted, {one.updated} updated, {one.deleted} deleted"
-        yield f"  {one.kind} {one.name}: {counts}"
-    if not found.types and not found.schema:
+    yield from step_lines(difference.schema)
+    for counts in difference.types:
+        numbers = f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted"
+        yield f"  {counts.kind} {counts.name}: {numbers}"
+    if not difference.types and not difference.schema:
         yield "no difference"
 
 
-def _changes(found: Diff, limit: int) -> Iterator[str]:
-    yield from (change_line(change) for change in islice(found.changes(), limit))
-    left = sum(one.inserted + one.updated + one.deleted for one in found.types) - limit
+def _changes(difference: Diff, limit: int) -> Iterator[str]:
+    yield from (change_line(change) for change in islice(difference.changes(), limit))
+    left = sum(counts.inserted + counts.updated + counts.deleted for counts in difference.types) - limit
     if left > 0:
         yield f"… {left} more: give a higher --limit, or choose with --type and --op"

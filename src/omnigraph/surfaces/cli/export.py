@@ -1,4 +1,4 @@
-"""Export: one commit as files or as a stream, in the form that a load takes back."""
+"""One commit as files or as a stream, in the form that a load takes back."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
-from rich.filesize import decimal
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.export.export import export_files, export_lines
-from omnigraph.engine.export.files import ExportReport
-from omnigraph.engine.export.plan import plan_export
-from omnigraph.engine.graph import Graph
 from omnigraph.surfaces.cli.support.call import Call, GraphUri, call_of
-from omnigraph.surfaces.cli.support.params import Snapshot, moment
-from omnigraph.surfaces.cli.support.waiting import spark_here, task_bar
+from omnigraph.surfaces.cli.support.output import counted
+from omnigraph.surfaces.cli.support.params import Snapshot, read_at
+from omnigraph.surfaces.cli.support.progress import spark_here, task_bar
+
+if TYPE_CHECKING:
+    from omnigraph.engine.export.files import ExportReport
+    from omnigraph.engine.graph import Graph
 
 SPARK_ROWS = 5_000_000  # from here on the time that Spark needs to start is made up for
 ONE_FILE = ".jsonl"
@@ -92,11 +92,11 @@ def export(
         call.output.note("'export --jsonl' is now 'export'")
     if call.settings.dry_run:
         raise InvalidRequest("export has no dry run", remedy="See what there is with snapshot")
-    address, destination = _words(words or [], out)
+    address, destination = _graph_and_destination(words or [], out)
     chosen = {
         "types": types or None,
         "branch": call.settings.branch,
-        "at": moment(call.settings, snapshot),
+        "at": read_at(call.settings, snapshot),
     }
     with call.connect(address, graph_uri) as graph:
         if destination is None or destination.endswith(ONE_FILE):
@@ -110,8 +110,8 @@ def export(
             _to_folder(call, graph, destination, form or ExportFormat.PARQUET, engine, chosen)
 
 
-def _words(words: list[str], out: str | None) -> tuple[str | None, str | None]:
-    """Return the graph and the destination, each if it was given."""
+def _graph_and_destination(words: list[str], out: str | None) -> tuple[str | None, str | None]:
+    """Return the graph and the destination, each if it is on the line."""
     places = [*words[1:], *([] if out is None else [out])]
     if len(places) > 1:
         raise InvalidRequest(f"two destinations given: {places[0]!r} and {places[1]!r}", remedy="Give one")
@@ -133,14 +133,18 @@ def _check_stream(
 
 
 def _to_stream(call: Call, graph: Graph, destination: str | None, framed: bool, chosen: Arguments) -> None:
-    pieces = export_lines(graph.store, framed=framed, **chosen)
+    from rich.filesize import decimal
+
+    from omnigraph.engine.export.export import export_lines
+
+    chunks = export_lines(graph.store, framed=framed, **chosen)
     written = 0
 
     def write(sink: BinaryIO) -> None:
         nonlocal written
-        for piece in pieces:
-            sink.write(piece)
-            written += len(piece)
+        for chunk in chunks:
+            sink.write(chunk)
+            written += len(chunk)
 
     if destination is not None and "://" in destination:
         with graph.store.location.reach(destination).new_file() as file:
@@ -161,14 +165,17 @@ def _to_folder(
     call: Call, graph: Graph, destination: str, form: ExportFormat, engine: ExportEngine, chosen: Arguments
 ) -> None:
     with task_bar(call.output.watched, "exporting") as progress:
-        write = _by(call, graph, engine, chosen)
+        write = _writer(call, graph, engine, chosen)
         report = write(destination, format=form.value, progress=progress, **chosen)
     document = {"uri": graph.uri, "destination": report.destination, **report.to_json()}
     call.output.result(document, *_lines(report))
 
 
-def _by(call: Call, graph: Graph, engine: ExportEngine, chosen: Arguments) -> Callable[..., ExportReport]:
+def _writer(call: Call, graph: Graph, engine: ExportEngine, chosen: Arguments) -> Callable[..., ExportReport]:
     """Return who writes: Spark where it was asked for, or where it pays and can be had."""
+    from omnigraph.engine.export.export import export_files
+    from omnigraph.engine.export.plan import plan_export
+
     local = partial(export_files, graph.store)
     if engine is ExportEngine.LOCAL:
         return local
@@ -191,9 +198,13 @@ def _on_spark(graph: Graph) -> Callable[..., ExportReport]:
 
 
 def _lines(report: ExportReport) -> Iterator[str]:
-    counts = f"{report.of_kind('node')} nodes, {report.of_kind('edge')} edges, {decimal(report.bytes)}"
+    from rich.filesize import decimal
+
+    nodes, edges = counted(report.of_kind("node"), "node"), counted(report.of_kind("edge"), "edge")
+    counts = f"{nodes}, {edges}, {decimal(report.bytes)}"
     yield f"exported {report.branch} to {report.destination} ({report.format}): {counts}"
     yield f"  commit {report.commit_id}"
-    width = max((len(one.name) for one in report.types), default=0)
-    for one in report.types:
-        yield f"  {one.kind} {one.name:<{width}}  {one.rows} in {len(one.files)} files"
+    width = max((len(written.name) for written in report.types), default=0)
+    for written in report.types:
+        files = counted(len(written.files), "file")
+        yield f"  {written.kind} {written.name:<{width}}  {written.rows} in {files}"

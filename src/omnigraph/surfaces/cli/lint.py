@@ -1,24 +1,26 @@
-"""Lint: check query files against a schema file, or against the schema of a graph."""
+"""Check query files against a schema file, or against the schema of a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.identity import IdMinter
-from omnigraph.catalog.query import LintReport, lint_queries
-from omnigraph.catalog.query.lint import Finding, QueryReport, never_set
-from omnigraph.catalog.resolve import resolve
-from omnigraph.engine.schema.schema import load_schema
 from omnigraph.language.diagnostics import SchemaError, Severity, render
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of, note_old_spelling
+from omnigraph.surfaces.cli.support.output import counted
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from omnigraph.catalog.catalog import Catalog
+    from omnigraph.catalog.query import LintReport
+    from omnigraph.catalog.query.lint import Finding, QueryReport
 
 COUNTS = {Severity.ERROR: "errors", Severity.WARN: "warnings", Severity.INFO: "infos"}
 STYLES = {"OK": "green", "WARN": "yellow", "ERROR": "bold red", "INFO": "dim"}
@@ -26,31 +28,38 @@ STYLES = {"OK": "green", "WARN": "yellow", "ERROR": "bold red", "INFO": "dim"}
 
 @dataclass(frozen=True)
 class Linted:
-    """What was found in one file, or in all files of a folder."""
+    """The reports on one file, or on all files of a folder."""
 
     path: Path
     schema_source: dict[str, str]
     reports: tuple[LintReport, ...] = ()
     schema_error: SchemaError | None = None
 
-    @property
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong with the schema and whole files, then what the updates of all files leave out."""
+        from omnigraph.catalog.query.lint import Finding, never_set
+
         error = self.schema_error
         schema = (
             () if error is None else (Finding(Severity.ERROR, d.code, d.message) for d in error.diagnostics)
         )
-        texts = (one for report in self.reports for one in report.findings if one.severity is Severity.ERROR)
+        texts = (
+            finding
+            for report in self.reports
+            for finding in report.findings
+            if finding.severity is Severity.ERROR
+        )
         return (*schema, *texts, *never_set(query for report in self.reports for query in report.checked))
 
     @property
     def counts(self) -> dict[str, int]:
         """How many errors, warnings and infos there are."""
-        found = {name: sum(f.severity is level for f in self.findings) for level, name in COUNTS.items()}
+        counts = {name: sum(f.severity is level for f in self.findings) for level, name in COUNTS.items()}
         results = [result for report in self.reports for result in report.results]
-        found["errors"] += sum(result.error is not None for result in results)
-        found["warnings"] += sum(len(result.warnings) for result in results)
-        return found
+        counts["errors"] += sum(result.error is not None for result in results)
+        counts["warnings"] += sum(len(result.warnings) for result in results)
+        return counts
 
     @property
     def queries(self) -> int:
@@ -91,11 +100,11 @@ def lint(
     note_old_spelling(ctx, "lint")
     if schema is not None and (address or graph_uri):
         raise InvalidRequest("--schema and a graph exclude each other", remedy="Give one")
-    path = next((one for one in call.settings.query_files(query) if one.exists()), query)
+    path = next((candidate for candidate in call.settings.query_files(query) if candidate.exists()), query)
     texts = [*_texts(path)]
-    found = _linted(call, path, texts, schema, address, graph_uri)
-    call.output.result(found.to_json(), *_lines(found))
-    return 1 if found.counts["errors"] else 0
+    linted = _linted(call, path, texts, schema, address, graph_uri)
+    call.output.result(linted.to_json(), *_lines(linted))
+    return 1 if linted.counts["errors"] else 0
 
 
 def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -119,6 +128,8 @@ def _linted(
     address: str | None,
     graph_uri: str | None,
 ) -> Linted:
+    from omnigraph.catalog.query import lint_queries
+
     if schema is None:
         with call.connect(address, graph_uri) as graph:
             catalog = graph.schema.catalog(call.settings.branch)
@@ -134,6 +145,10 @@ def _linted(
 
 
 def _catalog(schema: Path) -> Catalog:
+    from omnigraph.catalog.identity import IdMinter
+    from omnigraph.catalog.resolve import resolve
+    from omnigraph.engine.schema.schema import load_schema
+
     # The ids are thrown away with the catalog: nothing is ever stored under them.
     return resolve(load_schema(schema), None, IdMinter("lint")).catalog
 
@@ -141,22 +156,22 @@ def _catalog(schema: Path) -> Catalog:
 # -- for people ------------------------------------------------------------------------------------
 
 
-def _lines(found: Linted) -> Iterator[str | Text]:
-    if found.schema_error is not None:
-        yield found.schema_error.render()
+def _lines(linted: Linted) -> Iterator[str | Text]:
+    if linted.schema_error is not None:
+        yield linted.schema_error.render()
         yield ""
-    for report in found.reports:
+    for report in linted.reports:
         if report.diagnostics:
             yield render(report.source, report.diagnostics)
             yield ""
         for result in report.results:
             yield _result_line(result)
-    for finding in found.findings:
+    for finding in linted.findings:
         if finding.query_names:
             yield _marked("WARN", f"{finding.message} [{finding.code}] ({', '.join(finding.query_names)})")
-    totals = ", ".join(f"{number} {name}" for name, number in found.counts.items())
-    word = "ERROR" if found.counts["errors"] else "OK"
-    yield _marked(word, f"{found.path}: {found.queries} queries, {totals}")
+    totals = ", ".join(counted(number, name.removesuffix("s")) for name, number in linted.counts.items())
+    word = "ERROR" if linted.counts["errors"] else "OK"
+    yield _marked(word, f"{linted.path}: {counted(linted.queries, 'query', 'queries')}, {totals}")
 
 
 def _result_line(result: QueryReport) -> Text:
@@ -167,4 +182,6 @@ def _result_line(result: QueryReport) -> Text:
 
 
 def _marked(word: str, text: str) -> Text:
+    from rich.text import Text
+
     return Text.assemble((f"{word:<5}", STYLES[word]), f" {text}")

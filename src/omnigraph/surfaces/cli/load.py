@@ -1,17 +1,15 @@
-"""Load: data from a file, a folder or standard input, as one commit."""
+"""Load data from a file, a folder or standard input, as one commit."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.load.assembly import LoadProgress, Report
-from omnigraph.engine.receipt import Receipt
 from omnigraph.surfaces.cli.support.call import (
     Address,
     Call,
@@ -21,7 +19,12 @@ from omnigraph.surfaces.cli.support.call import (
     Message,
     call_of,
 )
-from omnigraph.surfaces.cli.support.waiting import load_bar
+from omnigraph.surfaces.cli.support.output import counted
+from omnigraph.surfaces.cli.support.progress import load_bar
+
+if TYPE_CHECKING:
+    from omnigraph.engine.load.assembly import LoadProgress, Report
+    from omnigraph.engine.receipt import Receipt
 
 STDIN = "-"
 
@@ -170,7 +173,7 @@ def ingest(
 
 
 def _followed(call: Call, shown: Report | None) -> Report:
-    """Tell the one who watches the clock when reading ends and writing begins."""
+    """Note when reading ends and writing begins, for a deadline; and show it."""
 
     def report(now: LoadProgress) -> None:
         if now.stage == "writing" and not call.settings.dry_run:
@@ -183,14 +186,14 @@ def _followed(call: Call, shown: Report | None) -> Report:
 
 def _columns(mapped: list[str] | None, from_col: str | None, to_col: str | None) -> dict[str, str]:
     """Return which property each named column is."""
-    found: dict[str, str] = {}
-    for one in mapped or ():
-        column, sign, member = one.rpartition("=")
+    properties: dict[str, str] = {}
+    for mapping in mapped or ():
+        column, sign, member = mapping.rpartition("=")
         if not sign or not column or not member:
-            raise InvalidRequest(f"--map {one!r} is not understood", remedy="Write --map COLUMN=PROPERTY")
-        found[column] = member
+            raise InvalidRequest(f"--map {mapping!r} is not understood", remedy="Write --map COLUMN=PROPERTY")
+        properties[column] = member
     ends = {from_col: "from", to_col: "to"}
-    return found | {column: end for column, end in ends.items() if column is not None}
+    return properties | {column: end for column, end in ends.items() if column is not None}
 
 
 def _format(form: LoadFormat | None, data: str) -> str | None:
@@ -201,7 +204,7 @@ def _format(form: LoadFormat | None, data: str) -> str | None:
 
 def _lines(receipt: Receipt, data: str) -> Iterator[str]:
     facts = receipt.facts
-    counts = f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges"
+    counts = f"{counted(receipt.affected_nodes, 'node')}, {counted(receipt.affected_edges, 'edge')}"
     verb = "would load" if receipt.dry_run else "loaded"
     name = "standard input" if data == STDIN else data
     if receipt.replayed:
@@ -211,8 +214,9 @@ def _lines(receipt: Receipt, data: str) -> Iterator[str]:
     if facts["branch_created"]:
         yield f"  created branch {receipt.branch} from {facts['base_branch']}"
     if facts["mode"] == LoadModeFlag.OVERWRITE.value:
-        nodes, edges = (sum(one.deleted for one in kind) for kind in (receipt.nodes, receipt.edges))
-        yield f"  {'would replace' if receipt.dry_run else 'replaced'} {nodes} nodes, {edges} edges"
+        nodes, edges = (sum(count.deleted for count in kind) for kind in (receipt.nodes, receipt.edges))
+        verb = "would replace" if receipt.dry_run else "replaced"
+        yield f"  {verb} {counted(nodes, 'node')}, {counted(edges, 'edge')}"
     if facts.get("rejected"):
-        yield f"  rejected {facts['rejected']} rows: {facts['rejects'] or 'a dry run keeps none'}"
+        yield f"  rejected {counted(facts['rejected'], 'row')}: {facts['rejects'] or 'a dry run keeps none'}"
     yield "  nothing was written" if receipt.dry_run else f"  commit {receipt.commit_id}"

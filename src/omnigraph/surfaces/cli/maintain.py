@@ -1,24 +1,67 @@
-"""Optimize: bring the indexes of a branch up to its rows."""
+"""Make a graph, build its indexes, and check its stored files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.graph import Graph
-from omnigraph.engine.graph import init as make
-from omnigraph.engine.indexes import IndexReport, TypeIndexes
-from omnigraph.engine.schema.schema import load_schema
-from omnigraph.storage.checksums import Verified
-from omnigraph.storage.diagnose import check_free
-from omnigraph.storage.location import Location
 from omnigraph.surfaces.cli.support.call import Address, GraphUri, call_of
-from omnigraph.surfaces.cli.support.waiting import Worker, WorkerFlag, spark_here, task_bar
+from omnigraph.surfaces.cli.support.output import counted
+from omnigraph.surfaces.cli.support.progress import Worker, WorkerFlag, spark_here, task_bar
+
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
+    from omnigraph.engine.indexes import IndexReport, TypeIndexes
+    from omnigraph.storage.checksums import Verified
+
+# -- init --------------------------------------------------------------------------------------------
+
+
+def init(
+    ctx: typer.Context,
+    schema: Annotated[Path, typer.Option("--schema", help="The schema file (.pg).")],
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    force: Annotated[bool, typer.Option("--force", help="Clear what a failed init left behind.")] = False,
+) -> None:
+    """Make an empty graph with a schema."""
+    from omnigraph.engine.graph import init as make
+
+    call = call_of(ctx)
+    where = call.settings.address(address, graph_uri)
+    if call.settings.dry_run:
+        from omnigraph.engine.schema.schema import load_schema
+        from omnigraph.storage.diagnose import check_free
+        from omnigraph.storage.location import Location
+
+        load_schema(schema)
+        check_free(Location.parse(where), force=force)
+        call.output.result(
+            {"uri": where, "dry_run": True}, f"the schema is fine; nothing was made at {where}"
+        )
+        return
+    call.output.target("init", where)
+    with make(where, schema, actor=call.settings.actor, force=force) as graph:
+        catalog = graph.schema.catalog()
+        nodes, edges = [t.name for t in catalog.nodes], [t.name for t in catalog.edges]
+        call.output.result(
+            {
+                "uri": graph.uri,
+                "graph_commit_id": graph.store.snapshot().commit_id,
+                "node_types": nodes,
+                "edge_types": edges,
+            },
+            f"initialized {graph.uri}",
+            f"  {counted(len(nodes), 'node type')}, {counted(len(edges), 'edge type')}",
+        )
+
+
+# -- optimize ----------------------------------------------------------------------------------------
 
 
 def optimize(
@@ -36,7 +79,7 @@ def optimize(
         with task_bar(call.output.watched if engine is Worker.SPARK else None, "indexing") as progress:
             build = _on_spark(graph, progress) if engine is Worker.SPARK else graph.ensure_indexes
             report = build(branch=call.settings.branch, actor=call.settings.actor)
-        call.output.result({"uri": graph.uri, **report.to_json()}, *_lines(report))
+        call.output.result({"uri": graph.uri, **report.to_json()}, *_index_lines(report))
 
 
 def _on_spark(graph: Graph, progress: Callable[[int, int], None] | None) -> Callable[..., IndexReport]:
@@ -46,32 +89,30 @@ def _on_spark(graph: Graph, progress: Callable[[int, int], None] | None) -> Call
     return partial(ensure_indexes, spark, graph, progress=progress)
 
 
-def _lines(report: IndexReport) -> Iterator[str]:
-    for one in report.types:
-        yield f"  {one.kind} {one.type}: {_said(one)}"
+def _index_lines(report: IndexReport) -> Iterator[str]:
+    for indexes in report.types:
+        yield f"  {indexes.kind} {indexes.type}: {_index_state(indexes)}"
     if report.commit_id is None:
         yield f"nothing to build on {report.branch}"
     else:
         yield f"indexed {report.branch}: commit {report.commit_id}"
 
 
-def _said(one: TypeIndexes) -> str:
-    said = []
-    if one.created:
-        said.append(f"built {', '.join(one.created)}")
-    if one.extended:
-        said.append(f"extended {', '.join(one.extended)}")
-    said += [f"{pending.property} pending ({pending.reason})" for pending in one.pending]
-    if one.skipped:
-        said.append(f"skipped: {one.skipped}")
-    if one.error:
-        said.append(f"failed: {one.error}")
-    return "; ".join(said) or "up to date"
+def _index_state(indexes: TypeIndexes) -> str:
+    parts = []
+    if indexes.created:
+        parts.append(f"built {', '.join(indexes.created)}")
+    if indexes.extended:
+        parts.append(f"extended {', '.join(indexes.extended)}")
+    parts += [f"{pending.property} pending ({pending.reason})" for pending in indexes.pending]
+    if indexes.skipped:
+        parts.append(f"skipped: {indexes.skipped}")
+    if indexes.error:
+        parts.append(f"failed: {indexes.error}")
+    return "; ".join(parts) or "up to date"
 
 
-# -- verify --------------------------------------------------------------------------------------
-#
-# Compare stored files with the checksums of when they were written.
+# -- verify ------------------------------------------------------------------------------------------
 
 
 SHOWN = 20
@@ -100,49 +141,16 @@ def verify(
 
 
 def _verify_lines(report: Verified) -> Iterator[str]:
-    yield from (f"damaged: {one}" for one in report.damaged)
-    yield f"{report.files} files, {report.bytes:,} bytes checked: {len(report.damaged) or 'none'} damaged"
+    yield from (f"damaged: {file}" for file in report.damaged)
+    damaged = len(report.damaged) or "none"
+    yield f"{counted(report.files, 'file')}, {report.bytes:,} bytes checked: {damaged} damaged"
     if report.added:
-        yield f"{report.added} checksums recorded"
+        yield f"{counted(report.added, 'checksum')} recorded"
     for file in report.unrecorded[:SHOWN]:
         yield f"no checksum: {file}"
     if report.unrecorded:
-        yield f"{len(report.unrecorded)} files have no checksum; --record gives them one, as they are now"
-
-
-# -- init ----------------------------------------------------------------------------------------
-#
-# Make a graph.
-
-
-def init(
-    ctx: typer.Context,
-    schema: Annotated[Path, typer.Option("--schema", help="The schema file (.pg).")],
-    address: Address = None,
-    graph_uri: GraphUri = None,
-    force: Annotated[bool, typer.Option("--force", help="Clear what a failed init left behind.")] = False,
-) -> None:
-    """Make an empty graph with a schema."""
-    call = call_of(ctx)
-    where = call.settings.address(address, graph_uri)
-    if call.settings.dry_run:
-        load_schema(schema)
-        check_free(Location.parse(where), force=force)
-        call.output.result(
-            {"uri": where, "dry_run": True}, f"the schema is fine; nothing was made at {where}"
-        )
-        return
-    call.output.target("init", where)
-    with make(where, schema, actor=call.settings.actor, force=force) as graph:
-        catalog = graph.schema.catalog()
-        nodes, edges = [t.name for t in catalog.nodes], [t.name for t in catalog.edges]
-        call.output.result(
-            {
-                "uri": graph.uri,
-                "graph_commit_id": graph.store.snapshot().commit_id,
-                "node_types": nodes,
-                "edge_types": edges,
-            },
-            f"initialized {graph.uri}",
-            f"  {len(nodes)} node types, {len(edges)} edge types",
+        verb = "has" if len(report.unrecorded) == 1 else "have"
+        yield (
+            f"{counted(len(report.unrecorded), 'file')} {verb} no checksum; "
+            "--record gives them one, as they are now"
         )

@@ -1,27 +1,25 @@
-"""Pipeline commands: check a pipeline file, run it on Spark."""
+"""Declared pipelines: check a file, run it on Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.merge.merge import Outcome
 from omnigraph.language.diagnostics import SourceText, render
 from omnigraph.surfaces.cli.support.call import Call, call_of
+from omnigraph.surfaces.cli.support.command_line import Commands
+from omnigraph.surfaces.cli.support.progress import pipeline_bar
 
 if TYPE_CHECKING:  # Spark is an extra, and slow to import: other commands do without
     from omnigraph.pipeline.declared import Pipeline, PipelineCheck, RunProgress, RunReport
 
-app = typer.Typer(help="Run declared pipelines on Spark, and check them first.", no_args_is_help=True)
+app = Commands(help="Run declared pipelines on Spark, and check them first.")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file (YAML).")]
 GraphFlag = Annotated[
     str | None,
@@ -41,7 +39,7 @@ SAID = {
 }
 
 
-@app.command("check")
+@app.command("check", example="omnigraph pipeline check people.yaml --graph kb.og")
 def check(
     ctx: typer.Context, file: File, graph_uri: GraphFlag = None, master: Master = None, conf: Conf = None
 ) -> int:
@@ -54,12 +52,12 @@ def check(
         _refused(call, error.source, [one.to_json() for one in error.diagnostics], error.render())
         return 1
     with call.connect(_address(call, pipeline, graph_uri)) as graph:
-        found = declared.check(_spark(ctx, master, conf), graph, pipeline)
-        call.output.result({"uri": graph.uri, **found.to_json()}, *_check_lines(found))
-    return 1 if found.errors else 0
+        checked = declared.check(_spark(ctx, master, conf), graph, pipeline)
+        call.output.result({"uri": graph.uri, **checked.to_json()}, *_check_lines(checked))
+    return 1 if checked.errors else 0
 
 
-@app.command("run")
+@app.command("run", example="omnigraph pipeline run people.yaml --branch nightly --dry-run")
 def run(
     ctx: typer.Context,
     file: File,
@@ -84,7 +82,7 @@ def run(
         call.require_yes("pipeline run", where, destroys=f"all rows of {', '.join(replaced)}")
     call.output.target("pipeline run", where, writes=False)
     with call.connect(where) as graph:
-        with _bar(call.output.watched) as shown:
+        with pipeline_bar(call.output.watched) as shown:
             done = declared.run(
                 _spark(ctx, master, conf),
                 graph,
@@ -98,7 +96,7 @@ def run(
         for warning in done.warnings:
             call.output.note(f"warning: {warning}")
         call.output.result({"uri": graph.uri, **done.to_json()}, *_run_lines(done, report))
-    conflicts = done.merge is not None and done.merge["outcome"] == Outcome.CONFLICTS.value
+    conflicts = done.merge is not None and done.merge["outcome"] == "conflicts"
     return 5 if conflicts else 0
 
 
@@ -119,10 +117,10 @@ def _spark(ctx: typer.Context, master: str | None, conf: list[str] | None) -> An
     # When Spark is asked for a name it makes a folder for tables, in the working directory if not told.
     tables = ctx.with_resource(TemporaryDirectory(prefix="omnigraph-", ignore_cleanup_errors=True))
     settings = {"spark.log.level": "ERROR", "spark.sql.warehouse.dir": tables}  # what fails is told by us
-    for one in conf or ():
-        name, sign, value = one.partition("=")
+    for setting in conf or ():
+        name, sign, value = setting.partition("=")
         if not sign or not name:
-            raise InvalidRequest(f"--conf {one!r} is not understood", remedy="Write --conf NAME=VALUE")
+            raise InvalidRequest(f"--conf {setting!r} is not understood", remedy="Write --conf NAME=VALUE")
         settings[name] = value
     return spark_session(master, settings)
 
@@ -165,38 +163,6 @@ def _followed(call: Call, shown: Callable[[RunProgress], None] | None) -> Callab
             shown(now)
 
     return report
-
-
-@contextmanager
-def _bar(console: Console | None) -> Iterator[Callable[[RunProgress], None] | None]:
-    """Show the step that is going on, with the tasks of Spark."""
-    if console is None:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[far]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        steps: dict[int, TaskID] = {}
-
-        def report(now: RunProgress) -> None:
-            if now.step not in steps:
-                for earlier in steps.values():
-                    bar.update(earlier, visible=False)
-                title = f"{now.step}/{now.steps} {now.kind} {now.name}".strip()
-                steps[now.step] = bar.add_task(title, total=None, far="")
-            if now.tasks:
-                far = f"{now.tasks_done} of {now.tasks} tasks"
-                bar.update(steps[now.step], completed=now.tasks_done, total=now.tasks, far=far)
-            elif now.detail:
-                rows = f", {now.rows:,} rows" if now.rows else ""
-                bar.update(steps[now.step], far=f"{now.detail}{rows}")
-            bar.refresh()
-
-        yield report
 
 
 # -- what is said ----------------------------------------------------------------------------------------

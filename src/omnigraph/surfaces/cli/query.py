@@ -1,17 +1,19 @@
-"""Query: run one read and write its rows."""
+"""Query, mutate, explain, profile: the commands that run one query.
+
+Each passes text and parameters on to the engine, which compiles and binds them once, on the snapshot that it
+reads.
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.catalog.query import CheckedMutation
-from omnigraph.engine.receipt import Receipt
 from omnigraph.surfaces.cli.support.call import (
     Call,
     GraphUri,
@@ -22,75 +24,25 @@ from omnigraph.surfaces.cli.support.call import (
     note_old_spelling,
 )
 from omnigraph.surfaces.cli.support.formats import Form, ResultFormat, choose
+from omnigraph.surfaces.cli.support.output import counted
 from omnigraph.surfaces.cli.support.params import (
-    Asked,
     Inline,
     OldName,
     Param,
     Params,
     ParamsFile,
     QueryFile,
+    QueryRequest,
     Snapshot,
     Words,
-    asked,
-    moment,
+    query_request,
+    read_at,
 )
 
-# -- explain and profile -------------------------------------------------------------------------
-#
-# How a read would run, and what each of its steps did.
+if TYPE_CHECKING:
+    from omnigraph.engine.receipt import Receipt
 
-
-def explain(
-    ctx: typer.Context,
-    words: Words = None,
-    graph_uri: GraphUri = None,
-    query: QueryFile = None,
-    inline: Inline = None,
-    param: Param = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
-    snapshot: Snapshot = None,
-) -> None:
-    """Say how a read would run; run nothing."""
-    call = call_of(ctx)
-    wanted = asked(call, words, graph_uri, None, query, inline, param, params, params_file)
-    show_plan(call, wanted, moment(call.settings, snapshot))
-
-
-def profile(
-    ctx: typer.Context,
-    words: Words = None,
-    graph_uri: GraphUri = None,
-    query: QueryFile = None,
-    inline: Inline = None,
-    param: Param = None,
-    params: Params = None,
-    params_file: ParamsFile = None,
-    snapshot: Snapshot = None,
-) -> None:
-    """Run a read and say what each step did: rows, time, requests, choices."""
-    call = call_of(ctx)
-    wanted = asked(call, words, graph_uri, None, query, inline, param, params, params_file)
-    show_plan(call, wanted, moment(call.settings, snapshot), measured=True)
-
-
-def show_plan(call: Call, wanted: Asked, at: str | None, *, measured: bool = False) -> None:
-    """Print the plan of a read; if `measured`, with what running it showed."""
-    with call.connect(wanted.where) as graph:
-        checked = wanted.check_read(graph.schema.for_reads(call.settings.branch, at))
-        describe = graph.profile if measured else graph.explain
-        found = describe(
-            wanted.source.text,
-            wanted.given.bound(checked.parameters),
-            query_name=checked.name,
-            branch=call.settings.branch,
-            at=at,
-        )
-    call.output.result(found.to_json(), str(found))
-
-
-# -- query ---------------------------------------------------------------------------------------
+# -- query -------------------------------------------------------------------------------------------
 
 
 FormatFlag = Annotated[
@@ -116,8 +68,8 @@ class ReadFlags:
     out: Path | None = None
 
     @property
-    def given(self) -> list[str]:
-        """The names of those that were given."""
+    def names(self) -> list[str]:
+        """The names of those that are on the line."""
         flags = {
             "--snapshot": self.snapshot is not None,
             "--format": self.format is not None,
@@ -125,7 +77,7 @@ class ReadFlags:
             "--with-metadata": self.with_metadata,
             "--out": self.out is not None,
         }
-        return [name for name, given in flags.items() if given]
+        return [name for name, present in flags.items() if present]
 
 
 def query(
@@ -147,20 +99,20 @@ def query(
     """Run one read on one snapshot: the head of a branch, or a past commit."""
     call = call_of(ctx)
     note_old_spelling(ctx, "query")
-    wanted = asked(call, words, graph_uri, old_name, query, inline, param, params, params_file)
-    read(call, wanted, ReadFlags(snapshot, form, explain, with_metadata, out))
+    request = query_request(call, words, graph_uri, old_name, query, inline, param, params, params_file)
+    run_read(call, request, ReadFlags(snapshot, form, explain, with_metadata, out))
 
 
-def read(call: Call, wanted: Asked, flags: ReadFlags, *, alias_format: Any = None) -> None:
+def run_read(call: Call, request: QueryRequest, flags: ReadFlags, *, alias_format: Any = None) -> None:
     """Run a read as its flags say."""
-    at = moment(call.settings, flags.snapshot)
+    at = read_at(call.settings, flags.snapshot)
     if flags.explain:
         for name in ("--format", "--with-metadata", "--out"):
-            if name in flags.given:
+            if name in flags.names:
                 raise InvalidRequest(
                     f"--explain has no rows, so {name} does not go with it", remedy="Give one"
                 )
-        show_plan(call, wanted, at)
+        _show_plan(call, request, at)
         return
     form = choose(
         call.settings,
@@ -170,18 +122,11 @@ def read(call: Call, wanted: Asked, flags: ReadFlags, *, alias_format: Any = Non
         past=at is not None,
     )
     _refuse_terminal(form, flags.out)
-    with call.connect(wanted.where) as graph:
-        checked = wanted.check_read(graph.schema.for_reads(call.settings.branch, at))
-        result = graph.query(
-            wanted.source.text,
-            wanted.given.bound(checked.parameters),
-            query_name=checked.name,
-            branch=call.settings.branch,
-            at=at,
-        )
+    with call.connect(request.address) as graph:
+        result = graph.query(**request.arguments(), branch=call.settings.branch, at=at)
     call.output.stream(lambda sink: form.write(result, sink), flags.out)
     if flags.out is not None:
-        call.output.note(f"wrote {len(result)} rows to {flags.out}")
+        call.output.note(f"wrote {counted(len(result), 'row')} to {flags.out}")
 
 
 def _refuse_terminal(form: Form, out: Path | None) -> None:
@@ -191,9 +136,7 @@ def _refuse_terminal(form: Form, out: Path | None) -> None:
         )
 
 
-# -- mutate --------------------------------------------------------------------------------------
-#
-# Run one mutation as one commit.
+# -- mutate ------------------------------------------------------------------------------------------
 
 
 def mutate(
@@ -213,13 +156,13 @@ def mutate(
     """Insert, update or delete: one mutation, one commit, or none when nothing matched."""
     call = call_of(ctx)
     note_old_spelling(ctx, "mutate")
-    wanted = asked(call, words, graph_uri, old_name, query, inline, param, params, params_file)
-    write(call, wanted, if_commit=if_commit, message=message, idempotency_key=idempotency_key)
+    request = query_request(call, words, graph_uri, old_name, query, inline, param, params, params_file)
+    run_mutation(call, request, if_commit=if_commit, message=message, idempotency_key=idempotency_key)
 
 
-def write(
+def run_mutation(
     call: Call,
-    wanted: Asked,
+    request: QueryRequest,
     *,
     if_commit: str | None = None,
     message: str | None = None,
@@ -227,19 +170,11 @@ def write(
 ) -> None:
     """Run a mutation."""
     settings = call.settings
-    with call.connect(wanted.where) as graph:
-        checked = wanted.check(graph.schema.catalog(settings.branch))
-        if not isinstance(checked, CheckedMutation):
-            raise InvalidRequest(
-                f"query {checked.name!r} reads and changes nothing", remedy="Run it with query, not mutate"
-            )
-        values = wanted.given.bound(checked.parameters)
+    with call.connect(request.address) as graph:
         if not settings.dry_run:
-            call.output.target("mutate", wanted.where)
+            call.output.target("mutate", request.address)
         receipt = graph.mutate(
-            wanted.source.text,
-            values,
-            query_name=checked.name,
+            **request.arguments(),
             branch=settings.branch,
             if_commit=if_commit,
             idempotency_key=idempotency_key,
@@ -249,16 +184,62 @@ def write(
         )
         for warning in receipt.warnings:
             call.output.note(f"warning: {warning}")
-        call.output.result({"uri": graph.uri, **receipt.to_json()}, *_lines(receipt, checked.name))
+        call.output.result({"uri": graph.uri, **receipt.to_json()}, *_receipt_lines(receipt))
 
 
-def _lines(receipt: Receipt, name: str) -> list[str]:
-    counts = f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges"
+def _receipt_lines(receipt: Receipt) -> list[str]:
+    name, branch = receipt.query_name, receipt.branch
+    counts = f"{counted(receipt.affected_nodes, 'node')}, {counted(receipt.affected_edges, 'edge')}"
     if receipt.dry_run:
-        return [f"would change {receipt.branch} via {name}: {counts}", "  nothing was written"]
+        return [f"would change {branch} via {name}: {counts}", "  nothing was written"]
     if receipt.commit is None:
-        return [f"nothing matched {name} on {receipt.branch}: no commit was made"]
-    done = f"changed {receipt.branch} via {name}: {counts}"
+        return [f"nothing matched {name} on {branch}: no commit was made"]
+    first = f"changed {branch} via {name}: {counts}"
     if receipt.replayed:
-        done = f"changed {receipt.branch} via {name} before, under the same idempotency key: nothing to do"
-    return [done, f"  actor {receipt.actor or '-'}", f"  commit {receipt.commit_id}"]
+        first = f"changed {branch} via {name} before, under the same idempotency key: nothing to do"
+    return [first, f"  actor {receipt.actor or '-'}", f"  commit {receipt.commit_id}"]
+
+
+# -- explain and profile -----------------------------------------------------------------------------
+
+
+def explain(
+    ctx: typer.Context,
+    words: Words = None,
+    graph_uri: GraphUri = None,
+    query: QueryFile = None,
+    inline: Inline = None,
+    param: Param = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    snapshot: Snapshot = None,
+) -> None:
+    """Say how a read would run; run nothing."""
+    call = call_of(ctx)
+    request = query_request(call, words, graph_uri, None, query, inline, param, params, params_file)
+    _show_plan(call, request, read_at(call.settings, snapshot))
+
+
+def profile(
+    ctx: typer.Context,
+    words: Words = None,
+    graph_uri: GraphUri = None,
+    query: QueryFile = None,
+    inline: Inline = None,
+    param: Param = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    snapshot: Snapshot = None,
+) -> None:
+    """Run a read and say what each step did: rows, time, requests, choices."""
+    call = call_of(ctx)
+    request = query_request(call, words, graph_uri, None, query, inline, param, params, params_file)
+    _show_plan(call, request, read_at(call.settings, snapshot), measured=True)
+
+
+def _show_plan(call: Call, request: QueryRequest, at: str | None, *, measured: bool = False) -> None:
+    """Print the plan of a read; if `measured`, with what running it showed."""
+    with call.connect(request.address) as graph:
+        describe = graph.profile if measured else graph.explain
+        explanation = describe(**request.arguments(), branch=call.settings.branch, at=at)
+    call.output.result(explanation.to_json(), str(explanation))

@@ -1,24 +1,27 @@
-"""Schema commands: show, plan, apply, lint, diagram."""
+"""The schema of a branch: shown, drawn, checked, planned and changed."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from omnigraph.base.times import FORMS
-from omnigraph.catalog.lint import lint as lint_text
-from omnigraph.catalog.steps import Step, UnsupportedChange
-from omnigraph.catalog.types import PropertyType
-from omnigraph.engine.schema.hard_drop import ReclaimedType
-from omnigraph.engine.schema.schema import SchemaPlan, SchemaReceipt, read_schema
 from omnigraph.language.diagnostics import Severity, SourceText, render
-from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
+from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, IfCommit, Message, call_of
+from omnigraph.surfaces.cli.support.command_line import Commands
+from omnigraph.surfaces.cli.support.output import counted
 
-app = typer.Typer(help="Show, plan and change the schema of a branch.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from omnigraph.catalog.steps import Step
+    from omnigraph.engine.schema.hard_drop import ReclaimedType
+    from omnigraph.engine.schema.schema import SchemaPlan, SchemaReceipt
+
+app = Commands(help="Show, plan and change the schema of a branch.")
 SchemaFile = Annotated[Path, typer.Option("--schema", help="The desired schema file (.pg).")]
 DataLoss = Annotated[
     bool, typer.Option("--allow-data-loss", help="Make every drop hard: the history of its type goes too.")
@@ -40,7 +43,10 @@ class DiagramForm(StrEnum):
     DOT = "dot"
 
 
-@app.command("show")
+# -- looking at a schema -----------------------------------------------------------------------------
+
+
+@app.command("show", example="omnigraph schema show kb.og --branch review")
 def show(
     ctx: typer.Context,
     address: Address = None,
@@ -69,7 +75,10 @@ def get(ctx: typer.Context, address: Address = None, graph_uri: GraphUri = None)
     show(ctx, address, graph_uri)
 
 
-@app.command("plan")
+# -- changing it -------------------------------------------------------------------------------------
+
+
+@app.command("plan", example="omnigraph schema plan kb.og --schema new.pg --json")
 def plan(
     ctx: typer.Context,
     schema: SchemaFile,
@@ -80,12 +89,12 @@ def plan(
     """Say what applying a schema would do; write nothing."""
     call = call_of(ctx)
     with call.connect(address, graph_uri) as graph:
-        found = graph.schema.plan(schema, branch=call.settings.branch, allow_data_loss=allow_data_loss)
-        call.output.result({"uri": graph.uri, **found.to_json()}, *_plan_lines(found))
-    return 0 if found.supported else 1
+        proposal = graph.schema.plan(schema, branch=call.settings.branch, allow_data_loss=allow_data_loss)
+        call.output.result({"uri": graph.uri, **proposal.to_json()}, *_plan_lines(proposal))
+    return 0 if proposal.supported else 1
 
 
-@app.command("apply")
+@app.command("apply", example="omnigraph schema apply kb.og --schema new.pg --as ada --dry-run")
 def apply(
     ctx: typer.Context,
     schema: SchemaFile,
@@ -93,8 +102,8 @@ def apply(
     graph_uri: GraphUri = None,
     allow_data_loss: DataLoss = False,
     confirm: Annotated[bool, typer.Option("--confirm", help="Needed with --allow-data-loss.")] = False,
-    if_commit: Annotated[str | None, typer.Option("--if-commit", help="Only if this is the head.")] = None,
-    message: Annotated[str | None, typer.Option("--message", help="Why; recorded on the commit.")] = None,
+    if_commit: IfCommit = None,
+    message: Message = None,
 ) -> int:
     """Change the schema: one commit with all its table changes, or none."""
     call = call_of(ctx)
@@ -116,25 +125,25 @@ def apply(
         for warning in receipt.warnings:
             call.output.note(f"warning: {warning}")
         call.output.result({"uri": graph.uri, **receipt.to_json()}, *_receipt_lines(receipt))
-    return 1 if any(one.error for one in receipt.reclaimed) else 0
+    return 1 if any(reclaimed.error for reclaimed in receipt.reclaimed) else 0
 
 
 def _dry_apply(call: Call, where: str, schema: Path, allow_data_loss: bool, if_commit: str | None) -> int:
     """Do everything that an apply does up to its first write."""
     with call.connect(where) as graph:
-        found = graph.schema.plan(
+        proposal = graph.schema.plan(
             schema,
             branch=call.settings.branch,
             allow_data_loss=allow_data_loss,
             if_commit=if_commit,
             check_rows=True,
         )
-        document = {"uri": graph.uri, **found.to_json(), "applied": False, "dry_run": True}
-        call.output.result(document, *_plan_lines(found))
-    return 0 if found.supported else 1
+        document = {"uri": graph.uri, **proposal.to_json(), "applied": False, "dry_run": True}
+        call.output.result(document, *_plan_lines(proposal))
+    return 0 if proposal.supported else 1
 
 
-@app.command("lint")
+@app.command("lint", example="omnigraph schema lint --schema new.pg")
 def lint(
     ctx: typer.Context,
     schema: SchemaFile,
@@ -142,28 +151,31 @@ def lint(
     graph_uri: GraphUri = None,
 ) -> int:
     """Check a schema file; with a graph, also what migrating to it would mean."""
+    from omnigraph.catalog.lint import lint as lint_text
+    from omnigraph.engine.schema.schema import read_schema
+
     call = call_of(ctx)
     text, file = read_schema(schema)
     if address or graph_uri:
         with call.connect(address, graph_uri) as graph:
-            found = graph.schema.lint(schema, branch=call.settings.branch)
+            findings = graph.schema.lint(schema, branch=call.settings.branch)
     else:
-        found = lint_text(text, file=file)
-    errors = sum(d.severity is Severity.ERROR for d in found)
+        findings = lint_text(text, file=file)
+    errors = sum(d.severity is Severity.ERROR for d in findings)
     names = {Severity.ERROR: "errors", Severity.WARN: "warnings", Severity.INFO: "infos"}
-    counts = {name: sum(d.severity is level for d in found) for level, name in names.items()}
+    counts = {name: sum(d.severity is level for d in findings) for level, name in names.items()}
     source = SourceText(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, file)
-    lines = [render(source, found)] if found else []
-    totals = ", ".join(f"{number} {name}" for name, number in counts.items())
+    lines = [render(source, findings)] if findings else []
+    totals = ", ".join(counted(number, name.removesuffix("s")) for name, number in counts.items())
     call.output.result(
-        {"status": "error" if errors else "ok", **counts, "findings": [d.to_json() for d in found]},
+        {"status": "error" if errors else "ok", **counts, "findings": [d.to_json() for d in findings]},
         *lines,
         f"{'ERROR' if errors else 'OK'} {file}: {totals}",
     )
     return 1 if errors else 0
 
 
-@app.command("diagram")
+@app.command("diagram", example="omnigraph schema diagram kb.og --format dot")
 def diagram(
     ctx: typer.Context,
     address: Address = None,
@@ -177,33 +189,41 @@ def diagram(
     call.output.result({"format": form.value, "diagram": text}, text)
 
 
-def _plan_lines(found: SchemaPlan) -> list[str | Text]:
-    if not found.steps:
+# -- lines -------------------------------------------------------------------------------------------
+
+
+def _plan_lines(proposal: SchemaPlan) -> list[str | Text]:
+    if not proposal.steps:
         return ["no difference"]
-    lines: list[str | Text] = [f"supported: {'yes' if found.supported else 'no'}"]
-    return lines + [_step_line(found, step) for step in found.steps]
+    lines: list[str | Text] = [f"supported: {'yes' if proposal.supported else 'no'}"]
+    return lines + [_step_line(proposal, step) for step in proposal.steps]
 
 
 def _receipt_lines(receipt: SchemaReceipt) -> list[str | Text]:
     commit = receipt.commit
-    done = "already in force: nothing to do" if commit is None else f"applied: commit {commit.id}"
-    return [*_plan_lines(receipt.plan), done, *(_reclaimed_line(one) for one in receipt.reclaimed)]
+    applied = "already in force: nothing to do" if commit is None else f"applied: commit {commit.id}"
+    return [*_plan_lines(receipt.plan), applied, *map(_reclaimed_line, receipt.reclaimed)]
 
 
-def _reclaimed_line(one: ReclaimedType) -> str:
-    if one.error is not None:
-        return f"not reclaimed: {one.type_name}: {one.error}"
-    return f"reclaimed: {one.type_name}: {one.files} files, {one.bytes} bytes"
+def _reclaimed_line(reclaimed: ReclaimedType) -> str:
+    if reclaimed.error is not None:
+        return f"not reclaimed: {reclaimed.type_name}: {reclaimed.error}"
+    files, size = counted(reclaimed.files, "file"), counted(reclaimed.bytes, "byte")
+    return f"reclaimed: {reclaimed.type_name}: {files}, {size}"
 
 
-def _step_line(found: SchemaPlan, step: Step) -> Text:
-    rows = found.rows(step)
+def _step_line(proposal: SchemaPlan, step: Step) -> Text:
+    from rich.text import Text
+
+    from omnigraph.catalog.steps import UnsupportedChange
+
+    rows = proposal.rows(step)
     document: dict[str, Any] = step.to_json()
     if isinstance(step, UnsupportedChange):
         return Text.assemble("  ", ("refused", "red"), f"  {step.message}")
     what = " ".join(str(part) for part in _words(document) if part)
-    cost = document["effect"] if rows == 0 else f"{document['effect']}, {rows} rows"
-    if found.takes_history(step):
+    cost = document["effect"] if rows == 0 else f"{document['effect']}, {counted(rows, 'row')}"
+    if proposal.takes_history(step):
         cost += f"; the history of {step.type_name} goes with it"
     return Text.assemble("  ", (document["kind"], "bold"), f"  {what}  ", (f"({cost})", "dim"))
 
@@ -233,4 +253,6 @@ def _words(step: dict[str, Any]) -> list[Any]:
 
 
 def _type(document: dict[str, Any]) -> str:
+    from omnigraph.catalog.types import PropertyType
+
     return str(PropertyType.from_json(document))

@@ -1,7 +1,6 @@
-"""Frame: what all commands share: the global flags, wherever they stand, and the way from error to exit code.
+"""What a command is given when it runs: settings, output, the graph, and the logs of the process.
 
-Room    surfaces.cli. A command is a function of (call, its own arguments); `Call` gives it settings, output
-        and the graph.
+A command is a function of its own arguments and a context; `call_of(ctx)` gives it its `Call`.
 """
 
 from __future__ import annotations
@@ -9,66 +8,22 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.graph import Graph, connect
 from omnigraph.surfaces.cli.settings import Settings, is_remote
 from omnigraph.surfaces.cli.support.output import CommandOutput
 
-# -- spellings -----------------------------------------------------------------------------------
-#
-# What people wrote before, read as what it is called now.
-# An old spelling of two words becomes one hidden command of that name, which warns
-# and goes on; old names of one word are plain hidden commands and need nothing here.
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
 
+# -- flags that several commands share ------------------------------------------------------------------
 
-PAIRS = frozenset({("query", "lint"), ("query", "check")})
-RUNNERS = frozenset({"query", "read", "mutate", "change"})
-ALIAS = "--alias"
-QUERY_ALIAS = "query --alias"
-
-
-def today(words: Sequence[str]) -> list[str]:
-    """Return a line, without its global flags, in today's spelling.
-
-    >>> today(["query", "lint", "--query", "q.gq"])
-    ['query lint', '--query', 'q.gq']
-    >>> today(["query", "--alias", "friends", "Ada"])
-    ['query --alias', 'friends', 'Ada']
-    """
-    if tuple(words[:2]) in PAIRS:
-        return [" ".join(words[:2]), *words[2:]]
-    if words and words[0] in RUNNERS:
-        return _alias(list(words))
-    return list(words)
-
-
-def _alias(words: list[str]) -> list[str]:
-    """Move the name of an alias to the front, if the line has one."""
-    end = words.index("--") if "--" in words else len(words)
-    for at, word in enumerate(words[:end]):
-        name, equals, value = word.partition("=")
-        if name != ALIAS:
-            continue
-        named = [value] if equals else words[at + 1 : at + 2]
-        return [QUERY_ALIAS, *named, *words[1:at], *words[at + (1 if equals else 2) :]]
-    return words
-
-
-# -- frame ---------------------------------------------------------------------------------------
-
-
-SWITCHES = frozenset({"--json", "--quiet", "--yes", "--dry-run", "--trace", "--no-color", "--version", "-v"})
-VALUED = frozenset({"--as", "--branch", "--profile", "--timeout", "--log-level", "--log-format"})
-JSON_WANTED = "omnigraph.json"
 
 Address = Annotated[
     str | None, typer.Argument(help="The graph: a path, file://..., s3://..., or a configured name.")
@@ -92,36 +47,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-class GlobalFlags(TyperGroup):
-    """Accepts the global flags anywhere on the line, not only before the command."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Move the global flags to the front, where the root command reads them."""
-        front, rest = split(args)
-        ctx.meta[JSON_WANTED] = "--json" in front  # known before any flag is acted on, --version above all
-        return super().parse_args(ctx, front + today(rest))
-
-
-def split(args: list[str]) -> tuple[list[str], list[str]]:
-    """Return the global flags with their values, and the rest; what follows `--` stays.
-
-    >>> split(["schema", "plan", "kb.og", "--json", "--branch", "b"])
-    (['--json', '--branch', 'b'], ['schema', 'plan', 'kb.og'])
-    """
-    front: list[str] = []
-    rest: list[str] = []
-    waiting = iter(args)
-    for one in waiting:
-        name, _, value = one.partition("=")
-        if one == "--":
-            rest += [one, *waiting]
-        elif one in SWITCHES or (name in VALUED and value):
-            front.append(one)
-        elif one in VALUED:
-            front += [one, *([following] if (following := next(waiting, None)) is not None else [])]
-        else:
-            rest.append(one)
-    return front, rest
+# -- one run of one command --------------------------------------------------------------------------
 
 
 class ConfirmationRequired(InvalidRequest):
@@ -137,9 +63,11 @@ class Call:
     settings: Settings
     output: CommandOutput
 
-    def connect(self, *given: str | None) -> Graph:
+    def connect(self, *addresses: str | None) -> Graph:
         """Open the graph that the call names."""
-        return connect(self.settings.address(*given))
+        from omnigraph.engine.graph import connect
+
+        return connect(self.settings.address(*addresses))
 
     def require_consent(self, operation: str, target: str, *, destroys: str, confirmed: bool) -> None:
         """Refuse to destroy without `--confirm`, on a remote target also without `--yes`; never asks."""
@@ -171,9 +99,9 @@ class Call:
 
 def call_of(ctx: typer.Context) -> Call:
     """Return the call that the root command prepared."""
-    found = ctx.find_root().obj
-    assert isinstance(found, Call)
-    return found
+    call = ctx.find_root().obj
+    assert isinstance(call, Call)
+    return call
 
 
 def note_old_spelling(ctx: typer.Context, now: str) -> None:
@@ -182,10 +110,10 @@ def note_old_spelling(ctx: typer.Context, now: str) -> None:
         call_of(ctx).output.note(f"'{ctx.info_name}' is now '{now}'")
 
 
-# -- logs ----------------------------------------------------------------------------------------
+# -- logs --------------------------------------------------------------------------------------------
 #
-# What the package says about its work, on stderr, for people or for machines.
-# The package logs to `omnigraph` and below and configures nothing; the command line does.
+# On stderr, for people or for machines. The package logs to `omnigraph` and below and configures nothing;
+# the command line does.
 
 
 LOGGER = "omnigraph"
@@ -234,7 +162,7 @@ def configure(level: LogLevel, form: LogFormat) -> None:
         else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
     logger = logging.getLogger(LOGGER)
-    for old in [one for one in logger.handlers if one.get_name() == HANDLER]:
-        logger.removeHandler(old)
+    for earlier in [known for known in logger.handlers if known.get_name() == HANDLER]:
+        logger.removeHandler(earlier)
     logger.addHandler(handler)
     logger.setLevel(level.value.upper())

@@ -1,11 +1,8 @@
-"""Formats: the rows of a read, written as tables, lines, documents or Arrow.
+"""The rows of a read, written as a table, lines, a document or Arrow.
 
-Room    surfaces.cli. Knows results and how to write them; which one a call wants is asked of its flags and of
-        the configuration.
-Given   a `Result` and a `Form`.
-Gives   bytes on a sink, the same wherever they go.
-Rule    one row is one line in `jsonl` and `csv`, and one block of lines in `table` and `kv`: whatever a value
-        holds, it cannot break out of its line.
+`choose` takes the format from the flags and the configuration, `Form.write` turns a `Result` into bytes. One
+row is one line in `jsonl` and `csv`, and one block of lines in `table` and `kv`: whatever a value holds, it
+cannot break out of its line.
 """
 
 from __future__ import annotations
@@ -15,14 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-import pyarrow as pa
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.execution.result import Result
 from omnigraph.surfaces.cli.settings import Settings
+from omnigraph.surfaces.cli.support.output import counted
+
+if TYPE_CHECKING:
+    from omnigraph.execution.result import Result
 
 PAGE = 10_000  # rows turned into Python values at a time
 WIDTH = 80
@@ -69,21 +68,21 @@ class Form:
 
 def choose(
     settings: Settings,
-    given: ResultFormat | None,
+    flag: ResultFormat | None,
     *,
     alias: Any = None,
     with_metadata: bool = False,
     past: bool = False,
 ) -> Form:
     """Return the form of a call: `--json`, then `--format`, then the alias, then the configuration."""
-    chosen = ResultFormat.JSON if settings.json else given
+    chosen = ResultFormat.JSON if settings.json else flag
     if chosen is None:
-        wanted = (
+        preferences = (
             (alias, "the format of the alias"),
             (settings.preference("output", "output_format"), "cli.output_format"),
         )
         chosen = next(
-            (_one_of(ResultFormat, value, key) for value, key in wanted if value is not None),
+            (_one_of(ResultFormat, value, key) for value, key in preferences if value is not None),
             ResultFormat.TABLE,
         )
     if with_metadata and chosen is not ResultFormat.JSONL:
@@ -118,7 +117,9 @@ def _one_of(kind: type[_Word], value: Any, key: str) -> _Word:
 def _write_table(result: Result, sink: BinaryIO, form: Form) -> None:
     cells = [[_cell(row[name]) for name in result.columns] for row in _rows(result)]
     at = f" at commit {result.commit_id}" if form.past else ""
-    sink.write(f"{len(result)} rows from branch {result.branch}{at} via {result.query_name}\n".encode())
+    sink.write(
+        f"{counted(len(result), 'row')} from branch {result.branch}{at} via {result.query_name}\n".encode()
+    )
     right = [column.kind in NUMBERS for column in result.described]
     for line in table_lines(result.columns, cells, right, form.width, form.cells):
         sink.write(f"{line}\n".encode())
@@ -178,7 +179,7 @@ def _cell(value: Any) -> str:
     >>> _cell("two\\nlines"), _cell(None), _cell([1, "a"])
     ('two\\\\nlines', 'null', '[1, "a"]')
     """
-    return CONTROL.sub(lambda found: SHORT.get(found[0], f"\\u{ord(found[0]):04x}"), _text(value))
+    return CONTROL.sub(lambda control: SHORT.get(control[0], f"\\u{ord(control[0]):04x}"), _text(value))
 
 
 def _text(value: Any) -> str:
@@ -220,6 +221,8 @@ def _field(value: Any) -> str:
 
 
 def _write_arrow(result: Result, sink: BinaryIO, form: Form) -> None:
+    import pyarrow as pa
+
     facts = {"query_name": result.query_name, "branch": result.branch, "graph_commit_id": result.commit_id}
     table = result.to_arrow().replace_schema_metadata(facts)
     with pa.ipc.new_stream(sink, table.schema) as stream:

@@ -1,7 +1,8 @@
-"""Output: what a command prints, and what a failure looks like.
+"""What a command prints, and what a failure looks like.
 
-Room    surfaces.cli. Results go to stdout, everything else to stderr. With `--json` stdout is one JSON
-        document, for failures too, so that scripts never parse text.
+Results go to stdout, everything else to stderr. With `--json` stdout is one JSON document, for failures too,
+so that scripts never parse text.
+
 Exit    0 done; 1 failed, or a check found errors; 2 bad usage; 3 not allowed; 4 precondition lost;
         5 conflict; 6 not found; 7 temporary, a passed deadline too.
 """
@@ -12,70 +13,21 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omnigraph.base.errors import GraphError, InvalidRequest, Kind
-from omnigraph.base.ids import new_id
 from omnigraph.language.diagnostics import SourceError
 from omnigraph.surfaces.cli.settings import Settings, is_remote
-from omnigraph.surfaces.cli.support.waiting import DeadlineProgress, Stage
+from omnigraph.surfaces.cli.support.deadline import DeadlineProgress, Stage
 
-# -- violations ----------------------------------------------------------------------------------
-#
-# The rows that a write was refused for, as a table that people can work through.
-# Shows what validation found; the same facts go to scripts with `--json`.
+if TYPE_CHECKING:  # Rich is imported by the first line that it prints
+    from rich.console import Console
+    from rich.text import Text
 
-
-HEADER = ("place", "code", "type", "what")
-GAP = "  "
-ADVICE = {
-    "syntax": "a data file has one JSON object on each line",
-    "envelope": 'a record is {"type": T, "data": {...}} or {"edge": E, "from": id, "to": id, "data": {...}}',
-    "unknown_type": "`omnigraph schema show` prints the types",
-    "unknown_property": "`omnigraph schema show` prints the properties",
-    "orphan_edge": "load the nodes with the edges, or before them; an id is the text of the node's key",
-    "unique": "one of the two must change, or both are the same entity and need the same id",
-    "cardinality": "remove edges of the source, or widen @card in the schema",
-}
-
-
-def violation_lines(error: GraphError) -> Iterator[Text | str]:
-    """Yield the report of a refused write: how many, the first of them, what to do."""
-    found: Sequence[Mapping[str, Any]] = error.fields["violations"]
-    total: int = error.fields["total"]
-    rows = [HEADER, *(_row(one) for one in found)]
-    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(HEADER) - 1)]
-    yield Text(f"  {_line(rows[0], widths)}", style="bold")
-    for row in rows[1:]:
-        yield f"  {_line(row, widths)}"
-    if total > len(found):
-        yield f"  and {total - len(found)} more"
-    for code in dict.fromkeys(one["code"] for one in found):
-        if code in ADVICE:
-            yield f"  {code}: {ADVICE[code]}"
-
-
-def _row(violation: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells; without a place in an input the entity stands for it, and needs no second mention."""
-    kind, entity, place = violation["entity_kind"], violation["entity_id"], violation["place"]
-    what = str(violation["message"])
-    if place is None:
-        place = f"{kind} {entity!r}"
-        what = what.removesuffix(f" ({place})")
-    return place, violation["code"], violation["type_name"] or "-", what
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [set_cell_size(cell, width) for cell, width in zip(row, widths, strict=False)]
-    return GAP.join([*cells, row[-1]])
-
-
-# -- output --------------------------------------------------------------------------------------
+# -- where words go ----------------------------------------------------------------------------------
 
 
 EXIT_BY_KIND = {
@@ -102,9 +54,20 @@ class CommandOutput:
     ) -> None:
         self._settings = settings
         self._progress = progress or DeadlineProgress()
-        plain = color is False
-        self._out = Console(highlight=False, emoji=False, no_color=plain, soft_wrap=True)
-        self._err = Console(stderr=True, highlight=False, emoji=False, no_color=plain, soft_wrap=True)
+        self._plain = color is False
+
+    @cached_property
+    def _out(self) -> Console:
+        return self._console(stderr=False)
+
+    @cached_property
+    def _err(self) -> Console:
+        return self._console(stderr=True)
+
+    def _console(self, *, stderr: bool) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=stderr, highlight=False, emoji=False, no_color=self._plain, soft_wrap=True)
 
     def result(self, document: dict[str, Any], *lines: str | Text) -> None:
         """Print the result: the document with `--json`, the lines otherwise."""
@@ -165,6 +128,8 @@ class CommandOutput:
         if isinstance(error, SourceError):
             self._err.print(error.render(), markup=False)
         else:
+            from rich.text import Text
+
             listed = error.fields.get("violations")
             message = error.message.partition("\n")[0] if listed else error.message
             self._err.print(Text.assemble(("error", "bold red"), f" [{error.code}]: {message}"))
@@ -183,6 +148,8 @@ def _further(error: GraphError) -> Iterator[str]:
 
 def write_file(file: Path, write: Callable[[BinaryIO], None]) -> None:
     """Write a file under another name and then give it its own; a device or a pipe is written as it is."""
+    from omnigraph.base.ids import new_id
+
     special = file.exists() and not file.is_file()
     target = file if special else file.with_name(f".{file.name}.{new_id()}")
     try:
@@ -223,21 +190,92 @@ def error_document(error: GraphError) -> dict[str, Any]:
     return document
 
 
-# -- words ---------------------------------------------------------------------------------------
+# -- violations --------------------------------------------------------------------------------------
 #
-# A graph and the names after it, for commands that work on named things.
+# The rows that a write was refused for, as a table that people can work through; the same facts go to scripts
+# with `--json`.
+
+
+HEADER = ("place", "code", "type", "what")
+GAP = "  "
+ADVICE = {
+    "syntax": "a data file has one JSON object on each line",
+    "envelope": 'a record is {"type": T, "data": {...}} or {"edge": E, "from": id, "to": id, "data": {...}}',
+    "unknown_type": "`omnigraph schema show` prints the types",
+    "unknown_property": "`omnigraph schema show` prints the properties",
+    "orphan_edge": "load the nodes with the edges, or before them; an id is the text of the node's key",
+    "unique": "one of the two must change, or both are the same entity and need the same id",
+    "cardinality": "remove edges of the source, or widen @card in the schema",
+}
+
+
+def violation_lines(error: GraphError) -> Iterator[Text | str]:
+    """Yield the report of a refused write: how many, the first of them, what to do."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    violations: Sequence[Mapping[str, Any]] = error.fields["violations"]
+    total: int = error.fields["total"]
+    rows = [HEADER, *(_row(violation) for violation in violations)]
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(HEADER) - 1)]
+    yield Text(f"  {_line(rows[0], widths)}", style="bold")
+    for row in rows[1:]:
+        yield f"  {_line(row, widths)}"
+    if total > len(violations):
+        yield f"  and {total - len(violations)} more"
+    for code in dict.fromkeys(violation["code"] for violation in violations):
+        if code in ADVICE:
+            yield f"  {code}: {ADVICE[code]}"
+
+
+def _row(violation: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells; without a place in an input the entity stands for it, and needs no second mention."""
+    kind, entity, place = violation["entity_kind"], violation["entity_id"], violation["place"]
+    what = str(violation["message"])
+    if place is None:
+        place = f"{kind} {entity!r}"
+        what = what.removesuffix(f" ({place})")
+    return place, violation["code"], violation["type_name"] or "-", what
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    from rich.cells import set_cell_size
+
+    cells = [set_cell_size(cell, width) for cell, width in zip(row, widths, strict=False)]
+    return GAP.join([*cells, row[-1]])
+
+
+# -- words -------------------------------------------------------------------------------------------
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "row"), counted(1_200, "row"), counted(0, "query", "queries")
+    ('1 row', '1200 rows', '0 queries')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def shown_time(time_us: int) -> str:
+    """Return a time as people read it, in UTC."""
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+# -- a graph and the names after it ------------------------------------------------------------------
+#
 # `branch create x` takes the configured graph, `branch create kb.og x` names one.
 
 
 def graph_and_words(
-    settings: Settings, words: Sequence[str], graph_uri: str | None, *wanted: str
+    settings: Settings, words: Sequence[str], graph_uri: str | None, *names: str
 ) -> tuple[str, list[str]]:
-    """Return the address of the graph and as many words as are wanted; one more in front is the address."""
-    count = len(wanted)
+    """Return the address of the graph and the word of each name; one more in front is the address."""
+    count = len(names)
     if not count <= len(words) <= count + 1:
-        names = " ".join(wanted)
+        usage = " ".join(names)
         raise InvalidRequest(
-            f"{len(words)} words were given", remedy=f"Give {names}, or the graph and {names}"
+            f"{counted(len(words), 'word')} on the line", remedy=f"Give {usage}, or the graph and {usage}"
         )
     address = words[0] if len(words) > count else None
     return settings.address(address, graph_uri), list(words[len(words) - count :])
