@@ -138,6 +138,7 @@ def test_a_line_that_cannot_be_right_is_bad_usage_and_says_why(
     ran = desk.run("mutate", *(desk.graph if word == "GRAPH" else word for word in line))
     assert ran.code == 2
     assert what in ran.err
+    assert "mutate →" not in ran.err, "nothing was written"
 
 
 def test_a_query_that_the_file_does_not_have_is_not_found(desk: Desk) -> None:
@@ -236,6 +237,7 @@ def test_parameters_that_do_not_fit_are_bad_usage(desk: Desk, flags: list[str], 
     ran = mutate(desk, "add", *flags)
     assert ran.code == 2
     assert what in ran.err
+    assert "mutate →" not in ran.err, "nothing was written"
     assert people(desk.graph) == {"a": 1}
 
 

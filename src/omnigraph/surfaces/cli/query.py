@@ -172,7 +172,7 @@ def run_mutation(
     settings = call.settings
     with call.connect(request.address) as graph:
         if not settings.dry_run:
-            call.output.target("mutate", request.address)
+            call.output.writing()
         receipt = graph.mutate(
             **request.arguments(),
             branch=settings.branch,
@@ -182,6 +182,8 @@ def run_mutation(
             actor=settings.actor,
             dry_run=settings.dry_run,
         )
+        if not settings.dry_run:  # named once it was written to: a fault in the text is shown alone
+            call.output.target("mutate", request.address, writes=False)
         for warning in receipt.warnings:
             call.output.note(f"warning: {warning}")
         call.output.result({"uri": graph.uri, **receipt.to_json()}, *_receipt_lines(receipt))
