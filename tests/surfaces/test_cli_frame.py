@@ -531,7 +531,7 @@ try:
     main([])
 except SystemExit:
     pass
-heavy = ("lance", "pyarrow", "datafusion", "numpy", "yaml", "obstore", "omnigraph.engine")
+heavy = ("lance", "pyarrow", "datafusion", "numpy", "pydantic", "yaml", "obstore", "omnigraph.engine")
 print("loaded:", sorted(name for name in heavy if name in sys.modules), len(sys.modules))
 """
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import typer
@@ -56,7 +58,7 @@ class Commands(typer.Typer):
     """A group of commands; each may have an example, the last line of its help."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(add_completion=False, no_args_is_help=True, **settings)
+        super().__init__(cls=CommandGroup, add_completion=False, no_args_is_help=True, **settings)
 
     def command(
         self, name: str | None = None, *, example: str | None = None, **settings: Any
@@ -64,6 +66,35 @@ class Commands(typer.Typer):
         """Register a function as a command."""
         epilog = None if example is None else f"Example: {example}"
         return super().command(name, cls=Command, epilog=epilog, **settings)
+
+
+class PlainValue:
+    """Reads values that need no conversion, and leaves the others to typer.
+
+    Typer converts with pydantic, whose import takes a fifth of the time that Lance's does.
+    """
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value of a parameter."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        annotation = param.type_descriptor.annotation
+        if type(value) is annotation:
+            return value
+        if annotation == list[str]:
+            return list(value)
+        if annotation is Path:
+            return Path(value)
+        if isinstance(annotation, type) and issubclass(annotation, StrEnum) and value in {*annotation}:
+            return annotation(value)
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _plain_values(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        parameter._runtime_param = PlainValue()
+    return parameters
 
 
 class Command(TyperCommand):
@@ -76,7 +107,7 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters; in a help text, those of the root command follow."""
-        own: list[Any] = super().get_params(ctx)
+        own = _plain_values(super().get_params(ctx))
         if not ctx.meta.get(SHOWING_HELP):
             return own
         taken = {spelling for parameter in own for spelling in parameter.opts}
@@ -88,7 +119,15 @@ class Command(TyperCommand):
         ]
 
 
-class CommandLine(TyperGroup):
+class CommandGroup(TyperGroup):
+    """A group of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters."""
+        return _plain_values(super().get_params(ctx))
+
+
+class CommandLine(CommandGroup):
     """The root group: a table of commands, and global flags anywhere on the line."""
 
     table: ClassVar[Mapping[str, CommandEntry]] = {}
