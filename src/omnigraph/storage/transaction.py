@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from datafusion import SessionContext
 
 from omnigraph.base.errors import TableNotFound
 from omnigraph.base.frozen import FrozenMap
@@ -26,6 +25,9 @@ from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import Effect, depends_on_rows
 from omnigraph.storage.tables.predicate import Holds, Predicate
 from omnigraph.storage.tables.reads import TableReads
+
+if TYPE_CHECKING:
+    from datafusion import SessionContext
 
 # -- snapshot --------------------------------------------------------------------------------------
 #

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
-from datafusion import SessionContext, col, lit
-from datafusion import functions as f
 
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import (
@@ -41,6 +39,9 @@ from omnigraph.engine.validate.values import findings_of, property_breaches
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.predicate import quoted
 from omnigraph.storage.tables.reads import frame
+
+if TYPE_CHECKING:
+    from datafusion import SessionContext
 
 # -- what a change asks of rows ------------------------------------------------------------------------
 
@@ -119,6 +120,8 @@ class DesiredRows:
 
     def frame(self, context: SessionContext, table_id: str) -> Any:
         """Return all rows of a table."""
+        from datafusion import col
+
         declared = self.desired.table(table_id)
         sources = self.sources(declared)
         fixed = [name for name in (ID, *ENDPOINTS) if name in declared.stored_schema.names]
@@ -127,6 +130,8 @@ class DesiredRows:
 
     def batches(self, declared: TableType, members: Sequence[Property]) -> Iterator[pa.RecordBatch]:
         """Yield the ids and some properties of all rows of a type."""
+        from datafusion import SessionContext, col
+
         context = SessionContext()  # held while its frame is read
         rows = self.frame(context, declared.table_id)
         for batch in streamed(rows.select(col(ID), *(col(quoted(member.column)) for member in members))):
@@ -142,6 +147,9 @@ def _typed(values: pa.Array, member: Property) -> pa.Array:
 
 
 def _expression(member: Property, source: ColumnSource) -> Any:
+    from datafusion import col, lit
+    from datafusion import functions as f
+
     arrow = member.type.arrow
     if source.stored is None:
         value = lit(None).cast(arrow) if source.fill is None else lit(source.fill)

@@ -15,12 +15,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, col, lit
-from datafusion import functions as f
 
 from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType
@@ -43,6 +41,9 @@ from omnigraph.engine.validate.relation import (
 )
 from omnigraph.storage.tables.predicate import quoted
 from omnigraph.storage.transaction import WriteTxn
+
+if TYPE_CHECKING:  # the first change that asks frames imports DataFusion
+    from datafusion import SessionContext
 
 MOST = 2_000  # rows of any one source; beyond, a query engine is worth its start
 Tuples = list[tuple[Any, ...]]
@@ -273,6 +274,8 @@ class FrameExecutor:
     """Answers questions about one change on one base."""
 
     def __init__(self, change: ChangeSet, base: StoredFrames, memory_bytes: int = MEMORY_BYTES) -> None:
+        from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
+
         self._change = change
         self._base = base
         runtime = RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory_bytes)
@@ -290,6 +293,9 @@ class FrameExecutor:
         return Answer([] if first is None else first.to_pylist(), total)
 
     def _of(self, relation: Relation) -> Any:
+        from datafusion import col, lit
+        from datafusion import functions as f
+
         match relation:
             case Read():
                 return self._read(relation)
@@ -320,6 +326,8 @@ class FrameExecutor:
                 assert_never(relation)
 
     def _paired(self, left: Relation, right: Relation, on: tuple[str, ...], how: str) -> Any:
+        from datafusion import col
+
         partners = self._of(right)
         renamed = partners.select(
             *(col(name).alias(f"other_{name}") if name in on else col(name) for name in names(right))
@@ -331,6 +339,9 @@ class FrameExecutor:
         )
 
     def _outside(self, relation: Outside, of: Any, rows: Any, on: str, low: int, high: int | None) -> Any:
+        from datafusion import col, lit
+        from datafusion import functions as f
+
         counted = rows.aggregate([col(on).alias("other")], [f.count(col(on)).alias("some")])
         every = of.join(counted, left_on=[on], right_on=["other"], how="left")
         numbered = every.select(*map(col, names(relation.of)), f.coalesce(col("some"), lit(0)).alias("n"))
@@ -342,6 +353,8 @@ class FrameExecutor:
     # -- sources -----------------------------------------------------------------------------------
 
     def _read(self, read: Read) -> Any:
+        from datafusion import col, lit
+
         types = self._change.catalog.table(read.table).stored_schema
         chosen = []
         for name, stored in read.columns:

@@ -3,7 +3,7 @@
 Conditions have one tree, that of the checked query (catalog/query/expressions.py), and one lowering to a
 predicate (`pruning` in execution/conditions.py). So a predicate is not a tree again but an expression, put
 together here from typed Arrow values: no text is ever built from a value, so no value can change the meaning
-of a filter.
+of a filter. DataFusion is imported with the first of them: most queries by key need none.
 
 A predicate is true or not true of a row. What is true, false or unknown in the language is decided by one
 function, which a caller that needs it hands to `find` as `holds`. Predicates are small: recursion over deep
@@ -20,8 +20,6 @@ from typing import Any, TypeAlias
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from datafusion import SessionContext, col, lit
-from datafusion.functions import in_list
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.location import storage_failure
@@ -50,13 +48,15 @@ class Predicate:
 
 def compares(column: str, symbol: str, value: pa.Scalar) -> Predicate:
     """Compare a column with a value of its type; never true of null."""
-    return Predicate(OPERATORS[symbol](_column(column), lit(value)), ((column, value.type),))
+    return Predicate(OPERATORS[symbol](_column(column), _literal(value)), ((column, value.type),))
 
 
 def is_in(column: str, values: pa.Array) -> Predicate:
     """Test a column against a set of values of its type; the empty set matches nothing."""
-    items = [lit(value) for value in values]
-    expression = in_list(_column(column), items, negated=False) if items else lit(False)
+    from datafusion.functions import in_list
+
+    items = [_literal(value) for value in values]
+    expression = in_list(_column(column), items, negated=False) if items else _literal(False)
     return Predicate(expression, ((column, values.type),))
 
 
@@ -68,12 +68,12 @@ def is_null(column: str, *, negated: bool = False) -> Predicate:
 
 def all_hold(parts: Sequence[Predicate]) -> Predicate:
     """Join predicates: true when all of them are."""
-    return _joined(parts, operator.and_, lit(True))
+    return _joined(parts, operator.and_, _literal(True))
 
 
 def any_holds(parts: Sequence[Predicate]) -> Predicate:
     """Join predicates: true when any of them is."""
-    return _joined(parts, operator.or_, lit(False))
+    return _joined(parts, operator.or_, _literal(False))
 
 
 def _joined(parts: Sequence[Predicate], join: Callable[[Any, Any], Any], of_nothing: Any) -> Predicate:
@@ -93,6 +93,8 @@ def find(
     holds: Holds | None = None,
 ) -> pa.Table:
     """Return the addresses (and some columns) of the rows for which the predicate is true, and `holds`."""
+    from datafusion import SessionContext
+
     context = SessionContext()
     context.register_table("t", lance.FFILanceTableProvider(handle, with_row_id=False, with_row_addr=True))
     frame = context.table("t")
@@ -125,7 +127,15 @@ def quoted(name: str) -> str:
 
 
 def _column(name: str) -> Any:
+    from datafusion import col
+
     return col(quoted(name))
+
+
+def _literal(value: Any) -> Any:
+    from datafusion import lit
+
+    return lit(value)
 
 
 def _check(predicate: Predicate, schema: pa.Schema) -> None:

@@ -9,13 +9,12 @@ scanned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from datafusion import SessionContext
 
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.location import storage_failure
@@ -25,6 +24,9 @@ from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.keys import PROBE_LIMIT, addresses, scan_where_in
 from omnigraph.storage.tables.layout import ADDRESS, FragmentLayout, Layout, Layouts, Offsets
 from omnigraph.storage.tables.predicate import Holds, Predicate, both_zeros, find
+
+if TYPE_CHECKING:
+    from datafusion import SessionContext
 
 
 class TableReads:
