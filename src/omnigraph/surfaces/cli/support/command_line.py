@@ -45,13 +45,22 @@ class CommandEntry:
 
     def load(self, name: str) -> Any:
         """Import the command and return it as the group calls it."""
-        target = getattr(import_module(f"{PACKAGE}.{self.module}"), self.attribute)
+        target = self._target()
         group = Commands()
         if isinstance(target, typer.Typer):
             group.add_typer(target, name=name, rich_help_panel=self.panel, hidden=self.hidden)
         else:
             group.command(name, example=self.example, rich_help_panel=self.panel, hidden=self.hidden)(target)
         return typer.main.get_group(group).commands[name]
+
+    def summary(self, name: str) -> TyperCommand:
+        """Return the command as a list shows it, without its parameters."""
+        target = self._target()
+        text = target.info.help if isinstance(target, typer.Typer) else target.__doc__
+        return TyperCommand(name, help=text, rich_help_panel=self.panel, hidden=self.hidden)
+
+    def _target(self) -> Any:
+        return getattr(import_module(f"{PACKAGE}.{self.module}"), self.attribute)
 
 
 class Commands(typer.Typer):
@@ -136,8 +145,15 @@ class CommandLine(CommandGroup):
         """Return the names of all commands, in the order of the table."""
         return list(self.table)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help text."""
+        ctx.meta[SHOWING_HELP] = True
+        super().format_help(ctx, formatter)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, imported now if it was not before."""
+        if ctx.meta.get(SHOWING_HELP):
+            return self.table[cmd_name].summary(cmd_name)
         # An unknown name is compared with all others, for the message about it.
         for name in [cmd_name] if cmd_name in self.table else self.table:
             if name not in self.commands:

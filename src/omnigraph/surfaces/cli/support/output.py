@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -136,7 +137,7 @@ class CommandOutput:
             for line in violation_lines(error) if listed else _further(error):
                 self._err.print(line, markup=False)
             if error.remedy:
-                self._err.print(f"  {error.remedy}", markup=False)
+                self._err.print(f"  {in_flags(error.remedy)}", markup=False)
         return exit_code(error)
 
 
@@ -246,6 +247,37 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 # -- words -------------------------------------------------------------------------------------------
+
+
+# Arguments of Python that remedies name, and the flags for them.
+FLAGS = {
+    "type": "--type",
+    "format": "--format",
+    "mode": "--mode",
+    "engine": "--engine",
+    "columns": "--map",
+    "rejects": "--rejects",
+    "replace_types": "--replace-type",
+    "on_violation": "--on-violation",
+    "from_branch": "--from",
+    "branch": "--branch",
+    "at": "--snapshot",
+    "if_commit": "--if-commit",
+    "idempotency_key": "--idempotency-key",
+    "allow_data_loss": "--allow-data-loss",
+    "strategy": "--strategy",
+    "limit": "--limit",
+}
+_ARGUMENT = re.compile(rf"\b({'|'.join(FLAGS)})=(?:'([^']*)'|(True)\b)?")
+
+
+def in_flags(remedy: str) -> str:
+    """Return a remedy with flags where it names arguments.
+
+    >>> in_flags("Give type=, or use mode='overwrite'")
+    'Give --type, or use --mode overwrite'
+    """
+    return _ARGUMENT.sub(lambda argument: f"{FLAGS[argument[1]]} {argument[2] or ''}".rstrip(), remedy)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
