@@ -56,12 +56,14 @@ def test_a_conflict_is_reported_so_that_one_can_act(split: Desk) -> None:
     ran = split.run("merge", split.graph, "review", "--quiet")
     assert ran.code == 5
     assert "1 conflict" in ran.err
+    assert "add a --resolve for each, or --strategy" in ran.err
 
     ran = split.run("merge", split.graph, "review", "--preview")
     assert ran.code == 5
     assert "age: base 36, ours 42, theirs 41" in ran.out
     assert "ours by bob at" in ran.out
     assert "theirs by ann at" in ran.out
+    assert "--resolve Person/Ada:age=ours  or  --resolve Person/Ada:age=theirs" in ran.out
 
     ran = split.run("branch", "merge", split.graph, "review", "--json")
     assert ran.code == 5

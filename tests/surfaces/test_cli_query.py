@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.catalog.query import compile_query
+from omnigraph.storage.cost import process_totals
 from tests.support.desk import Desk, Ran
 from tests.surfaces.shelf import QUERIES, make
 from tests.surfaces.test_cli_terminal import COMMAND, at_terminal
@@ -391,3 +396,30 @@ def test_name_is_a_word_and_says_so_once(ask: Desk, shelf: str) -> None:
 def test_what_looks_like_the_name_of_an_emoji_stays_as_it_is(desk: Desk) -> None:
     schema = 'node Person @description("see :bug: and [bold]") { slug: String @key }\n'
     assert desk.run("schema", "show", desk.started(schema)).out == schema
+
+
+def test_a_query_is_compiled_once_and_asks_storage_what_the_library_would(desk: Desk) -> None:
+    text = "query q($k: String) { match { $p: Person { slug: $k } } return { $p.slug } }"
+    desk.started()
+    compiled = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal compiled
+        compiled += event == "call" and frame.f_code is compile_query.__code__
+
+    def requests(run: Callable[[], object]) -> int:
+        before = process_totals().requests
+        run()
+        return process_totals().requests - before
+
+    def by_library() -> None:
+        with og.connect(desk.graph) as graph:
+            graph.query(text, k="a")
+
+    expected = requests(by_library)
+    sys.setprofile(count)
+    try:
+        asked = requests(lambda: desk.run("query", desk.graph, "-e", text, "--param", "k=a"))
+    finally:
+        sys.setprofile(None)
+    assert (compiled, asked) == (1, expected)
