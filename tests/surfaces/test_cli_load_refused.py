@@ -62,7 +62,8 @@ def test_scripts_get_every_violation_with_its_place(desk: Desk) -> None:
     details = ran.document["details"]
     assert (ran.code, ran.document["code"], details["total"]) == (1, "constraint_violation", 5)
     first = details["violations"][0]
-    assert first["place"] == "data.jsonl:1"
+    assert (first["origin"], first["position"], first["place"]) == ("data.jsonl", 1, "data.jsonl:1")
+    assert first["message"].startswith("@range violation on Person.age")
     assert (first["code"], first["type_name"], first["property"], first["value"]) == (
         "range",
         "Person",

@@ -60,7 +60,9 @@ def _load(graph: Graph, records: list[dict[str, Any]], mode: Any) -> None:
 def test_records_that_a_later_one_replaces_change_nothing() -> None:
     records = [thing("first", id="t"), thing("last", id="t"), thing("other")]
     with tempfile.TemporaryDirectory() as folder, og.init(f"{folder}/g", SCHEMA, durability="os") as graph:
+        foreseen = graph.load(records, mode="merge", dry_run=True)
         receipt = graph.load(records, mode="merge")
+        assert foreseen.types == receipt.types
         (count,) = receipt.types
         assert (count.given, count.inserted, count.updated, count.unchanged) == (3, 2, 0, 1)
         assert count.to_json() == {
