@@ -18,7 +18,7 @@ from tests.spark.bulk.graphs import BulkGraph
 from tests.support.people import SCHEMA
 from tests.support.places import Place
 
-# An iterator can only be read where it is: pieces are files, DataFrames or lists.
+# An iterator can only be read where it is: splits are of files, DataFrames or lists.
 del test_an_input_that_can_be_read_only_once_is_a_conflict_under_another_schema  # noqa: F821
 
 

@@ -60,13 +60,13 @@ class Reading:
     location: Location
     table_id: str
     version: int
-    pieces: tuple[FragmentRows, ...]
+    fragments: tuple[FragmentRows, ...]
     names: Mapping[str, str]  # column of the type -> the one that has its values in this version
 
     def rows(self, schema: pa.Schema, fills: Fills) -> Iterator[pa.Table]:
         """Yield the rows under a schema."""
         with GraphStore(self.location) as store:
-            side = OneSided(store.reads.handle(self.table_id, self.version), self.pieces)
+            side = OneSided(store.reads.handle(self.table_id, self.version), self.fragments)
             for batch in side.batches(list(self.names.values())):
                 renamed = pa.Table.from_batches([batch]).rename_columns(list(self.names))
                 yield conformed(renamed, schema, fills)
@@ -82,17 +82,17 @@ def readings(
     names = columns_then(declared, then)
     whole = Reading(number, store.location, known.table_id, side.handle.version, (), names)
     # What the driver holds of small fragments stays here: executors read them as they read the others.
-    parts = [replace(part, held=None) for part in side.pieces]
-    return [replace(whole, pieces=tuple(some)) for some in _parts(parts)]
+    fragments = [replace(fragment, held=None) for fragment in side.pieces]
+    return [replace(whole, fragments=tuple(group)) for group in _grouped(fragments)]
 
 
-def _parts(parts: Sequence[FragmentRows]) -> Iterator[list[FragmentRows]]:
+def _grouped(fragments: Sequence[FragmentRows]) -> Iterator[list[FragmentRows]]:
     held: list[FragmentRows] = []
-    for part in parts:
-        if held and sum(earlier.rows for earlier in held) + part.rows > TASK_ROWS:
+    for fragment in fragments:
+        if held and sum(earlier.rows for earlier in held) + fragment.rows > TASK_ROWS:
             yield held
             held = []
-        held.append(part)
+        held.append(fragment)
     if held:
         yield held
 
