@@ -1,7 +1,4 @@
-"""A graph whose changes are read as a stream, and the source that reads them.
-
-Room    tests.
-"""
+"""A graph whose changes are read as a stream, and the source that reads them."""
 
 from __future__ import annotations
 

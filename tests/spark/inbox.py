@@ -1,7 +1,4 @@
-"""A folder that streams are read from, and what came of them in a graph.
-
-Room    tests.
-"""
+"""A folder that streams are read from, and what came of them in a graph."""
 
 from __future__ import annotations
 

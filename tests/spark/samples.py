@@ -1,7 +1,4 @@
-"""One entity with a value of every type, for whatever goes to Spark and comes back.
-
-Room    tests.
-"""
+"""One entity with a value of every type, for whatever goes to Spark and comes back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A bulk load, an upsert, a read and a stream on a cluster with S3, with executors killed in the middle.
 
-Room    tests. A program: `python -m tests.spark.bulk.cluster_job ADDRESS OPTIONS`; tells what it saw as JSON.
+A program: `python -m tests.spark.bulk.cluster_job ADDRESS OPTIONS`; tells what it saw as JSON.
 """
 
 from __future__ import annotations

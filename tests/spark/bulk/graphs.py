@@ -1,7 +1,4 @@
-"""A graph whose loads are carried out by Spark.
-
-Room    tests.
-"""
+"""A graph whose loads are carried out by Spark."""
 
 from __future__ import annotations
 

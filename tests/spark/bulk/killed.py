@@ -1,6 +1,6 @@
 """Bulk loads that are killed half way, and the graph they start from.
 
-Room    tests. Spawned children import this module by name; no pytest here. Each child is a driver of its own.
+Spawned children import this module by name; no pytest here. Each child is a driver of its own.
 """
 
 from __future__ import annotations
