@@ -270,8 +270,8 @@ def test_a_filter_survives_the_renaming_of_its_type(graph: Graph) -> None:
     assert told(page.blocks) == [("schema", []), ("load", [("Eve", "insert")])]
 
 
-def test_one_place_to_begin(graph: Graph) -> None:
-    with pytest.raises(InvalidRequest, match="one place"):
+def test_one_point_to_begin(graph: Graph) -> None:
+    with pytest.raises(InvalidRequest, match="one point"):
         graph.changes.poll(graph.changes.poll().cursor, start="beginning")
 
 
