@@ -373,6 +373,17 @@ MOST_TESTS = 64  # of a scan: more of them prune little, and engines walk their 
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
+def can_prune(condition: Condition) -> bool:
+    """Say whether a scan is worth telling of a condition, whatever the values of the request are."""
+    match condition:
+        case Comparison(PropertyValue(), _, right):
+            return isinstance(right, Fixed)
+        case Among(PropertyValue()) | IsNull(PropertyValue()):
+            return True
+        case _:
+            return False
+
+
 def pruning(conditions: Sequence[Condition], source: ConditionRows) -> Predicate | None:
     """Return a predicate that is true wherever all conditions are; None if every row may meet them."""
     return _pruning(And(tuple(conditions)), source, negated=False)

@@ -20,8 +20,6 @@ from omnigraph.catalog.query.expressions import (
     Condition,
     Constant,
     EntityValue,
-    IsNull,
-    Now,
     ParamRef,
     PropertyValue,
     Variable,
@@ -37,7 +35,7 @@ from omnigraph.catalog.query.statements import (
     Filter,
     Optional,
 )
-from omnigraph.catalog.types import Scalar
+from omnigraph.execution.conditions import can_prune
 from omnigraph.execution.plan.steps import (
     CountEdges,
     CountRows,
@@ -114,21 +112,8 @@ def _parts(condition: Condition) -> tuple[Condition, ...]:
 
 def _split(scan: Scan, conditions: Sequence[Condition]) -> Scan:
     every = _parts(all_of(conditions)) if conditions else ()
-    pushed = tuple(condition for condition in every if _scannable(condition))
+    pushed = tuple(condition for condition in every if can_prune(condition))
     return replace(scan, conditions=every, pushed=pushed)
-
-
-def _scannable(condition: Condition) -> bool:
-    """Say whether the scan itself can judge a condition, as a typed predicate."""
-    match condition:
-        case Comparison(PropertyValue() as left, _, Constant() | ParamRef() | Now()):
-            return not left.member.type.is_list and left.member.type.scalar is not Scalar.VECTOR
-        case Among(PropertyValue() as left):
-            return not left.member.type.is_list
-        case IsNull(PropertyValue()):
-            return True
-        case _:
-            return False
 
 
 # -- key lookup ----------------------------------------------------------------------------------
