@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omnigraph.catalog.query import BadParameters, Parameter, bind_params, param_from_text
+from omnigraph.catalog.query import BadParameters, Parameter, bind_params
+from omnigraph.catalog.query.params import ParamText
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.query import parse_query
 
@@ -184,11 +185,11 @@ def test_values_come_in_declared_order() -> None:
 def test_text_of_the_command_line(kind: str, text: str, value: Any) -> None:
     parameter = declared(kind)
 
-    found = param_from_text(parameter, text)
+    from_text, from_json = (bind_params([parameter], {"x": given})["x"] for given in (ParamText(text), value))
 
-    assert found == value
-    assert type(found) is type(value)
-    assert bind_params([parameter], {"x": found})["x"] is not None
+    assert from_text == from_json
+    assert type(from_text) is type(from_json)
+    assert from_text is not None
 
 
 @pytest.mark.parametrize(
@@ -202,13 +203,13 @@ def test_text_of_the_command_line(kind: str, text: str, value: Any) -> None:
         ("F64", "x", "expected float, got 'x'"),
         ("Bool", "yes", "expected boolean, got 'yes'"),
         ("Date", "today", "invalid Date literal 'today'"),
-        ("[I32]", "1", "Write it as JSON: x:="),
-        ("Vector(2)", "[1,2]", "Write it as JSON: x:="),
+        ("[I32]", "1", "write it as JSON: x:="),
+        ("Vector(2)", "[1,2]", "write it as JSON: x:="),
     ],
 )
 def test_text_that_does_not_fit(kind: str, text: str, message: str) -> None:
     with pytest.raises(BadParameters, match=message):
-        param_from_text(declared(kind), text)
+        bind_params([declared(kind)], {"x": ParamText(text)})
 
 
 def test_values_of_python_and_numpy_are_taken_for_what_json_would_write() -> None:
