@@ -14,13 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table as Grid
 
-from omnigraph import Graph, GraphError, __version__, connect, init
-from omnigraph.engine.receipt import Receipt
-from omnigraph.language.diagnostics import SourceError
-from omnigraph.storage.cost import measured
-from omnigraph.surfaces.cli.support.output import violation_lines
+from omnigraph import Graph, GraphError, Receipt, SourceError, __version__, connect, init
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = """
@@ -62,13 +57,10 @@ query reach($name: String) {
 console = Console(width=100, highlight=False)
 
 
-def show(graph: Graph, title: str, branch: str = "main", at: str | None = None) -> None:
+def show(graph: Graph, title: str) -> None:
     """Print the people of a branch, now or then."""
     console.print(f"{title}:")
-    grid = Grid("name", "age", "email")
-    for row in graph.nodes("Person", branch=branch, at=at).to_arrow().to_pylist():
-        grid.add_row(row["name"], str(row["age"]), row["email"] or "")
-    console.print(grid)
+    console.print(str(graph.nodes("Person").select("name", "age", "email")), markup=False)
 
 
 def told(receipt: Receipt) -> None:
@@ -96,8 +88,7 @@ def load(folder: Path) -> Graph:
         graph.load(file, mode="append", actor="demo")
     except GraphError as error:
         console.print(f"refused ({error.code}):")
-        for line in violation_lines(error):
-            console.print(line, markup=False, soft_wrap=True)
+        console.print(str(error), markup=False, soft_wrap=True)
     console.print("the file is mended, and loaded again:")
     file.write_text(DATA.replace("290", "29"))
     told(graph.load(file, mode="append", actor="demo"))
@@ -115,7 +106,7 @@ def mutate(graph: Graph) -> None:
         try:
             graph.mutate(ADD, params)
         except GraphError as error:
-            console.print(f"refused ({error.code}): {error.message}", soft_wrap=True)
+            console.print(f"refused ({error.code}): {error}", markup=False, soft_wrap=True)
     first = graph.mutate(ADD, name="Fay", friend="Ada", idempotency_key="demo-1")
     again = graph.mutate(ADD, name="Fay", friend="Ada", idempotency_key="demo-1")
     console.print(
@@ -128,34 +119,32 @@ def query(graph: Graph) -> None:
     """Ask, and see how the answer came about."""
     part("3. A query is checked, follows edges both ways and any number of hops, and says how it ran")
     result = graph.query(REACH, name="Di")
-    for row in result:
-        console.print(row)
-    console.print(f"  read at commit {result.commit_id}, cost: {result.cost}")
+    console.print(str(result), markup=False)
+    console.print(f"  cost: {result.cost}")
     console.print(str(graph.profile(REACH, name="Di")), markup=False, soft_wrap=True)
     try:
         graph.query(REACH.replace("$f.age", "$f.aeg"), name="Di")
     except SourceError as error:
-        console.print(error.render(), markup=False)
+        console.print(str(error), markup=False)
 
 
 def branch(graph: Graph) -> None:
     """Work on a branch, and look back."""
     part("4. Branches cost the same at any size, and writes on them are invisible elsewhere")
-    with measured() as meter:
-        graph.branches.create(REVIEW)
-    console.print(f"created branch {REVIEW!r}: {meter.cost}")
-    before = graph.store.snapshot().commit_id
-    graph.mutate(BIRTHDAY, name="Ada", age=38, branch=REVIEW, actor="ann")
-    graph.mutate(BIRTHDAY, name="Di", age=53, branch=REVIEW, actor="ann")
-    show(graph, "on the branch", REVIEW)
+    review = graph.branch(REVIEW, create=True)
+    console.print(f"created: {review}", soft_wrap=True)
+    before = graph.branches.get("main").head
+    review.mutate(BIRTHDAY, name="Ada", age=38, actor="ann")
+    review.mutate(BIRTHDAY, name="Di", age=53, actor="ann")
+    show(review, "on the branch")
     show(graph, "on main, at the same time")
 
     part("5. Every past state can be read again")
     graph.mutate(LEAVE, name="Cy", actor="demo")
     show(graph, "main now")
-    show(graph, "main one commit ago", at="main~1")
+    show(graph.at("main~1"), "main one commit ago")
     graph.tags.create("before-cy-left", at=before)
-    show(graph, "main at the tag before-cy-left", at="before-cy-left")
+    show(graph.at("before-cy-left"), "main at the tag before-cy-left")
 
 
 def merge(graph: Graph) -> None:
@@ -191,7 +180,7 @@ def _side(image: Mapping[str, Any] | None, name: str) -> Any:
 def conflicts(graph: Graph) -> None:
     """Lose a race on purpose."""
     part("7. A writer that expected another head is told so, and nothing is written")
-    expected = graph.store.snapshot().commit_id
+    expected = graph.branches.get("main").head
     graph.mutate(BIRTHDAY, name="Di", age=53, message="somebody else was faster")
     try:
         graph.mutate(BIRTHDAY, name="Di", age=99, if_commit=expected)
@@ -265,7 +254,7 @@ def schema(folder: Path) -> None:
         try:
             graph.schema.apply(NEW.replace("city: String", "city: Strng"))
         except SourceError as error:
-            console.print(error.render(), markup=False)
+            console.print(str(error), markup=False)
 
 
 def main() -> None:

@@ -25,10 +25,7 @@ from rich.table import Table as Grid
 
 from examples.debian.index import COMPRESSIONS, lists_in
 from examples.debian.parse import tables
-from omnigraph import Graph, GraphError, connect, init
-from omnigraph.base.errors import InvalidRequest
-from omnigraph.engine.receipt import Receipt
-from omnigraph.execution.result import Result
+from omnigraph import Graph, GraphError, InvalidRequest, Receipt, Result, connect, init
 from omnigraph.pipeline import load, spark_session
 
 HERE = Path(__file__).parent

@@ -1,36 +1,59 @@
 """OmniGraph: a typed, versioned property-graph database kept as open Lance files.
 
-The public names are re-exported here; everything else is internal. They are imported when they are first
-used: the command line shows its help and its version without loading the engine and Lance.
+    import omnigraph as og
+
+    with og.init(None, "node Person { name: String @key }") as g:  # None: a temporary graph
+        g.load([{"type": "Person", "data": {"name": "Ada"}}], mode="append")
+        print(g.query("query all() { match { $p: Person } return { $p.name } }"))
+
+What `__all__` lists is public, and so is `omnigraph.pipeline`; everything else is internal. A name is
+imported when it is first used: `import omnigraph` by itself loads neither Arrow nor Lance. Type checkers
+read `__init__.pyi`, which says the same; a test compares the two.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from omnigraph.base.errors import GraphError, Kind
-    from omnigraph.engine.graph import Graph, connect, init
-
-    __version__: str
-
-_HOMES = {
-    "Graph": "omnigraph.engine.graph",
-    "GraphError": "omnigraph.base.errors",
-    "Kind": "omnigraph.base.errors",
-    "connect": "omnigraph.engine.graph",
-    "init": "omnigraph.engine.graph",
+_NAMES_BY_MODULE = {
+    "base.arguments": "BadArgument",
+    "base.errors": """
+        AlreadyInitialized AmbiguousCommit BadMoment BranchExists BranchNotFound ChangeFeedGap
+        CommitNotFound ConflictError ConstraintViolation EntityNotFound GraphClosed GraphError
+        GraphNotFound HistoryReclaimed IntegrityError InvalidRequest KeyConflict Kind NotFound
+        OutcomeUnknown PastState PreconditionFailed PublishContention ReadSetConflict
+        ResourceLimit SchemaUnsupported StorageDenied StorageError TagExists TagNotFound
+        TypeNotFound
+    """,
+    "catalog.query.params": "BadParameters",
+    "engine.branches": "Branch",
+    "engine.commits": "Tag",
+    "engine.graph": "Graph connect init",
+    "engine.history.changes": "Change",
+    "engine.history.diff": "Diff",
+    "engine.lint": "LintResult lint",
+    "engine.merge.conflicts": "Conflict MergeConflict SchemaConflict",
+    "engine.merge.merge": "MergeOutcome",
+    "engine.receipt": "Receipt",
+    "engine.table": "TypeRows",
+    "execution.result": "Result",
+    "language.diagnostics": "Diagnostic QueryError SchemaError SourceError",
+    "storage.claims": "KeyReused",
+    "storage.manifest.records": "Commit",
 }
+_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
+_OTHER_NAMES = {"Commit": "CommitRecord"}  # what the defining module calls it
 
-__all__ = ["Graph", "GraphError", "Kind", "__version__", "connect", "init"]
+__all__ = [*sorted(_MODULES), "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = _version()
-    elif name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        module = import_module(f"omnigraph.{_MODULES[name]}")
+        value = getattr(module, _OTHER_NAMES.get(name, name))
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
     globals()[name] = value
     return value
 

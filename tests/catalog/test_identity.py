@@ -91,7 +91,7 @@ def accepted() -> Catalog:
 def test_refused_renames(desired: str, code: str, fragment: str, place: tuple[int, int]) -> None:
     mint = IdMinter("c")
 
-    with pytest.raises(SchemaError, match=r"^catalog error:") as refused:
+    with pytest.raises(SchemaError, match=r"^\S+ error\[PG\d+\]: catalog error:") as refused:
         resolve_text(desired, accepted(), mint)
 
     [finding] = refused.value.diagnostics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import omnigraph as og
-from omnigraph.base.errors import Conflict
+from omnigraph.base.errors import ConflictError
 from omnigraph.storage.failpoints import armed
 from tests.support.graphs import chain_of
 from tests.support.places import Place
@@ -20,7 +20,7 @@ def merge_into_main(address: str, options: dict[str, str], branch: str) -> str:
     with og.connect(address, storage_options=options) as graph:
         try:
             done = graph.merge(branch)
-        except Conflict as error:
+        except ConflictError as error:
             return error.code
         return str(done.commit_id)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.engine.branches import GraphBranches
+from omnigraph.engine.options import View
 from omnigraph.storage.store import GraphStore
 from tests.cost.test_write_cost import places, report
 from tests.support.gates import (
@@ -95,7 +96,7 @@ def test_the_list_of_branches_that_people_see_is_two_requests_and_heads_are_aske
     s3_server: S3Server, proxy: S3Proxy
 ) -> None:
     with graph_at(*places(s3_server, proxy), depth=5, branches=20) as store:
-        door = GraphBranches(store)
+        door = GraphBranches(store, View())
         plain = Figures("list, 20 branches", (count(proxy, door.list),))
         counted = Figures("list with counts", (count(proxy, lambda: door.list(counts=True)),))
         report([plain, counted])

@@ -245,7 +245,7 @@ def test_extreme_texts_are_findings_not_crashes(text: str) -> None:
     with pytest.raises(SchemaError) as refused:
         load(text)
 
-    assert refused.value.render()
+    assert str(refused.value)
 
 
 def test_a_large_schema_is_parsed_in_reasonable_time() -> None:

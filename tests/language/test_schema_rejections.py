@@ -121,5 +121,5 @@ def test_the_stage_breaks_ties_of_position() -> None:
     [("node N { a String }", "parse error:"), ("node N {} node N {}", "catalog error:")],
 )
 def test_the_message_says_which_stage_refused(text: str, prefix: str) -> None:
-    with pytest.raises(SchemaError, match=f"^{prefix}"):
+    with pytest.raises(SchemaError, match=rf"^\S+ error\[PG\d+\]: {prefix}"):
         load(text)

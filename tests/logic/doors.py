@@ -7,20 +7,18 @@ Gives   `Door`, what a case needs; `Embedded`, `CommandLine`; `Way`, how reads r
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import omnigraph as og
-from omnigraph.base.errors import GraphError
-from omnigraph.language.diagnostics import SourceError
-from omnigraph.surfaces.cli.app import main
+from omnigraph import GraphError, SourceError
 from tests.logic.cases import World
+from tests.support.command_line import run_json
 
 Place = Literal["main", "branch", "commits"]
 Traversal = Literal["auto", "lookup", "csr"]
@@ -182,11 +180,7 @@ class CommandLine:
         return self._run(command, *words, "-e", text, "--params", json.dumps(params), *more)
 
     def _run(self, *words: str) -> Any:
-        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-        with redirect_stdout(out), redirect_stderr(io.StringIO()):
-            code = main([*words, "--json"])
-            out.flush()
-        document = json.loads(out.buffer.getvalue())
+        code, document = run_json(*words)
         if code:
             faults = document.get("diagnostics")
             raise Refused(faults[0]["code"] if faults else document["code"], document["error"])

@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import TableNotFound
+from omnigraph.base.errors import TypeNotFound
 from omnigraph.language.diagnostics import QueryError
 
 BEFORE = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
@@ -70,7 +70,7 @@ def test_a_type_of_today_is_said_not_to_exist_in_a_past_without_it(graph: Graph)
 
     gq = "query q() { match { $c: City } return { $c.name } }"
     assert graph.query(gq).rows == []
-    with pytest.raises(TableNotFound, match="'City' did not exist at commit"):
+    with pytest.raises(TypeNotFound, match="'City' did not exist at commit"):
         graph.query(gq, at=past)
 
 

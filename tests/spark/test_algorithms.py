@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import InvalidRequest, TableNotFound
+from omnigraph.base.errors import InvalidRequest, TypeNotFound
 from omnigraph.catalog.catalog import UnknownType
 from omnigraph.pipeline.analytics import connected_components, label_propagation, triangle_count
 from omnigraph.pipeline.analytics.algorithms import CUT_EVERY, Rounds, _least, pagerank
@@ -288,7 +288,7 @@ def test_branches_and_past_states_are_read_under_the_names_of_now(
         assert values(past) == {("R", "a"): "R/a", ("R", "b"): "R/a"}
         assert values(now) == {("R", "a"): "R/a", ("R", "b"): "R/a", ("R", "later"): "R/later"}
         assert ("P", "dev") in values(dev)
-        with pytest.raises(TableNotFound, match="'New' did not exist"):
+        with pytest.raises(TypeNotFound, match="'New' did not exist"):
             connected_components(spark, graph, ["New"], at=first)
 
 

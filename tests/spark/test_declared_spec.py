@@ -310,7 +310,7 @@ def test_the_file_and_the_line_are_shown() -> None:
     with pytest.raises(PipelineError) as caught:
         parse_pipeline(GOOD + "branchh: x\n", file="p.yaml")
     assert "p.yaml:3:1" in str(caught.value)
-    assert caught.value.render() == (
+    assert str(caught.value) == (
         "p.yaml:3:1: error[PL002]: the pipeline has no key 'branchh'; the keys are name, graph, branch, "
         "from, message, sources, transforms, targets, expectations, on_violation, rejects, then\n"
         "  |\n3 | branchh: x\n  | ^^^^^^^\n  = help: did you mean 'branch'?"

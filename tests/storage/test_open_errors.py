@@ -23,7 +23,7 @@ from omnigraph.base.errors import (
     InvalidRequest,
     Kind,
     NotFound,
-    TableNotFound,
+    TypeNotFound,
 )
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.chain import MANIFEST, chain_path
@@ -238,10 +238,10 @@ def test_an_unknown_version_is_not_found(place: Place, store: GraphStore) -> Non
 
 
 def test_an_unknown_table_is_not_found(place: Place, store: GraphStore) -> None:
-    with pytest.raises(TableNotFound) as caught:
+    with pytest.raises(TypeNotFound) as caught:
         store.table(store.snapshot(), "t-nothing")
     assert "t-nothing" in str(caught.value)
-    with nothing_written(place), pytest.raises(TableNotFound):
+    with nothing_written(place), pytest.raises(TypeNotFound):
         write(store, {"t-nothing": Append(people(["x"]))})
 
 

@@ -77,7 +77,7 @@ def test_of_many_the_first_twenty_are_shown_and_the_rest_counted(desk: Desk) -> 
     ran = load(desk, '{"type":"Person","data":{}}\n' * 50)
     shown = [line for line in ran.err.splitlines() if line.startswith("  data.jsonl:")]
     assert len(shown) == 20
-    assert "  and 30 more" in ran.err.splitlines()
+    assert "  ... and 30 more" in ran.err.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,12 @@ class _Readers:
         hints = get_type_hints(function, include_extras=True)
         self.by_name: dict[str, tuple[Reader, str]] = {}
         self._order: list[str] = []
+        self._rest: str | None = None  # the parameter that takes any number of arguments
         for name, parameter in signature(function).parameters.items():
             if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
                 self._order.append(name)
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                self._rest = name
             reader, words = _compiled(hints.get(name, Any))
             if reader is not None and parameter.kind is not Parameter.VAR_KEYWORD:
                 self.by_name[name] = (reader, words)
@@ -133,7 +136,10 @@ class _Readers:
             self._read(name, value) if name in by_name else value
             for name, value in zip(self._order, args, strict=False)
         ]
-        return (*read, *args[len(read) :])
+        rest = args[len(read) :]
+        if self._rest in by_name:
+            rest = tuple(self._read(self._rest, value) for value in rest)
+        return (*read, *rest)
 
     def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return keyword arguments, checked."""

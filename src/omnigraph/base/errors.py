@@ -3,13 +3,20 @@
 Room    base. Knows nothing of storage, queries or HTTP; surfaces map `kind` and `code` once.
 Rule    the class says what went wrong, `code` is stable and machine-readable, `fields` carries the
         facts, `remedy` tells the caller what to do next. No caller ever parses `str(error)`.
+Shown   `str(error)` is everything there is to say: message, details, remedy. `summary` is the same in one
+        line, for logs and `repr`.
 Why     many precise classes inside, few kinds outside: a caller can act on `kind` alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
+
+from omnigraph.base.text_table import table_lines
+
+LISTED = 20  # faults that a rendering shows; then it says how many more there are
 
 
 class Kind(Enum):
@@ -31,10 +38,33 @@ class GraphError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, remedy: str | None = None, **fields: Any) -> None:
-        super().__init__(message if remedy is None else f"{message}. {remedy}")
+        super().__init__(message)
         self.message = message
         self.remedy = remedy
         self.fields = fields
+
+    @property
+    def summary(self) -> str:
+        """What went wrong and what to do about it, in one line."""
+        first = self.message.partition("\n")[0]
+        return first if self.remedy is None else f"{first}. {self.remedy}"
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What `str` says besides the summary, line by line: the faults, where there are several."""
+        _, *lines = self.message.splitlines() or [""]
+        problems: tuple[str, ...] = tuple(self.fields.get("problems", ()))
+        return tuple(line.strip() for line in lines) + at_most(problems[1:])
+
+    def __str__(self) -> str:
+        details = self.details
+        if not details:
+            return self.summary
+        shown = [self.message.partition("\n")[0], *(f"  {line}" for line in details)]
+        return "\n".join(shown if self.remedy is None else [*shown, f"  {self.remedy}"])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process boundaries (drivers, executors): rebuild from the parts, not from args.
@@ -45,6 +75,12 @@ def _rebuild(cls: type[GraphError], message: str, remedy: str | None, fields: di
     error = cls.__new__(cls)
     GraphError.__init__(error, message, remedy=remedy, **fields)
     return error
+
+
+def at_most(lines: tuple[str, ...], total: int | None = None) -> tuple[str, ...]:
+    """Return the first lines of a list, and how many there are besides."""
+    more = (len(lines) if total is None else total) - min(len(lines), LISTED)
+    return lines[:LISTED] + ((f"... and {more} more",) if more else ())
 
 
 # -- the request was wrong -------------------------------------------------------------------------
@@ -106,6 +142,37 @@ class BadMoment(InvalidRequest):
     code = "bad_moment"
 
 
+class AmbiguousCommit(InvalidRequest):
+    """Several commits begin like this short id; `candidates` are their ids."""
+
+    code = "ambiguous_commit"
+
+    def __init__(self, prefix: str, candidates: Sequence[str]) -> None:
+        super().__init__(
+            f"{len(candidates)} commits have an id that begins with {prefix!r}",
+            remedy="Give more of the id",
+            prefix=prefix,
+            candidates=tuple(candidates),
+        )
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The ids of the commits, newest first."""
+        candidates: tuple[str, ...] = self.fields["candidates"]
+        return candidates
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The candidates, a line for each."""
+        return at_most(self.candidates)
+
+
+class PastState(InvalidRequest):
+    """A view of a past state was asked to write: only the head of a branch can change."""
+
+    code = "past_state"
+
+
 # -- the thing named does not exist ----------------------------------------------------------------
 
 
@@ -140,8 +207,8 @@ class CommitNotFound(NotFound):
     code = "commit_not_found"
 
 
-class TableNotFound(NotFound):
-    """The snapshot has no table with this id."""
+class TypeNotFound(NotFound):
+    """The schema, or a past state of the graph, has no type of this name."""
 
     code = "type_not_found"
 
@@ -167,14 +234,14 @@ class ChangeFeedGap(HistoryReclaimed):
 # -- somebody else came first ----------------------------------------------------------------------
 
 
-class Conflict(GraphError):
+class ConflictError(GraphError):
     """Another writer changed what this operation depended on."""
 
     code = "conflict"
     kind = Kind.CONFLICT
 
 
-class ReadSetConflict(Conflict):
+class ReadSetConflict(ConflictError):
     """A table (or the schema) that decided what to write has moved; read again and repeat."""
 
     code = "read_set_conflict"
@@ -189,15 +256,20 @@ class ReadSetConflict(Conflict):
             actual=actual,
         )
 
+    @property
+    def member(self) -> str:
+        """What has moved: the name of a type, or "schema"."""
+        return str(self.fields["member"])
 
-class StagedFilesGone(Conflict):
+
+class StagedFilesGone(ConflictError):
     """A cleanup may have removed the files that a write made before it was published."""
 
     code = "staged_files_gone"
     retryable = True
 
 
-class PreconditionFailed(Conflict):
+class PreconditionFailed(ConflictError):
     """The caller named the head it expects, and the branch has another one."""
 
     code = "precondition_failed"
@@ -211,8 +283,24 @@ class PreconditionFailed(Conflict):
             actual=actual,
         )
 
+    @property
+    def branch(self) -> str:
+        """The branch that was to be written."""
+        return str(self.fields["branch"])
 
-class PublishContention(Conflict):
+    @property
+    def expected(self) -> str:
+        """The id of the commit that the caller expected."""
+        return str(self.fields["expected"])
+
+    @property
+    def actual(self) -> str | None:
+        """The id of the commit that the branch has."""
+        actual: str | None = self.fields["actual"]
+        return actual
+
+
+class PublishContention(ConflictError):
     """The write lost the race too often; nothing was written, and trying again is safe."""
 
     code = "publish_contention"
@@ -228,31 +316,31 @@ class PublishContention(Conflict):
         )
 
 
-class BranchExists(Conflict):
+class BranchExists(ConflictError):
     """A live branch already has this name."""
 
     code = "branch_exists"
 
 
-class BranchHasDescendants(Conflict):
+class BranchHasDescendants(ConflictError):
     """Live branches were forked from this one; delete them first."""
 
     code = "branch_has_descendants"
 
 
-class BranchHasTags(Conflict):
+class BranchHasTags(ConflictError):
     """Tags name commits that only this branch holds; delete them first."""
 
     code = "branch_has_tags"
 
 
-class TagExists(Conflict):
+class TagExists(ConflictError):
     """A tag already has this name; tags do not move."""
 
     code = "tag_exists"
 
 
-class AlreadyInitialized(Conflict):
+class AlreadyInitialized(ConflictError):
     """There is a graph at this address already."""
 
     code = "already_initialized"
@@ -337,15 +425,71 @@ class SchemaUnsupported(InvalidRequest):
 
 
 class ConstraintViolation(InvalidRequest):
-    """Rows would break a constraint; nothing was written. `fields["violations"]` lists them."""
+    """Rows would break a constraint; nothing was written. `violations` has the first, `total` counts all."""
 
     code = "constraint_violation"
 
+    @property
+    def violations(self) -> tuple[Mapping[str, Any], ...]:
+        """The first of them: code, type, entity, property, value, message, and the place in an input."""
+        return tuple(self.fields.get("violations", ()))
 
-class KeyConflict(Conflict):
-    """A strict insert names an id that exists; `fields` say which. Nothing was written."""
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return int(self.fields.get("total", len(self.violations)))
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The violations as a table, and what to do about each sort of them."""
+        if not self.violations:
+            return super().details
+        rows = [_violation_row(violation) for violation in self.violations]
+        header, *lines = table_lines([VIOLATION_COLUMNS, *rows])
+        codes = dict.fromkeys(str(violation["code"]) for violation in self.violations)
+        advice = (f"{code}: {ADVICE[code]}" for code in codes if code in ADVICE)
+        return (header, *at_most(tuple(lines), self.total), *advice)
+
+
+VIOLATION_COLUMNS = ("place", "code", "type", "what")
+ADVICE = {
+    "syntax": "a data file has one JSON object on each line",
+    "envelope": 'a record is {"type": T, "data": {...}} or {"edge": E, "from": id, "to": id, "data": {...}}',
+    "unknown_type": "the schema has the types: `omnigraph schema show`, or graph.schema.show()",
+    "unknown_property": "the schema has the properties: `omnigraph schema show`, or graph.schema.show()",
+    "orphan_edge": "load the nodes with the edges, or before them; an id is the text of the node's key",
+    "unique": "one of the two must change, or both are the same entity and need the same id",
+    "cardinality": "remove edges of the source, or widen @card in the schema",
+}
+
+
+def _violation_row(violation: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells; without a place in an input the entity stands for it, and needs no second mention."""
+    what, place = str(violation["message"]), violation.get("place")
+    if place is None:
+        place = f"{violation['entity_kind']} {violation['entity_id']!r}"
+        what = what.removesuffix(f" ({place})")
+    else:
+        what = what.removeprefix(f"{place}: ")
+    return str(place), str(violation["code"]), str(violation["type_name"] or "-"), what
+
+
+class KeyConflict(ConflictError):
+    """A strict insert names an id that exists. Nothing was written."""
 
     code = "key_conflict"
+
+    @property
+    def type_name(self) -> str | None:
+        """The type of the entity that exists."""
+        name: str | None = self.fields.get("type_name")
+        return name
+
+    @property
+    def entity_id(self) -> str | None:
+        """The id that is taken."""
+        entity_id: str | None = self.fields.get("entity_id")
+        return entity_id
 
 
 class ResourceLimit(GraphError):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # only ids by the array need them: the command line starts wi
     from numpy.typing import NDArray
 
 LENGTH = 26
+SHORTEST = 6  # characters that may stand for a whole id
 _DIGITS = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_BITS = 80
 # The last four digits are looked up at once; the others stay the same for a million ids in a row.
@@ -75,6 +76,15 @@ def is_id(text: str) -> bool:
         return str(ULID.from_str(text)) == text
     except ValueError:
         return False
+
+
+def is_short_id(text: str) -> bool:
+    """Say whether `text` can be the beginning of an id, long enough to name one.
+
+    >>> is_short_id("01ARZ3ND"), is_short_id("01ARZ"), is_short_id("release")
+    (True, False, False)
+    """
+    return SHORTEST <= len(text) < LENGTH and not text.encode("ascii", "replace").translate(None, _DIGITS)
 
 
 def minted_us(text: str) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from omnigraph.base.errors import IntegrityError, InvalidRequest, NotFound
+from omnigraph.base.errors import IntegrityError, InvalidRequest, TypeNotFound
 from omnigraph.catalog import encode
 from omnigraph.catalog.encode import dumps
 from omnigraph.catalog.model import AnyType, EdgeType, IndexIntent, InterfaceType, NodeType, TableType
@@ -240,10 +240,8 @@ class Catalog:
         return [(member.name, member.type) for member in members]
 
 
-class UnknownType(NotFound):
+class UnknownType(TypeNotFound):
     """The schema has no declaration of this name."""
-
-    code = "type_not_found"
 
 
 def _sha256(form: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import ConstraintViolation, InvalidRequest
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 
@@ -30,10 +30,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
-class NoCanonicalText(InvalidRequest):
+class NoCanonicalText(ConstraintViolation):
     """The value cannot be part of a key or a unique constraint: null, not finite, or of another type."""
-
-    code = "constraint_violation"
 
 
 # -- single values -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.times import At
 from omnigraph.engine.history.resolve_at import resolve
+from omnigraph.engine.options import View
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import BranchRef, check_free_name
@@ -45,11 +46,15 @@ class Branch:
 class GraphBranches:
     """The branches of one graph."""
 
-    def __init__(self, store: GraphStore) -> None:
+    def __init__(self, store: GraphStore, view: View) -> None:
         self._store = store
+        self._view = view
 
-    def create(self, name: str, from_: str = MAIN, *, at: At | None = None, dry_run: bool = False) -> Branch:
+    def create(
+        self, name: str, from_: str | None = None, *, at: At | None = None, dry_run: bool = False
+    ) -> Branch:
         """Fork a branch from another one's head, or from any state that `at` names."""
+        from_, at = self._view.read(from_, at)
         with measured():
             origin = None if at is None and not dry_run else resolve(self._store, from_, at)
             if dry_run:

@@ -12,10 +12,11 @@ from typing import Any
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.errors import NotFound
 from omnigraph.base.times import At
-from omnigraph.engine.history.resolve_at import resolve
+from omnigraph.engine.history.resolve_at import full_commit_id, resolve
+from omnigraph.engine.options import View
 from omnigraph.storage.cost import measured
 from omnigraph.storage.history import LIMIT, Page
-from omnigraph.storage.manifest.records import MAIN, CommitRecord, ManifestState
+from omnigraph.storage.manifest.records import CommitRecord, ManifestState
 from omnigraph.storage.manifest.refs import TagRef
 from omnigraph.storage.store import GraphStore
 
@@ -24,18 +25,25 @@ from omnigraph.storage.store import GraphStore
 class Commits:
     """The commits of one graph."""
 
-    def __init__(self, store: GraphStore) -> None:
+    def __init__(self, store: GraphStore, view: View) -> None:
         self._store = store
+        self._view = view
 
     def list(
-        self, branch: str = MAIN, limit: int = 50, before: str | None = None, *, actor: str | None = None
+        self,
+        branch: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        *,
+        actor: str | None = None,
     ) -> Page:
         """Return the commits of a branch, newest first, those it inherited included.
 
         `before` is the id of a commit: the page starts after it. `actor` chooses the commits of one actor.
         """
         with measured():
-            head = self._store.snapshot(branch).state
+            head = self._head(branch)
+            before = None if before is None else full_commit_id(self._store, before)
             if actor is None:
                 return self._store.history.page(head, limit=limit, before=before)
             found: list[CommitRecord] = []
@@ -48,14 +56,14 @@ class Commits:
                     return Page(tuple(found))
                 before = page.next
 
-    def graph(self, branch: str = MAIN, limit: int = 50) -> tuple[CommitRecord, ...]:
+    def graph(self, branch: str | None = None, limit: int = 50) -> tuple[CommitRecord, ...]:
         """Return the commits of a branch and of what was merged into them, as far as it can be found.
 
         A merged commit whose branch was deleted is only named by the merge.
         """
         with measured():
             found: dict[str, CommitRecord] = {}
-            waiting: deque[ManifestState] = deque([self._store.snapshot(branch).state])
+            waiting: deque[ManifestState] = deque([self._head(branch)])
             while waiting:
                 for commit in self._store.history.page(waiting.popleft(), limit=limit):
                     if commit.id in found or len(found) >= LIMIT:
@@ -66,16 +74,20 @@ class Commits:
                         waiting.append(merged)
             return tuple(found.values())
 
+    def _head(self, branch: str | None) -> ManifestState:
+        """Return where a listing begins: at a branch's head, or at the state of a view."""
+        return resolve(self._store, *self._view.read(branch, None)).state
+
     def _merged(self, commit_id: str) -> ManifestState | None:
         try:
             return self._store.history.get(commit_id)[1]
         except NotFound:
             return None
 
-    def get(self, at: At, *, branch: str = MAIN) -> CommitRecord:
+    def get(self, at: At, *, branch: str | None = None) -> CommitRecord:
         """Return one commit by its id, whichever branch made it; or that of any other moment."""
         with measured():
-            return resolve(self._store, branch, at).state.commit
+            return resolve(self._store, self._view.line(branch), at).state.commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +115,23 @@ class Tag:
 class GraphTags:
     """The tags of one graph."""
 
-    def __init__(self, store: GraphStore) -> None:
+    def __init__(self, store: GraphStore, view: View) -> None:
         self._store = store
+        self._view = view
 
     def create(
         self,
         name: str,
         at: At | None = None,
         *,
-        branch: str = MAIN,
+        branch: str | None = None,
         actor: str | None = None,
         message: str | None = None,
         dry_run: bool = False,
     ) -> Tag:
         """Name a commit: the head of a branch, or any state that `at` names."""
         with measured():
-            state = resolve(self._store, branch, at).state
+            state = resolve(self._store, *self._view.read(branch, at)).state
             if dry_run:
                 self._store.tags.rehearse(name, state)
                 return Tag(name, state.head, self._store.clock.now_us(), actor, message)

@@ -1,6 +1,7 @@
-"""Graph: the façade. Small doors, no logic of its own.
+"""Graph: the façade. Typed keyword arguments and documentation, no logic of its own.
 
 Room    engine. What `og.init` and `og.connect` return for an embedded graph; thread-safe, a context manager.
+        `branch` and `at` return the same graph bound to one branch or to a past state (options.View).
 """
 
 from __future__ import annotations
@@ -8,11 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Literal
+from weakref import finalize
 
 from omnigraph.base.arguments import EntityId, Positive, checked, checked_methods
-from omnigraph.base.errors import BranchNotFound, InvalidRequest
+from omnigraph.base.errors import BranchExists, BranchNotFound, InvalidRequest
 from omnigraph.base.ids import new_id
 from omnigraph.base.times import At
 from omnigraph.catalog.identity import IdMinter
@@ -26,18 +31,19 @@ from omnigraph.engine.history.changes import Names
 from omnigraph.engine.history.diff import Diff, Diffs
 from omnigraph.engine.history.entity import Entity
 from omnigraph.engine.history.feed import Changes
-from omnigraph.engine.history.resolve_at import read_state
+from omnigraph.engine.history.resolve_at import full_commit_id, read_state
 from omnigraph.engine.history.resolve_at import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
-from omnigraph.engine.load.assembly import LoadMode, Report
+from omnigraph.engine.load.assembly import LoadMode, LoadRequest, Report
 from omnigraph.engine.load.load import Engine, Loads, chosen_engine, load_engine
 from omnigraph.engine.merge.conflicts import Granularity, Resolutions, Take
 from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.mutate.mutate import Mutations
+from omnigraph.engine.options import MergeOptions, View, WriteOptions
 from omnigraph.engine.query import Queries, QueryText
 from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.schema.schema import Schemas, SchemaText, load_schema
-from omnigraph.engine.table import TableView
+from omnigraph.engine.table import TypeRows
 from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.execution.budget import MEMORY_BYTES
@@ -48,13 +54,14 @@ from omnigraph.storage.checksums import Verified
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.durability import Durability
+from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import NewTable, PinnedSnapshot
 
 
 @checked_methods
 class Graph:
-    """One open graph."""
+    """One open graph. Calls that name no branch mean `main`, or what the graph is bound to."""
 
     @checked
     def __init__(
@@ -64,20 +71,51 @@ class Graph:
         *,
         memory_bytes: Positive = MEMORY_BYTES,
         embedding: str | EmbedTexts | None = None,
+        branch: str = MAIN,
     ) -> None:
         self.store = store
+        self._closing: list[Callable[[], object]] | None = [store.close]  # None: this is a view
         self._catalogs = Catalogs(store.schemas)
-        self.schema = Schemas(store, self._catalogs)
-        self.branches = GraphBranches(store)
-        self.commits = Commits(store)
-        self.tags = GraphTags(store)
         claims = Claims(store.location, store.syncer)
         self._mutate = Mutations(store, self._catalogs, claims, executor)
         self._load = Loads(store, self._catalogs, claims, executor)
         self._merge = Merges(store, self._catalogs, executor)
         self._diff = Diffs(store, self._catalogs)
-        self.changes = Changes(store, self._catalogs)
         self._query = Queries(store, self._catalogs, memory_bytes, embedder_of(embedding))
+        self._bind(View(branch))
+
+    def _bind(self, view: View) -> None:
+        self._view = view
+        self.schema = Schemas(self.store, self._catalogs, view)
+        self.branches = GraphBranches(self.store, view)
+        self.commits = Commits(self.store, view)
+        self.tags = GraphTags(self.store, view)
+        self.changes = Changes(self.store, self._catalogs, view)
+
+    def _bound(self, view: View) -> Graph:
+        """Return the same graph under another view; closing that one closes nothing."""
+        bound = copy(self)
+        bound._closing = None
+        bound._bind(view)
+        return bound
+
+    def branch(self, name: str, *, create: bool = False) -> Graph:
+        """Return this graph bound to a branch: calls on it that name no branch mean this one.
+
+        With `create` a missing branch is forked from the state that this graph is bound to.
+        """
+        if create:
+            with suppress(BranchExists):
+                self.branches.create(name)
+        return self._bound(View(self.store.snapshot(name).branch))
+
+    def at(self, moment: At) -> Graph:
+        """Return this graph as it was: a commit id, a tag, a time, a version or `branch~n`. It only reads.
+
+        The state is looked up now, and stays the same while the branch goes on.
+        """
+        state = resolve_moment(self.store, self._view.branch, moment)
+        return self._bound(View(state.branch, state.commit_id))
 
     @property
     def uri(self) -> str:
@@ -90,7 +128,7 @@ class Graph:
         params: Mapping[str, Any] | None = None,
         *,
         query_name: str | None = None,
-        branch: str = "main",
+        branch: str | None = None,
         at: At | None = None,
         memory_bytes: Positive | None = None,
         **named: Any,
@@ -100,6 +138,7 @@ class Graph:
         Parameters go in `params` or, where no option has their name, as keywords. A query that needs more
         memory than `memory_bytes` (by default, than the graph was opened with) ends with `ResourceLimit`.
         """
+        branch, at = self._view.read(branch, at)
         return self._query.run(
             gq,
             _parameters(params, named),
@@ -115,11 +154,12 @@ class Graph:
         params: Mapping[str, Any] | None = None,
         *,
         query_name: str | None = None,
-        branch: str = "main",
+        branch: str | None = None,
         at: At | None = None,
         **named: Any,
     ) -> Explanation:
         """Describe how a read would run, without running it."""
+        branch, at = self._view.read(branch, at)
         return self._query.explain(
             gq, _parameters(params, named), query_name=query_name, branch=branch, at=at
         )
@@ -130,11 +170,12 @@ class Graph:
         params: Mapping[str, Any] | None = None,
         *,
         query_name: str | None = None,
-        branch: str = "main",
+        branch: str | None = None,
         at: At | None = None,
         **named: Any,
     ) -> Explanation:
         """Run a read and say what each step did: rows, time, requests, choices."""
+        branch, at = self._view.read(branch, at)
         return self._query.explain(
             gq, _parameters(params, named), query_name=query_name, branch=branch, at=at, profile=True
         )
@@ -145,7 +186,7 @@ class Graph:
         params: Mapping[str, Any] | None = None,
         *,
         query_name: str | None = None,
-        branch: str = "main",
+        branch: str | None = None,
         if_commit: str | None = None,
         idempotency_key: str | None = None,
         message: str | None = None,
@@ -157,17 +198,8 @@ class Graph:
 
         Parameters go in `params` or, where no option has their name, as keywords.
         """
-        return self._mutate.mutate(
-            gq,
-            _parameters(params, named),
-            query_name=query_name,
-            branch=branch,
-            if_commit=if_commit,
-            idempotency_key=idempotency_key,
-            message=message,
-            actor=actor,
-            dry_run=dry_run,
-        )
+        options = self._writing(branch, if_commit, idempotency_key, message, actor, dry_run=dry_run)
+        return self._mutate.mutate(gq, _parameters(params, named), query_name=query_name, options=options)
 
     def load(
         self,
@@ -177,7 +209,7 @@ class Graph:
         type: str | None = None,
         format: str | None = None,
         columns: Mapping[str, str] | None = None,
-        branch: str = "main",
+        branch: str | None = None,
         from_branch: str | None = None,
         replace_types: Iterable[str] = (),
         if_commit: str | None = None,
@@ -202,32 +234,32 @@ class Graph:
         """
         if engine == "auto":
             engine = "spark" if on_violation == "reject" else chosen_engine(data)
-        other = load_engine(engine)
-        options: dict[str, Any] = {
-            "mode": mode,
-            "type": type,
-            "format": format,
-            "columns": columns,
-            "branch": branch,
-            "from_branch": from_branch,
-            "replace_types": replace_types,
-            "if_commit": if_commit,
-            "idempotency_key": idempotency_key,
-            "message": message,
-            "actor": actor,
-            "progress": progress,
-            "dry_run": dry_run,
-        }
-        if other is not None:
-            return other(self, data, **options, on_violation=on_violation, rejects=rejects)
-        if on_violation != "fail" or rejects is not None:
+        by_other_engine = load_engine(engine)
+        if by_other_engine is None and (on_violation != "fail" or rejects is not None):
             raise InvalidRequest("rows are rejected by engine 'spark' only", remedy="Use engine='spark'")
-        return self._load.load(data, **options)
+        options = self._writing(branch, if_commit, idempotency_key, message, actor, dry_run=dry_run)
+        names = list(data) if isinstance(data, Mapping) else [type]
+        request = LoadRequest(
+            data=data,
+            mode=mode,
+            branch=options.branch,
+            from_branch=from_branch,
+            type=type,
+            format=format,
+            columns={str(name): columns for name in names} if columns else {},
+            replace_types=tuple(replace_types),
+            idempotency_key=options.key,
+            sets_aside=on_violation == "reject",
+            dry_run=dry_run,
+        )
+        if by_other_engine is not None:
+            return by_other_engine(self, request, options, progress, rejects=rejects)
+        return self._load.load(request, options, progress)
 
     def merge(
         self,
         source: str,
-        into: str = "main",
+        into: str | None = None,
         *,
         preview: bool = False,
         resolutions: Resolutions | None = None,
@@ -240,28 +272,22 @@ class Graph:
     ) -> MergeOutcome:
         """Fold one branch into another, three ways, as one commit; all conflicts are reported at once.
 
+        `into` is `main`, or the branch that this graph is bound to, unless it is named.
         `preview` says what would happen and writes nothing. `resolutions` decide conflicts by entity or
         property, `strategy` all that are left: "ours" is the branch merged into, "theirs" the other. With
         `granularity="entity"` two changes of one entity are a conflict, whatever properties they touch.
         """
         return self._merge.merge(
             source,
-            into,
-            preview=preview,
-            resolutions=resolutions,
-            strategy=strategy,
-            granularity=granularity,
-            delete_branch=delete_branch,
-            if_commit=if_commit,
-            message=message,
-            actor=actor,
+            self._writing(into, if_commit, None, message, actor, dry_run=preview),
+            MergeOptions(resolutions, strategy, granularity, delete_branch),
         )
 
     def revert(
         self,
         commit_id: str,
         *,
-        branch: str = "main",
+        branch: str | None = None,
         preview: bool = False,
         resolutions: Resolutions | None = None,
         strategy: Take | None = None,
@@ -269,46 +295,60 @@ class Graph:
         actor: str | None = None,
     ) -> MergeOutcome:
         """Undo one commit by a new one; refused with conflicts where later commits build on it."""
-        return self._merge.revert(
-            commit_id,
-            branch=branch,
-            preview=preview,
-            resolutions=resolutions,
-            strategy=strategy,
-            message=message,
-            actor=actor,
-        )
+        options = self._writing(branch, None, None, message, actor, dry_run=preview)
+        commit_id = full_commit_id(self.store, commit_id)
+        return self._merge.revert(commit_id, options, MergeOptions(resolutions, strategy))
+
+    def _writing(
+        self,
+        branch: str | None,
+        if_commit: str | None,
+        idempotency_key: str | None,
+        message: str | None,
+        actor: str | None,
+        *,
+        dry_run: bool,
+    ) -> WriteOptions:
+        target = self._view.write(branch)
+        expected = None if if_commit is None else full_commit_id(self.store, if_commit)
+        return WriteOptions(target, expected, idempotency_key, message, actor, dry_run)
 
     def diff(
-        self, a: At, b: At = "main", *, kinds: Names = None, types: Names = None, ops: Names = None
+        self, a: At, b: At | None = None, *, kinds: Names = None, types: Names = None, ops: Names = None
     ) -> Diff:
         """Return what leads from one state to another: schema steps, counts, and changes as a stream.
 
-        A state is a branch, a commit id, a tag, a time or `branch~n`. `kinds`, `types` and `ops` choose
-        among the changes.
+        A state is a branch, a commit id, a tag, a time or `branch~n`; the second is `main`, or what this
+        graph is bound to, unless it is named. `kinds`, `types` and `ops` choose among the changes.
         """
-        return self._diff.diff(a, b, kinds=kinds, types=types, ops=ops)
+        view = self._view
+        b = b if b is not None else view.commit_id or view.branch
+        return self._diff.diff(a, b, branch=view.branch, kinds=kinds, types=types, ops=ops)
 
     def entity(self, type: str, id: EntityId) -> Entity:
         """Return one entity, to read at any moment and to list its versions."""
-        return Entity(self.store, self._catalogs, type, id)
+        return Entity(self.store, self._catalogs, type, id, self._view)
 
-    def ensure_indexes(self, *, branch: str = "main", actor: str | None = None) -> IndexReport:
+    def ensure_indexes(self, *, branch: str | None = None, actor: str | None = None) -> IndexReport:
         """Build the indexes that the schema asks for and extend them to new rows: one maintenance commit.
 
         No answer depends on an index. One that cannot be built is in the report, with the reason.
         """
-        return ensure_indexes(self.store, self._catalogs, branch, actor=actor)
+        return ensure_indexes(self.store, self._catalogs, self._view.write(branch), actor=actor)
 
-    def nodes(self, name: str, *, branch: str = "main", at: At | None = None) -> TableView:
-        """Return the nodes of a type, now or at a past commit: in its types, under the names in force now."""
-        snapshot, catalog = read_state(self.store, self._catalogs, branch, at)
-        return TableView(self.store, snapshot, catalog.node(name))
+    def nodes(self, name: str, *, branch: str | None = None, at: At | None = None) -> TypeRows:
+        """Return the nodes of a type, now or at a past commit: in its types, under the names in force now.
 
-    def edges(self, name: str, *, branch: str = "main", at: At | None = None) -> TableView:
+        Nothing is read before rows are asked for; `filter` and `select` say which, and `to_arrow`,
+        `to_pandas` and the like read them.
+        """
+        snapshot, catalog = read_state(self.store, self._catalogs, *self._view.read(branch, at))
+        return TypeRows(self.store, snapshot, catalog.node(name))
+
+    def edges(self, name: str, *, branch: str | None = None, at: At | None = None) -> TypeRows:
         """Return the edges of a type, like `nodes`."""
-        snapshot, catalog = read_state(self.store, self._catalogs, branch, at)
-        return TableView(self.store, snapshot, catalog.edge(name))
+        snapshot, catalog = read_state(self.store, self._catalogs, *self._view.read(branch, at))
+        return TypeRows(self.store, snapshot, catalog.edge(name))
 
     def export(
         self,
@@ -316,7 +356,7 @@ class Graph:
         *,
         format: str = "parquet",
         types: Iterable[str] | None = None,
-        branch: str = "main",
+        branch: str | None = None,
         at: At | None = None,
         storage_options: Mapping[str, str] | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -325,6 +365,7 @@ class Graph:
 
         The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
         """
+        branch, at = self._view.read(branch, at)
         return export_files(
             self.store,
             out,
@@ -350,7 +391,7 @@ class Graph:
             return self.store.verify(None, record=record)
         if branch is None and at is None:
             return of_the_newest(lambda: self.store.verify(self._heads(), record=record))
-        named = branch or "main"
+        named = self._view.line(branch)
         return of_the_newest(
             lambda: self.store.verify([resolve_moment(self.store, named, at)], record=record)
         )
@@ -361,8 +402,14 @@ class Graph:
                 yield self.store.snapshot(branch.name)
 
     def close(self) -> None:
-        """Release the graph's threads and handles."""
-        self.store.close()
+        """Release the graph's threads and handles, and a temporary graph's files; a view closes nothing."""
+        for release in self._closing or ():
+            release()
+
+    def __repr__(self) -> str:
+        view = self._view
+        bound = f"branch={view.branch!r}" if view.commit_id is None else f"at={view.commit_id!r}"
+        return f"Graph({self.uri!r}, {bound})"
 
     def __enter__(self) -> Graph:
         return self
@@ -382,7 +429,7 @@ def _parameters(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> d
 
 @checked
 def init(
-    address: str | os.PathLike[str],
+    address: str | os.PathLike[str] | None,
     schema: SchemaText,
     *,
     storage_options: Mapping[str, str] | None = None,
@@ -392,9 +439,17 @@ def init(
     memory_bytes: Positive = MEMORY_BYTES,
     embedding: str | EmbedTexts | None = None,
 ) -> Graph:
-    """Make a graph with a schema (a `.pg` file, or schema text), and open it as `connect` does."""
+    """Make a graph with a schema (a `.pg` file, or schema text), and open it as `connect` does.
+
+    Without an address (None) it is a temporary graph, for tests and play: its files are removed when it is
+    closed, or when the process ends.
+    """
     catalog = resolve(load_schema(schema), None, IdMinter(new_id())).catalog
     tables = {t.id: NewTable(t.name, t.kind.value, t.stored_schema) for t in catalog.tables}
+    folder = None
+    if address is None:
+        folder = mkdtemp(prefix="omnigraph-")
+        address, durability = os.path.join(folder, "graph"), "os"
     store = GraphStore.create(
         address,
         schema=catalog.to_json(),
@@ -404,13 +459,18 @@ def init(
         actor=actor,
         force=force,
     )
-    return Graph(store, memory_bytes=memory_bytes, embedding=embedding)
+    graph = Graph(store, memory_bytes=memory_bytes, embedding=embedding)
+    if folder is not None and graph._closing is not None:
+        # The store, not this graph: views of the graph share it, and may outlive the graph.
+        graph._closing.append(finalize(store, rmtree, folder, ignore_errors=True))
+    return graph
 
 
 @checked
 def connect(
     address: str | os.PathLike[str],
     *,
+    branch: str = MAIN,
     storage_options: Mapping[str, str] | None = None,
     durability: Durability = "sync",
     memory_bytes: Positive = MEMORY_BYTES,
@@ -419,6 +479,7 @@ def connect(
 ) -> Graph:
     """Open a graph that exists; reads two small objects, writes nothing.
 
+    Calls that name no branch mean `branch`.
     `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
     `embedding` turns text into vectors for `nearest`: a function from texts to vectors, or "mock" for tests,
     which is also what the environment variable EMBEDDINGS_MOCK=1 means, whatever is given. For a property
@@ -427,4 +488,10 @@ def connect(
     the environment variable OMNIGRAPH_VERIFY says, else it is off.
     """
     store = GraphStore.open(address, storage_options=storage_options, durability=durability, verify=verify)
-    return Graph(store, memory_bytes=memory_bytes, embedding=embedding)
+    try:
+        if branch != MAIN:
+            store.snapshot(branch)  # a misspelt one is refused now
+        return Graph(store, memory_bytes=memory_bytes, embedding=embedding, branch=branch)
+    except BaseException:
+        store.close()
+        raise

@@ -65,6 +65,12 @@ class Receipt:
     cost: Cost = field(default_factory=Cost)
     facts: Mapping[str, Any] = FrozenMap()  # what only one kind of write has to say
 
+    def __repr__(self) -> str:
+        outcome = "dry run" if self.dry_run else self.commit_id or "nothing to do"
+        again = ", replayed" if self.replayed else ""
+        counts = f"{self.affected_nodes} nodes, {self.affected_edges} edges"
+        return f"Receipt({outcome}{again} on {self.branch!r}: {counts})"
+
     @property
     def commit_id(self) -> str | None:
         """The id of the commit, if one was made."""

@@ -1,6 +1,6 @@
-"""Result: what a query returned.
+"""Result: what a query returned, and every other set of rows that a caller is given.
 
-Room    execution. An Arrow table with the query's columns; the same values as objects, frames and JSON.
+Room    execution. An Arrow table; the same values as objects, frames, JSON, CSV and a table for people.
 Rule    a zero-row result still has typed columns. JSON follows the specification: dates as text, times with
         three fraction digits, integers in full. Every stored value can be read, also a date beyond those
         that Python has: it is text, and in Arrow the number that is stored.
@@ -11,34 +11,41 @@ from __future__ import annotations
 import html
 import json
 import math
+import os
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 
 from omnigraph.base.arguments import Positive, checked_methods
 from omnigraph.base.errors import InvalidRequest, NotFound
+from omnigraph.base.text_table import GAP, cut_text, table_lines, text_width
 from omnigraph.base.times import python_day, python_instant, write_day, write_instant
 from omnigraph.catalog.query.expressions import OutputColumn
 from omnigraph.catalog.types import numbers_in, readable
 from omnigraph.storage.cost import Cost
 
-SHOWN_ROWS = 50
+SHOWN_ROWS, SHOWN_ROWS_HTML = 20, 50  # of a printed result, and in a notebook
+CELL_WIDTH, TABLE_WIDTH = 40, 100  # columns of a terminal; it may be narrower
+PAGE = 10_000  # rows turned into Python values at a time
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_NEEDS_QUOTES = re.compile('[",\r\n]')
 
 
 @checked_methods
-@dataclass(frozen=True, eq=False)
-class Result:
-    """The rows of one query on one snapshot."""
+class Rows:
+    """Rows of a graph: a table to print, a list of dictionaries, Arrow, frames and files.
+
+    What a query returned (`Result`) and the entities of one type (`TypeRows`) are both of this kind.
+    """
 
     table: pa.Table  # stored types; `to_arrow` gives times their Arrow type
-    described: tuple[OutputColumn, ...]
-    query_name: str
-    branch: str
     commit_id: str
-    cost: Cost = field(default_factory=Cost)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -46,10 +53,17 @@ class Result:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
 
+    @overload
+    def __getitem__(self, position: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, position: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        return self.rows[position]
+
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns, in the order of the query."""
-        return tuple(column.name for column in self.described)
+        """The names of the columns, in order."""
+        return tuple(self.table.column_names)
 
     @property
     def schema(self) -> pa.Schema:
@@ -59,13 +73,13 @@ class Result:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dictionaries of Python values; a date that Python has not (year 57045) is text."""
-        return self._rows(python_values)
+        return row_dicts(self.table, python_values)
 
     def one(self) -> dict[str, Any]:
         """Return the only row; an error if there is none or more than one."""
         if len(self) != 1:
             kind = NotFound if not len(self) else InvalidRequest
-            raise kind(f"the query returned {len(self)} rows, not one")
+            raise kind(f"there are {len(self)} rows, not one")
         return self.rows[0]
 
     def scalar(self) -> Any:
@@ -81,6 +95,10 @@ class Result:
         """Yield the rows in batches."""
         return iter(self.to_arrow().to_batches(max_chunksize=max_rows))
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows to polars, DuckDB and whoever else takes Arrow streams, without a copy."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> Any:
         """Return a pandas frame (needs pandas); a date that Python has not is text there too."""
         try:
@@ -94,20 +112,22 @@ class Result:
 
         return polars.from_arrow(self.to_arrow())
 
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Write the rows to a CSV file, or return them as text; null is empty, empty text is in quotes."""
+        if path is None:
+            return "".join(csv_lines(self.table))
+        try:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.writelines(csv_lines(self.table))
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot write {str(path)!r}: {error.strerror}", remedy="Check the path"
+            ) from error
+        return None
+
     def json_rows(self) -> list[dict[str, Any]]:
         """Return the rows as plain JSON values."""
-        return self._rows(json_values)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape of a read."""
-        return {
-            "query_name": self.query_name,
-            "target": {"branch": self.branch, "snapshot": self.commit_id},
-            "row_count": len(self),
-            "columns": list(self.columns),
-            "rows": self.json_rows(),
-            "graph_commit_id": self.commit_id,
-        }
+        return row_dicts(self.table, json_values)
 
     def _pandas_with_texts(self) -> Any:
         import pandas
@@ -120,25 +140,132 @@ class Result:
                 columns[name] = pandas.Series(python_values(column), dtype=object)
         return pandas.DataFrame(columns)
 
-    def _rows(self, values: Callable[[pa.ChunkedArray], list[Any]]) -> list[dict[str, Any]]:
-        columns = [values(column) for column in self.table.columns]
-        return [dict(zip(self.table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+    def __repr__(self) -> str:
+        return printed(self.table, f"at commit {self.commit_id}")
 
     def _repr_html_(self) -> str:
-        shown = Result(
-            self.table.slice(0, SHOWN_ROWS), self.described, self.query_name, self.branch, self.commit_id
-        ).json_rows()
+        shown = row_dicts(self.table.slice(0, SHOWN_ROWS_HTML), json_values)
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_cell(row[name]))}</td>" for name in self.columns) + "</tr>"
+            "<tr>" + "".join(f"<td>{html.escape(_html_text(value))}</td>" for value in row.values()) + "</tr>"
             for row in shown
         )
-        more = f"<p>{len(self)} rows, {len(shown)} shown</p>" if len(self) > len(shown) else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        cut = f", {len(shown)} shown" if len(self) > len(shown) else ""
+        foot = f"<p>{counted(len(self), 'row')}{cut} at commit {html.escape(self.commit_id)}</p>"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+@checked_methods
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(Rows):
+    """The rows of one query on one snapshot."""
+
+    table: pa.Table
+    described: tuple[OutputColumn, ...]
+    query_name: str
+    branch: str
+    commit_id: str
+    cost: Cost = field(default_factory=Cost)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape of a read."""
+        return {
+            "query_name": self.query_name,
+            "target": {"branch": self.branch, "snapshot": self.commit_id},
+            "row_count": len(self),
+            "columns": list(self.columns),
+            "rows": self.json_rows(),
+            "graph_commit_id": self.commit_id,
+        }
+
+
+# -- rows as text --------------------------------------------------------------------------------------
+
+
+def row_dicts(table: pa.Table, values: Callable[[pa.ChunkedArray], list[Any]]) -> list[dict[str, Any]]:
+    """Return rows as dictionaries by column name."""
+    columns = [values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def printed(table: pa.Table, footer: str) -> str:
+    """Return the first rows as a table that fits the terminal, and below it how many there are."""
+    head = table.slice(0, SHOWN_ROWS)
+    columns = [
+        [cut_text(text, CELL_WIDTH) for text in (name, *map(cell_text, json_values(column)))]
+        for name, column in zip(head.column_names, head.columns, strict=True)
+    ]
+    fitting = _fitting([max(map(text_width, column)) for column in columns])
+    numbers = [n for n, kind in enumerate(table.schema.types) if is_number(kind) and n < fitting]
+    lines = table_lines(list(zip(*columns[:fitting], strict=True)), right=numbers) if columns else []
+    count = counted(table.num_rows, "row")
+    if len(head) < table.num_rows:
+        count += f", {len(head)} shown"
+    if fitting < len(columns):
+        count += f", {counted(len(columns) - fitting, 'more column')}"
+    return "\n".join([*lines, f"{count} {footer}"])
+
+
+def _fitting(widths: list[int]) -> int:
+    """Return how many columns stand side by side in the terminal; at least one."""
+    room = min(TABLE_WIDTH, shutil.get_terminal_size((TABLE_WIDTH, 24)).columns)
+    used = 0
+    for number, width in enumerate(widths):
+        used += width + (len(GAP) if number else 0)
+        if used > room and number:
+            return number
+    return len(widths)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Say whether values of a type are aligned like numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def counted(number: int, word: str) -> str:
+    """Return a count with its word in the right form.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def cell_text(value: Any) -> str:
+    """Return a JSON value on one line, without anything that a terminal would obey.
+
+    >>> cell_text("two\\nlines"), cell_text(None), cell_text([1, "a"])
+    ('two\\\\nlines', 'null', '[1, "a"]')
+    """
+    return _CONTROL.sub(lambda met: _ESCAPES.get(met[0], f"\\u{ord(met[0]):04x}"), _json_text(value))
+
+
+def csv_lines(table: pa.Table) -> Iterator[str]:
+    """Yield a table as lines of CSV, the names first."""
+    yield ",".join(csv_field(name) for name in table.column_names) + "\r\n"
+    for start in range(0, table.num_rows, PAGE):
+        for row in row_dicts(table.slice(start, PAGE), json_values):
+            yield ",".join(csv_field(value) for value in row.values()) + "\r\n"
+
+
+def csv_field(value: Any) -> str:
+    """Return a field: null is empty, and empty text is in quotes so that the two differ.
+
+    >>> csv_field(None), csv_field(""), csv_field('a "b"'), csv_field(True)
+    ('', '""', '"a ""b\"""', 'true')
+    """
+    if value is None:
+        return ""
+    text = _json_text(value)
+    return '"' + text.replace('"', '""') + '"' if not text or _NEEDS_QUOTES.search(text) else text
+
+
+def _html_text(value: Any) -> str:
+    return "" if value is None else _json_text(value)
+
+
+def _json_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 # -- values ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import LISTED, InvalidRequest, at_most
 from omnigraph.base.frozen import FrozenRecord
 
 SHOWN_WIDTH = 160  # a longer source line is cut around the offending text
@@ -164,7 +164,7 @@ class SourceError(InvalidRequest):
         source: SourceText = self.fields["source"]
         return source
 
-    def render(self) -> str:
+    def __str__(self) -> str:
         """Return the findings as plain text, each with its line underlined."""
         return render(self.source, self.diagnostics)
 
@@ -204,7 +204,9 @@ def render(source: SourceText, diagnostics: Iterable[Diagnostic]) -> str:
       |      ^
       = help: write 'A'
     """
-    return "\n\n".join(_render_diagnostic(source, diagnostic) for diagnostic in diagnostics)
+    shown = tuple(diagnostics)
+    rendered = tuple(_render_diagnostic(source, diagnostic) for diagnostic in shown[:LISTED])
+    return "\n\n".join(at_most(rendered, len(shown)))
 
 
 def _render_diagnostic(source: SourceText, diagnostic: Diagnostic) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.base.errors import Conflict, IntegrityError, InvalidRequest
+from omnigraph.base.errors import ConflictError, IntegrityError, InvalidRequest
 from omnigraph.base.ids import new_id
 from omnigraph.storage.durability import Syncer
 from omnigraph.storage.failpoints import Step, durable
@@ -27,7 +27,7 @@ LONGEST_KEY = 128
 FORMAT = 2  # 1 had no number, and told loads apart by their rows as they were stored
 
 
-class KeyReused(Conflict):
+class KeyReused(ConflictError):
     """The idempotency key was used for another request."""
 
     code = "idempotency_mismatch"

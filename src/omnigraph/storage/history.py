@@ -118,6 +118,17 @@ class History:
             raise
         return name, self._kept(state)
 
+    def commits_like(self, prefix: str) -> list[str]:
+        """Return the ids of the commits of all live branches that begin with a text, newest first."""
+        ids: set[str] = set()
+        for incarnation in (MAIN, *(ref.incarnation for ref in self._branches.list())):
+            chain = self._branches.chain(incarnation)
+            try:
+                ids.update(entry.commit_id for entry in self._own(chain, chain.latest()))
+            except HistoryReclaimed:
+                continue  # up to the floor
+        return sorted((commit_id for commit_id in ids if commit_id.startswith(prefix)), reverse=True)
+
     def published(self, incarnation: str, version: int, commit_id: str) -> ManifestState:
         """Return the state that a commit made, from the position it was published at."""
         chain = self._branches.chain(incarnation)

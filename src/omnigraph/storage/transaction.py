@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from omnigraph.base.errors import TableNotFound
+from omnigraph.base.errors import TypeNotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.cost import NOTHING, Cost
 from omnigraph.storage.diagnose import Readability
@@ -56,7 +56,7 @@ class PinnedSnapshot:
         """Return the pin of a table."""
         pin = self.state.pins.get(table_id)
         if pin is None:
-            raise TableNotFound(
+            raise TypeNotFound(
                 f"branch {self.branch!r} at commit {self.commit_id} has no table {table_id!r}", name=table_id
             )
         return pin

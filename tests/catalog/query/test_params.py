@@ -157,7 +157,7 @@ def test_all_problems_are_listed() -> None:
         "parameter 'b' not provided",
         "unknown parameter 'c': the query declares a, b",
     )
-    assert str(caught.value) == "param 'a': expected integer, got string 'x' (and 2 more)"
+    assert caught.value.summary == "param 'a': expected integer, got string 'x' (and 2 more)"
 
 
 def test_values_come_in_declared_order() -> None:

@@ -43,7 +43,7 @@ def test_all_faults_are_reported_in_the_order_of_the_text() -> None:
 
     codes = [d.code for d in caught.value.diagnostics]
     assert codes == ["Q102", "T1", "T2", "T14", "T7", "T4", "T6", "Q205"]
-    assert str(caught.value).startswith(
+    assert caught.value.summary.startswith(
         "parse error: unknown parameter type 'Strng' at query.gq:1:13 [Q102] (and 7"
     )
 
@@ -52,5 +52,5 @@ def test_a_type_error_names_its_code() -> None:
     with pytest.raises(QueryError) as caught:
         compile_query("query q() { match { $p: Nobody } return { 1 } }", CATALOG)
 
-    assert str(caught.value) == "type error: T1: there is no node type 'Nobody' at query.gq:1:25 [T1]"
+    assert caught.value.summary == "type error: T1: there is no node type 'Nobody' at query.gq:1:25 [T1]"
     assert caught.value.fields["kind"] == "type"

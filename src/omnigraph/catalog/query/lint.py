@@ -125,7 +125,7 @@ def lint_queries(
     source = parsed.file.source
     if parsed.broken:
         found = [d for d in parsed.diagnostics if d.rule is rules.SYNTAX]
-        message = str(QueryError(source, found))
+        message = QueryError(source, found).summary
         finding = Finding(Severity.ERROR, rules.SYNTAX.code, message)
         return LintReport(source, schema_source, (), (finding,), parsed.diagnostics)
     examined = [_examined(query, parsed.diagnostics, catalog) for query in parsed.file.queries]
@@ -148,7 +148,7 @@ def _report(
     query: QuerySyntax, checked: CheckedQuery | None, found: Sequence[Diagnostic], source: SourceText
 ) -> QueryReport:
     warnings = (NO_PARAMS,) if query.mutation and not query.params else ()
-    error = str(QueryError(source, found)) if found else None
+    error = QueryError(source, found).summary if found else None
     operation = None if checked is None else checked.operation
     return QueryReport(query.name.text, query.mutation, warnings, error, operation)
 

@@ -43,6 +43,10 @@ class Change:
     after: Mapping[str, Any] | None = None
     fields: tuple[str, ...] = ()  # of an update: the names of what differs
 
+    def __repr__(self) -> str:
+        fields = f": {', '.join(self.fields)}" if self.fields else ""
+        return f"Change({self.op.value} {self.type_name} {self.id!r}{fields})"
+
     @property
     def sort_key(self) -> tuple[bool, str, str]:
         """Where the change stands among others: nodes first, then by type, then by entity."""

@@ -57,6 +57,9 @@ class Diff:
     after: PinnedSnapshot
     comparison: StateComparison
 
+    def __repr__(self) -> str:
+        return f"Diff({self.from_commit_id} to {self.to_commit_id})"
+
     @property
     def from_commit_id(self) -> str:
         """The commit that the diff starts from."""
@@ -110,9 +113,18 @@ class Diffs:
         self._store = store
         self._catalogs = catalogs
 
-    def diff(self, a: At, b: At, *, kinds: Names = None, types: Names = None, ops: Names = None) -> Diff:
-        """Return the way from one state to another."""
-        before, after = side(self._store, a), side(self._store, b)
+    def diff(
+        self,
+        a: At,
+        b: At,
+        *,
+        branch: str = "main",
+        kinds: Names = None,
+        types: Names = None,
+        ops: Names = None,
+    ) -> Diff:
+        """Return the way from one state to another; times and versions are those of a branch."""
+        before, after = side(self._store, a, branch), side(self._store, b, branch)
         catalogs = [self._catalogs.get(state.schema) for state in (after, before)]
         change_filter = ChangeFilter.read(catalogs, kinds, types, ops)
         return Diff(

@@ -34,7 +34,8 @@ from omnigraph.engine.history.delta import (
     rows_moved,
     to_python,
 )
-from omnigraph.engine.history.resolve_at import read_state
+from omnigraph.engine.history.resolve_at import read_state, resolve
+from omnigraph.engine.options import View
 from omnigraph.storage.cost import measured
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.chain import check_kept
@@ -104,18 +105,22 @@ class EntityHistory:
 class Entity:
     """One entity of a graph, whether it exists now or not."""
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs, type_name: str, entity_id: str) -> None:
+    def __init__(
+        self, store: GraphStore, catalogs: Catalogs, type_name: str, entity_id: str, view: View
+    ) -> None:
         self._store = store
         self._catalogs = catalogs
         self.type_name = type_name
         self.id = entity_id
+        self._view = view
 
-    def get(self, *, branch: str = "main", at: At | None = None) -> dict[str, Any] | None:
+    def get(self, *, branch: str | None = None, at: At | None = None) -> dict[str, Any] | None:
         """Return the entity's values, now or then, under the names of now; None if it is not there."""
+        target, moment = self._view.read(branch, at)
         with measured():
-            if at is None:
-                return of_the_newest(lambda: self._get(branch, None))
-            return self._get(branch, at)
+            if moment is None:
+                return of_the_newest(lambda: self._get(target, None))
+            return self._get(target, moment)
 
     def _get(self, branch: str, at: At | None) -> dict[str, Any] | None:
         snapshot, catalog = read_state(self._store, self._catalogs, branch, at)
@@ -124,12 +129,12 @@ class Entity:
         rows = _row(self._store, snapshot.state, then, declared, self.id)
         return image(to_python(rows)[0], declared) if rows.num_rows else None
 
-    def history(self, *, branch: str = "main", limit: int = 50) -> EntityHistory:
+    def history(self, *, branch: str | None = None, limit: int = 50) -> EntityHistory:
         """List the versions of the entity, newest first: who changed what, when and why."""
         if limit < 1:
             raise InvalidRequest(f"a history has at least 1 version, not {limit}", remedy="Raise the limit")
         with measured():
-            head = self._store.snapshot(branch).state
+            head = resolve(self._store, *self._view.read(branch, None)).state
             declared = self._catalogs.get(head.schema).named(self.type_name)
             versions: list[EntityVersion] = []
             more = reclaimed = False

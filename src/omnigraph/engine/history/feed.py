@@ -30,6 +30,8 @@ from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import LIMIT, Cause, Change, ChangeFilter, Names, Packer, check_limit
 from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.diff import schema_steps, steps_json
+from omnigraph.engine.history.resolve_at import full_commit_id
+from omnigraph.engine.options import View
 from omnigraph.storage.cost import measured
 from omnigraph.storage.history import Gap
 from omnigraph.storage.manifest.records import ChainPosition, ManifestState
@@ -175,9 +177,10 @@ class Baseline:
 class Changes:
     """The feed of one graph: `poll`, `wait`, `baseline`, and `of` for a single commit."""
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
+    def __init__(self, store: GraphStore, catalogs: Catalogs, view: View) -> None:
         self._store = store
         self._catalogs = catalogs
+        self._view = view
 
     def __call__(self, after: str | None = None, **options: Any) -> FeedPage:
         """Return the next page, as `poll` does."""
@@ -187,7 +190,7 @@ class Changes:
         self,
         cursor: str | None = None,
         *,
-        branch: str = "main",
+        branch: str | None = None,
         start: str | None = None,
         page_token: str | None = None,
         kinds: Names = None,
@@ -201,6 +204,7 @@ class Changes:
         "after:COMMIT". `limit` bounds the changes of a page.
         """
         check_limit(limit)
+        branch = self._view.line(branch)
         if sum(argument is not None for argument in (cursor, start, page_token)) > 1:
             raise InvalidRequest(
                 "a poll begins at one point", remedy="Give a cursor, a page token or a start"
@@ -219,10 +223,10 @@ class Changes:
             return self._page(branch, cut, begin, change_filter, limit, cursor)
 
     def wait(
-        self, cursor: str | None = None, *, timeout: float = 30.0, branch: str = "main", **options: Any
+        self, cursor: str | None = None, *, timeout: float = 30.0, branch: str | None = None, **options: Any
     ) -> FeedPage:
         """Poll until there is something, or until the time is over; between looks it sleeps."""
-        clock = self._store.clock
+        clock, branch = self._store.clock, self._view.line(branch)
         until, pause = clock.monotonic() + timeout, FIRST_PAUSE
         page = self.poll(cursor, branch=branch, **options)
         options = {name: value for name, value in options.items() if name not in ("start", "page_token")}
@@ -235,9 +239,9 @@ class Changes:
                 page, seen = self.poll(page.cursor, branch=branch, **options), head
         return page
 
-    def baseline(self, *, branch: str = "main", kinds: Names = None, types: Names = None) -> Baseline:
+    def baseline(self, *, branch: str | None = None, kinds: Names = None, types: Names = None) -> Baseline:
         """Return everything there is now, with a cursor for what comes next under the same filter."""
-        head = self._store.snapshot(branch).state
+        head = self._store.snapshot(self._view.line(branch)).state
         change_filter = ChangeFilter.read([self._catalogs.get(head.schema)], kinds, types, None)
         whole = StateComparison(self._store, self._catalogs, None, head, change_filter)
         return Baseline(whole, _cursor(head, head.position, head.head, change_filter))
@@ -255,6 +259,7 @@ class Changes:
         """Return what one commit changed, against its first parent."""
         check_limit(limit)
         with measured():
+            commit_id = full_commit_id(self._store, commit_id)
             before, after = self._around(commit_id)
             catalogs = [self._catalogs.get(state.schema) for state in (after, before)]
             change_filter = ChangeFilter.read(catalogs, kinds, types, ops)
@@ -352,6 +357,7 @@ class Changes:
             return _From(None, None)
         if how != "after" or not commit_id:
             raise InvalidRequest(f"a feed cannot start at {start!r}", remedy=f"Give {START}")
+        commit_id = full_commit_id(self._store, commit_id)
         _, state = self._store.history.get(commit_id)
         if not self._store.history.line(head).holds(state.position, commit_id):
             raise InvalidRequest(

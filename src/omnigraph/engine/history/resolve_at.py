@@ -1,8 +1,9 @@
 """Resolve `at`: which state of the graph a read means.
 
-`at` is a commit id, a version, a tag, `name~n`, a time, or nothing for the head of a branch; base.times tells
-the spellings apart. What comes back is a snapshot, under the branch that holds the state: an older state of a
-branch may belong to the branch that it was forked from. Reads get the schema for it too (catalog.past).
+`at` is a commit id or the beginning of one, a version, a tag, `name~n`, a time, or nothing for the head of a
+branch; base.times tells the spellings apart. What comes back is a snapshot, under the branch that holds the
+state: an older state of a branch may belong to the branch that it was forked from. Reads get its schema
+too (catalog.past).
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 from typing import assert_never
 
 from omnigraph.base.errors import (
+    AmbiguousCommit,
     BadBranchName,
     BadMoment,
     BadTagName,
     BranchNotFound,
     GraphError,
-    TableNotFound,
     TagNotFound,
+    TypeNotFound,
 )
+from omnigraph.base.ids import is_short_id
 from omnigraph.base.times import (
     FORMS,
     AncestorAt,
@@ -44,6 +47,19 @@ def resolve(store: GraphStore, branch: str = "main", at: At | None = None) -> Pi
     return _find(store, branch, read_moment(at))
 
 
+def full_commit_id(store: GraphStore, text: str) -> str:
+    """Return the id of the commit that a text means: an id, or the beginning of one.
+
+    What is neither comes back as it is: whoever looks it up says that there is none.
+    """
+    if not is_short_id(text):
+        return text
+    commits = store.history.commits_like(text)
+    if len(commits) > 1:
+        raise AmbiguousCommit(text, commits)
+    return commits[0] if commits else text
+
+
 def read_state(
     store: GraphStore, catalogs: Catalogs, branch: str = "main", at: At | None = None
 ) -> tuple[PinnedSnapshot, Catalog]:
@@ -58,7 +74,7 @@ def read_state(
 def check_existed(snapshot: PinnedSnapshot, declared: TableType) -> None:
     """Refuse to read a type that a state does not have."""
     if declared.table_id not in snapshot.state.pins:
-        raise TableNotFound(
+        raise TypeNotFound(
             f"type {declared.name!r} did not exist at commit {snapshot.commit_id}",
             remedy="Choose a later state",
             name=declared.name,
@@ -89,6 +105,9 @@ def _tagged(store: GraphStore, name: str) -> PinnedSnapshot:
     except BadTagName as error:
         raise BadMoment(f"{name!r} names no state", remedy=f"Give {FORMS}", at=name) from error
     except TagNotFound as error:
+        commit_id = full_commit_id(store, name)
+        if commit_id != name:
+            return PinnedSnapshot(*store.history.get(commit_id))
         raise TagNotFound(
             f"there is no tag {name!r}, and it names a state in no other way",
             remedy=f"Give {FORMS}",

@@ -8,7 +8,7 @@ The input is read once and checked whole. A load that fails names file and line,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,7 +19,6 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.load.assembly import (
     REFUSED,
-    LoadMode,
     LoadProgress,
     LoadRequest,
     LoadRun,
@@ -31,12 +30,12 @@ from omnigraph.engine.load.conform import LoadProblems, LoadSource
 from omnigraph.engine.load.draft import Input, LoadDraft, Spools
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.sources.opening import open_source
+from omnigraph.engine.options import WriteOptions
 from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.manifest.records import CommitRecord
-from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
 
@@ -56,42 +55,13 @@ class Loads:
         self._claims = claims
         self._executor = executor
 
-    def load(
-        self,
-        data: Any,
-        *,
-        mode: LoadMode,
-        type: str | None = None,
-        format: str | None = None,
-        columns: Mapping[str, str] | None = None,
-        branch: str = "main",
-        from_branch: str | None = None,
-        replace_types: Iterable[str] = (),
-        if_commit: str | None = None,
-        idempotency_key: str | None = None,
-        message: str | None = None,
-        actor: str | None = None,
-        progress: Report | None = None,
-        dry_run: bool = False,
-    ) -> Receipt:
+    def load(self, request: LoadRequest, options: WriteOptions, progress: Report | None) -> Receipt:
         """Load an input as one commit, whole or not at all."""
-        names = list(data) if isinstance(data, Mapping) else [type]
-        request = LoadRequest(
-            data=data,
-            mode=mode,
-            branch=branch,
-            from_branch=from_branch,
-            type=type,
-            format=format,
-            columns={str(name): columns for name in names} if columns else {},
-            replace_types=tuple(replace_types),
-            idempotency_key=None if dry_run else idempotency_key,
-            dry_run=dry_run,
-        )
+        columns = next(iter(request.columns.values()), {})  # the façade gives the same for every type
         report = progress or silent
-        reader = LocalReader(self._store, self._catalogs, request, columns or {}, self._executor, report)
+        reader = LocalReader(self._store, self._catalogs, request, columns, self._executor, report)
         run = LoadRun(self._store, self._catalogs, self._claims, request, reader, report)
-        return run.run(Intent(actor, message, if_commit))
+        return run.run(options.intent)
 
 
 class LocalReader:
@@ -184,9 +154,17 @@ SPARK_ABOVE = 8 << 30  # bytes of files; below, one process is done before a clu
 
 
 class LoadEngine(Protocol):
-    """Loads data into an open graph; takes what `graph.load` takes."""
+    """Loads data into an open graph, as `graph.load` does."""
 
-    def __call__(self, graph: Any, data: Any, **options: Any) -> Receipt:
+    def __call__(
+        self,
+        graph: Any,
+        request: LoadRequest,
+        options: WriteOptions,
+        progress: Report | None,
+        *,
+        rejects: str | os.PathLike[str] | None,
+    ) -> Receipt:
         """Load it as one commit."""
         ...
 

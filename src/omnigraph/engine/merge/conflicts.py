@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
-from omnigraph.base.errors import Conflict as ConflictError
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import ConflictError, InvalidRequest, at_most
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, TableType
 from omnigraph.catalog.query import BadParameters, Parameter, bind_params
@@ -82,6 +81,9 @@ class Conflict:
     ours: Origin | None = None
     theirs: Origin | None = None
 
+    def __repr__(self) -> str:
+        return f"Conflict({self.kind.value}: {self.message})"
+
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
         return {
@@ -110,10 +112,8 @@ class MergeConflict(ConflictError):
     total = 0
 
     def __init__(self, doing: str, conflicts: Sequence[Conflict], total: int) -> None:
-        first = "".join(f"\n  {conflict.message}" for conflict in conflicts[:3])
-        more = f"\n  ... and {total - 3} more" if total > 3 else ""
         super().__init__(
-            f"{doing}: {total} conflict{'s' if total != 1 else ''}{first}{more}",
+            f"{doing}: {total} conflict{'s' if total != 1 else ''}",
             remedy="Nothing was changed; choose a side for each with resolutions, or mend a branch",
             merge_conflicts=[conflict.to_json() for conflict in conflicts],
             total=total,
@@ -121,6 +121,14 @@ class MergeConflict(ConflictError):
         self._doing = doing
         self.conflicts = tuple(conflicts)
         self.total = total
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MergeConflict, (self._doing, self.conflicts, self.total)
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The conflicts, a line for each."""
+        return at_most(tuple(conflict.message for conflict in self.conflicts), self.total)
 
     def with_conflicts(self, conflicts: Sequence[Conflict]) -> MergeConflict:
         """Return the same error with more said about its conflicts."""

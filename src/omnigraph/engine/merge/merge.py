@@ -16,10 +16,11 @@ from typing import Any
 from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.entity import last_touched
-from omnigraph.engine.merge.conflicts import Conflict, Granularity, MergeConflict, Origin, Resolutions, Take
+from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
 from omnigraph.engine.merge.schemas import Unified
 from omnigraph.engine.merge.threeway import Counts, Dropped, LargeTypes
 from omnigraph.engine.merge.write import MergeWrite
+from omnigraph.engine.options import MergeOptions, WriteOptions
 from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
 from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.cost import Cost
@@ -61,6 +62,12 @@ class MergeOutcome:
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
     cost: Cost = field(default_factory=Cost)
+
+    def __repr__(self) -> str:
+        result = f"{self.total_conflicts} conflicts" if self.total_conflicts else self.outcome.value
+        commit = "" if self.commit_id is None else f", commit {self.commit_id}"
+        preview = ", preview" if self.preview else ""
+        return f"MergeOutcome({self.source!r} into {self.target!r}: {result}{commit}{preview})"
 
     @property
     def commit_id(self) -> str | None:
@@ -107,24 +114,11 @@ class Merges:
         self._executor = executor
         self._large = large  # types beyond what this process should hold
 
-    def merge(
-        self,
-        source: str,
-        into: str = "main",
-        *,
-        preview: bool = False,
-        resolutions: Resolutions | None = None,
-        strategy: Take | None = None,
-        granularity: Granularity = "property",
-        delete_branch: bool = False,
-        if_commit: str | None = None,
-        message: str | None = None,
-        actor: str | None = None,
-    ) -> MergeOutcome:
+    def merge(self, source: str, options: WriteOptions, how: MergeOptions) -> MergeOutcome:
         """Fold the head of one branch into another as one commit."""
+        into, preview = options.branch, options.dry_run
         if source.strip() == into.strip():
             raise InvalidRequest(f"cannot merge {source!r} into itself", remedy="Name two branches")
-        intent = Intent(actor=actor, message=message, expected_head=if_commit)
 
         def merged() -> MergeOutcome:
             theirs = self._store.snapshot(source).state
@@ -137,28 +131,19 @@ class Merges:
                 self._executor,
                 f"merging {source!r} into {into!r}",
                 merged=theirs,
-                resolutions=resolutions,
-                strategy=strategy,
-                granularity=granularity,
+                resolutions=how.resolutions,
+                strategy=how.strategy,
+                granularity=how.granularity,
                 large=self._large,
             )
-            return self._run(source, into, write, theirs, intent, preview=preview)
+            return self._run(source, into, write, theirs, options.intent, preview=preview)
 
         done = of_the_newest(merged)
-        return self._delete(done, source) if delete_branch and not preview else done
+        return self._delete(done, source) if how.delete_branch and not preview else done
 
-    def revert(
-        self,
-        commit_id: str,
-        *,
-        branch: str = "main",
-        preview: bool = False,
-        resolutions: Resolutions | None = None,
-        strategy: Take | None = None,
-        message: str | None = None,
-        actor: str | None = None,
-    ) -> MergeOutcome:
+    def revert(self, commit_id: str, options: WriteOptions, how: MergeOptions) -> MergeOutcome:
         """Undo one commit of a branch's history by a new commit; what came after it stays."""
+        branch = options.branch
         undone = self._store.snapshot(branch, at=commit_id).state
         head = self._store.snapshot(branch).state
         if not holds(head, undone):
@@ -178,12 +163,12 @@ class Merges:
             self._executor,
             f"reverting {commit_id}",
             kind=CommitKind.MUTATION,
-            resolutions=resolutions,
-            strategy=strategy,
+            resolutions=how.resolutions,
+            strategy=how.strategy,
         )
-        text = message or f"Revert {commit_id}"
-        intent = Intent(actor=actor, message=text, labels={"reverts": commit_id})
-        done = self._run(undone.commit.parent, branch, write, before, intent, preview=preview)
+        text = options.message or f"Revert {commit_id}"
+        intent = replace(options.intent, message=text, labels={"reverts": commit_id})
+        done = self._run(undone.commit.parent, branch, write, before, intent, preview=options.dry_run)
         return replace(done, outcome=Outcome.MERGED) if done.outcome is Outcome.FAST_FORWARD else done
 
     # -- running -----------------------------------------------------------------------------------
@@ -283,7 +268,7 @@ class Merges:
         except BranchNotFound:
             pass
         except GraphError as error:
-            return replace(done, branch_deleted=False, branch_delete_error=str(error))
+            return replace(done, branch_deleted=False, branch_delete_error=error.summary)
         return replace(done, branch_deleted=True)
 
 

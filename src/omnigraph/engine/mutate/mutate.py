@@ -18,6 +18,7 @@ from omnigraph.catalog.query.statements import Insert
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.mutate.draft import Run
 from omnigraph.engine.mutate.group_commit import GroupCommit
+from omnigraph.engine.options import WriteOptions
 from omnigraph.engine.query import QueryText, read_query
 from omnigraph.engine.receipt import EDGES, KEY, NODES, QUERY, Receipt, counts_of, replayed
 from omnigraph.engine.validate.executors import LocalExecutor
@@ -26,7 +27,6 @@ from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind
-from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import WriteTxn
 
@@ -69,19 +69,14 @@ class Mutations:
         params: Mapping[str, Any] | None = None,
         *,
         query_name: str | None = None,
-        branch: str = "main",
-        if_commit: str | None = None,
-        idempotency_key: str | None = None,
-        message: str | None = None,
-        actor: str | None = None,
-        dry_run: bool = False,
+        options: WriteOptions,
     ) -> Receipt:
         """Run one mutation; one commit, or none when nothing matched."""
         text, file = read_query(gq)
         request = Request(text, file, query_name, dict(params or {}), self._store.clock.now_us() // 1000)
         with measured() as meter:
             runner = _Runner(self, request)
-            key = None if dry_run else idempotency_key
+            key, branch = options.key, options.branch
             write = ChangeWrite(
                 runner,
                 self._catalogs,
@@ -90,18 +85,18 @@ class Mutations:
                 executor=self._executor,
                 labels=None if key is None else runner.labels,
             )
-            commit_id = None if key is None else self._claim(key, branch, actor, request)
+            commit_id = None if key is None else self._claim(key, options, request)
             labels = {} if key is None else {KEY: key}
-            intent = Intent(actor, message, if_commit, FrozenMap(labels), commit_id)
-            if dry_run:
+            intent = replace(options.intent, labels=FrozenMap(labels), commit_id=commit_id)
+            if options.dry_run:
                 self._store.rehearse(branch, write, intent)
                 done = None
-            elif if_commit is None and key is None and self._only_inserts(request):
+            elif options.if_commit is None and key is None and self._only_inserts(request):
                 done = self._group.publish(branch, write, intent)
             else:
                 done = self._store.publish(branch, write, intent)
         receipt = self._receipt(branch, write, runner, done)
-        return replace(receipt, dry_run=dry_run, cost=meter.cost)
+        return replace(receipt, dry_run=options.dry_run, cost=meter.cost)
 
     def _receipt(
         self, branch: str, write: ChangeWrite, runner: _Runner, done: transaction.PublishReceipt | None
@@ -139,11 +134,11 @@ class Mutations:
         """Say whether a text checked before only inserts; then no rows decide what it writes."""
         return self._inserts.get((request.source, request.query_name)) is not None
 
-    def _claim(self, key: str, branch: str, actor: str | None, request: Request) -> str:
+    def _claim(self, key: str, options: WriteOptions, request: Request) -> str:
         """Return the commit id of a key; a request that can never be right claims nothing."""
         what = ["mutate", request.source, request.query_name, request.params]
-        base = self._store.snapshot(branch)
-        claim = Claim(key, base, actor, spelling(what).encode())
+        base = self._store.snapshot(options.branch)
+        claim = Claim(key, base, options.actor, spelling(what).encode())
         try:
             catalog = self._catalogs.get(base.schema)
             bind_params(self.compile(request, catalog).parameters, request.params)

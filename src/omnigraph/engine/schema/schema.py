@@ -22,7 +22,8 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.lint import lint
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.history.resolve_at import read_state, resolve
+from omnigraph.engine.history.resolve_at import full_commit_id, read_state, resolve
+from omnigraph.engine.options import View
 from omnigraph.engine.schema.hard_drop import ReclaimedType, Reclamation, is_hard, reclaim
 from omnigraph.engine.schema.lower import Proposal, SchemaChange, judge_rows, propose
 from omnigraph.language.diagnostics import Diagnostic
@@ -112,19 +113,20 @@ class SchemaReceipt:
 class Schemas:
     """The schema of a graph's branches."""
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs) -> None:
+    def __init__(self, store: GraphStore, catalogs: Catalogs, view: View) -> None:
         self._store = store
         self._catalogs = catalogs
+        self._view = view
 
-    def catalog(self, branch: str = "main", at: At | None = None) -> Catalog:
+    def catalog(self, branch: str | None = None, at: At | None = None) -> Catalog:
         """Return the resolved schema of a branch, now or then."""
-        return self._catalogs.get(resolve(self._store, branch, at).schema)
+        return self._catalogs.get(resolve(self._store, *self._view.read(branch, at)).schema)
 
-    def for_reads(self, branch: str = "main", at: At | None = None) -> Catalog:
+    def for_reads(self, branch: str | None = None, at: At | None = None) -> Catalog:
         """Return the schema that reads of a state go by: the names of today, the types of the state."""
-        return read_state(self._store, self._catalogs, branch, at)[1]
+        return read_state(self._store, self._catalogs, *self._view.read(branch, at))[1]
 
-    def show(self, branch: str = "main", at: At | None = None) -> str:
+    def show(self, branch: str | None = None, at: At | None = None) -> str:
         """Return the schema text that was accepted."""
         return self.catalog(branch, at).source
 
@@ -132,7 +134,7 @@ class Schemas:
         self,
         schema: SchemaText,
         *,
-        branch: str = "main",
+        branch: str | None = None,
         allow_data_loss: bool = False,
         if_commit: str | None = None,
         check_rows: bool = False,
@@ -142,9 +144,11 @@ class Schemas:
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
         """
         checked = load_schema(schema)
+        target = self._view.line(branch)
+        expected = self._expected(if_commit)
 
         def proposed() -> SchemaPlan:
-            return self._proposed(checked, branch, if_commit, allow_data_loss, check_rows)
+            return self._proposed(checked, target, expected, allow_data_loss, check_rows)
 
         return of_the_newest(proposed)
 
@@ -170,7 +174,7 @@ class Schemas:
         self,
         schema: SchemaText,
         *,
-        branch: str = "main",
+        branch: str | None = None,
         allow_data_loss: bool = False,
         actor: str | None = None,
         message: str | None = None,
@@ -181,6 +185,7 @@ class Schemas:
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
         deleted, down to what the heads of live branches need.
         """
+        target = self._view.write(branch)
         checked = load_schema(schema)
         change = SchemaChange(
             checked,
@@ -189,24 +194,27 @@ class Schemas:
             now_ms=self._now_ms(),
         )
         with measured() as meter:
-            receipt = self._store.publish(branch, change, Intent(actor, message, if_commit))
+            receipt = self._store.publish(target, change, Intent(actor, message, self._expected(if_commit)))
             assert change.proposal is not None
             plan = SchemaPlan(change.proposal)
             commit = receipt.commit
             taken = Reclamation() if commit is None else reclaim(self._store, commit, plan.steps)
         if commit is not None:
-            log.info("schema of %s changed by commit %s", branch, commit.id)
+            log.info("schema of %s changed by commit %s", target, commit.id)
         return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings)
 
-    def lint(self, schema: SchemaText, *, branch: str = "main") -> tuple[Diagnostic, ...]:
+    def lint(self, schema: SchemaText, *, branch: str | None = None) -> tuple[Diagnostic, ...]:
         """Say everything there is to say about a schema text, migration included; raises nothing."""
         text, file = read_schema(schema)
         return lint(text, self.catalog(branch), file=file)
 
-    def diagram(self, branch: str = "main", *, form: Literal["mermaid", "dot"] = "mermaid") -> str:
+    def diagram(self, branch: str | None = None, *, form: Literal["mermaid", "dot"] = "mermaid") -> str:
         """Return a picture of the schema, as text."""
         catalog = self.catalog(branch)
         return diagram.mermaid(catalog) if form == "mermaid" else diagram.dot(catalog)
+
+    def _expected(self, if_commit: str | None) -> str | None:
+        return None if if_commit is None else full_commit_id(self._store, if_commit)
 
     def _now_ms(self) -> int:
         return self._store.clock.now_us() // 1000

@@ -222,10 +222,8 @@ class Findings:
         """Raise if anything was found."""
         if self.total == 0:
             return
-        lines = "".join(f"\n  {violation.text}" for violation in self.violations)
-        more = f"\n  ... and {self.total - len(self.violations)} more" if self.total > SHOWN else ""
         raise ConstraintViolation(
-            f"{doing}: {self.total} violation{'s' if self.total != 1 else ''}{lines}{more}",
+            f"{doing}: {self.total} violation{'s' if self.total != 1 else ''}",
             remedy="Nothing was changed; mend the rows and try again",
             violations=[violation.to_json() for violation in self.violations],
             total=self.total,

@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.errors import StorageError
 from omnigraph.catalog.model import ID
 from omnigraph.catalog.types import numbers_in
@@ -63,6 +64,7 @@ Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 SchemaOf = Callable[[pa.Schema], pa.Schema]
 
 
+@checked
 def spark_executor(spark: SparkSession, location: Location) -> ExecutorFor:
     """Return what makes an executor for each change of one graph; a graph is opened with it."""
     return partial(SparkExecutor, spark=spark, location=location)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.sources.splitting import SPLIT_BYTES, split
 from omnigraph.engine.load.sources.tables import read_header, renamed
+from omnigraph.engine.options import WriteOptions
 from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.relation import SHOWN
 from omnigraph.pipeline.bulk.draft import BulkDraft, BulkOptions, BulkRead
@@ -131,12 +132,30 @@ def load(
 
 
 def load_by_spark(
-    graph: Graph, data: Any, *, columns: Mapping[str, str] | None = None, **options: Any
+    graph: Graph,
+    request: LoadRequest,
+    options: WriteOptions,
+    progress: Report | None,
+    *,
+    rejects: str | os.PathLike[str] | None,
 ) -> Receipt:
     """Load as `graph.load(engine="spark")` does: with the session that runs, or one of its own."""
-    names = list(data) if isinstance(data, Mapping) else [options.get("type")]
-    mapped = {name: columns for name in names if name is not None} if columns else None
-    return load(spark_session(), graph, data, columns=mapped, **options)
+    named = request.type is not None or isinstance(request.data, Mapping)
+    return load(
+        spark_session(),
+        graph,
+        request.data,
+        mode=request.mode,
+        type=request.type,
+        format=request.format,
+        columns=request.columns if named else None,
+        from_branch=request.from_branch,
+        replace_types=request.replace_types,
+        on_violation="reject" if request.sets_aside else "fail",
+        rejects=rejects,
+        progress=progress,
+        **asdict(options),
+    )
 
 
 class _Progress:

@@ -30,6 +30,7 @@ from omnigraph.engine.merge.conflicts import Choices, Conflict, Granularity, Res
 from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.merge.threeway import Conflicts, Counts, MergedType, States, merge_type
 from omnigraph.engine.merge.write import SHOWN, count
+from omnigraph.engine.options import MergeOptions, WriteOptions
 from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Executor, Findings
 from omnigraph.engine.validate.values import value_findings
@@ -75,15 +76,8 @@ def merge(
     with watched(spark, f"merge of {source} into {into}", progress):
         return merges.merge(
             source,
-            into,
-            preview=preview,
-            resolutions=resolutions,
-            strategy=strategy,
-            granularity=granularity,
-            delete_branch=delete_branch,
-            if_commit=if_commit,
-            message=message,
-            actor=actor,
+            WriteOptions(into, if_commit, message=message, actor=actor, dry_run=preview),
+            MergeOptions(resolutions, strategy, granularity, delete_branch),
         )
 
 

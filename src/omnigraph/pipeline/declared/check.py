@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from omnigraph.base.errors import BranchNotFound, Conflict, GraphError, InvalidRequest, NotFound
+from omnigraph.base.errors import BranchNotFound, ConflictError, GraphError, InvalidRequest, NotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, TableType
@@ -175,7 +175,7 @@ def _catalog(graph: Graph, pipeline: Pipeline, reporter: Reporter) -> Catalog | 
     def attempt(key: str, act: Callable[[], T]) -> T | None:
         try:
             return act()
-        except (NotFound, InvalidRequest, Conflict) as error:
+        except (NotFound, InvalidRequest, ConflictError) as error:
             reporter.report(BRANCH, error.message, spans.get(key) or spans.get("branch"))
             return None
 

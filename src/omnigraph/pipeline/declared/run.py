@@ -408,7 +408,7 @@ class _Run:
             commit_id=None if receipt is None else receipt.commit_id,
             since_commit_id=None if self._last is None else self._last.commit_id,
             merge=None if self._merged is None else FrozenMap(self._merged.to_json()),
-            error=None if error is None else FrozenMap({"error": str(error), "code": error.code}),
+            error=None if error is None else FrozenMap({"error": error.summary, "code": error.code}),
             warnings=tuple(self._warnings),
         )
 

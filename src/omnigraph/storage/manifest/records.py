@@ -88,6 +88,10 @@ class CommitRecord:
     tables: tuple[TableChange, ...] = ()
     labels: FrozenMap[str, str] = field(default_factory=FrozenMap)
 
+    def __repr__(self) -> str:
+        message = "" if self.message is None else f": {self.message!r}"
+        return f"Commit({self.id} on {self.branch!r}, {self.kind.value}{message})"
+
 
 @dataclass(frozen=True, slots=True)
 class ChainIdentity:

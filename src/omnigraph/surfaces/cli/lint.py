@@ -158,7 +158,7 @@ def _catalog(schema: Path) -> Catalog:
 
 def _lines(linted: Linted) -> Iterator[str | Text]:
     if linted.schema_error is not None:
-        yield linted.schema_error.render()
+        yield str(linted.schema_error)
         yield ""
     for report in linted.reports:
         if report.diagnostics:

@@ -49,7 +49,7 @@ def check(
     try:
         pipeline = _pipeline(call, file)
     except declared.PipelineError as error:
-        _refused(call, error.source, [one.to_json() for one in error.diagnostics], error.render())
+        _refused(call, error.source, [one.to_json() for one in error.diagnostics], str(error))
         return 1
     with call.connect(_address(call, pipeline, graph_uri)) as graph:
         checked = declared.check(_spark(ctx, master, conf), graph, pipeline)

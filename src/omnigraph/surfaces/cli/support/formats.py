@@ -8,7 +8,6 @@ cannot break out of its line.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -23,13 +22,9 @@ from omnigraph.surfaces.cli.support.output import counted
 if TYPE_CHECKING:
     from omnigraph.execution.result import Result
 
-PAGE = 10_000  # rows turned into Python values at a time
 WIDTH = 80
 GAP = "  "
 NUMBERS = frozenset({"int", "bigint", "float"})
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-NEEDS_QUOTES = re.compile('[",\r\n]')
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
@@ -115,7 +110,9 @@ def _one_of(kind: type[_Word], value: Any, key: str) -> _Word:
 
 
 def _write_table(result: Result, sink: BinaryIO, form: Form) -> None:
-    cells = [[_cell(row[name]) for name in result.columns] for row in _rows(result)]
+    from omnigraph.execution.result import cell_text
+
+    cells = [[cell_text(row[name]) for name in result.columns] for row in _rows(result)]
     at = f" at commit {result.commit_id}" if form.past else ""
     sink.write(
         f"{counted(len(result), 'row')} from branch {result.branch}{at} via {result.query_name}\n".encode()
@@ -167,23 +164,12 @@ def _aligned(row: list[list[str]], widths: list[int], right: Sequence[bool]) -> 
 
 
 def _write_kv(result: Result, sink: BinaryIO, form: Form) -> None:
+    from omnigraph.execution.result import cell_text
+
     for number, row in enumerate(_rows(result), 1):
         between = "\n" if number > 1 else ""
-        lines = "".join(f"{name}: {_cell(value)}\n" for name, value in row.items())
+        lines = "".join(f"{name}: {cell_text(value)}\n" for name, value in row.items())
         sink.write(f"{between}row {number}\n{lines}".encode())
-
-
-def _cell(value: Any) -> str:
-    """Return a value on one line, without anything that a terminal would obey.
-
-    >>> _cell("two\\nlines"), _cell(None), _cell([1, "a"])
-    ('two\\\\nlines', 'null', '[1, "a"]')
-    """
-    return CONTROL.sub(lambda control: SHORT.get(control[0], f"\\u{ord(control[0]):04x}"), _text(value))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 # -- for programs ----------------------------------------------------------------------------------
@@ -203,21 +189,10 @@ def _write_jsonl(result: Result, sink: BinaryIO, form: Form) -> None:
 
 
 def _write_csv(result: Result, sink: BinaryIO, form: Form) -> None:
-    sink.write((",".join(_field(name) for name in result.columns) + "\r\n").encode())
-    for row in _rows(result):
-        sink.write((",".join(_field(value) for value in row.values()) + "\r\n").encode())
+    from omnigraph.execution.result import csv_lines
 
-
-def _field(value: Any) -> str:
-    """Return a field: null is empty, and empty text is in quotes so that the two differ.
-
-    >>> _field(None), _field(""), _field('a "b"'), _field(True)
-    ('', '""', '"a ""b\"""', 'true')
-    """
-    if value is None:
-        return ""
-    text = _text(value)
-    return '"' + text.replace('"', '""') + '"' if not text or NEEDS_QUOTES.search(text) else text
+    for line in csv_lines(result.table):
+        sink.write(line.encode())
 
 
 def _write_arrow(result: Result, sink: BinaryIO, form: Form) -> None:
@@ -232,6 +207,8 @@ def _write_arrow(result: Result, sink: BinaryIO, form: Form) -> None:
 
 def _rows(result: Result) -> Iterator[dict[str, Any]]:
     """Yield the rows as JSON values, without holding them all."""
+    from omnigraph.execution.result import PAGE
+
     for start in range(0, len(result), PAGE):
         yield from replace(result, table=result.table.slice(start, PAGE)).json_rows()
 

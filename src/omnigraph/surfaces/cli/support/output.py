@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -127,24 +127,17 @@ class CommandOutput:
         if self._settings.json:
             print_document(error_document(error))
         if isinstance(error, SourceError):
-            self._err.print(error.render(), markup=False)
+            self._err.print(str(error), markup=False)
         else:
             from rich.text import Text
 
-            listed = error.fields.get("violations")
-            message = error.message.partition("\n")[0] if listed else error.message
-            self._err.print(Text.assemble(("error", "bold red"), f" [{error.code}]: {message}"))
-            for line in violation_lines(error) if listed else _further(error):
-                self._err.print(line, markup=False)
+            first = error.message.partition("\n")[0]
+            self._err.print(Text.assemble(("error", "bold red"), f" [{error.code}]: {first}"))
+            for line in error.details:
+                self._err.print(f"  {line}", markup=False)
             if error.remedy:
                 self._err.print(f"  {in_flags(error.remedy)}", markup=False)
         return exit_code(error)
-
-
-def _further(error: GraphError) -> Iterator[str]:
-    """Yield what else is wrong, where an error collects several reasons and its message names the first."""
-    for problem in error.fields.get("problems", ())[1:]:
-        yield f"  {problem}"
 
 
 def write_file(file: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -180,7 +173,7 @@ def exit_code(error: GraphError) -> int:
 
 def error_document(error: GraphError) -> dict[str, Any]:
     """Return an error as scripts read it."""
-    document: dict[str, Any] = {"error": str(error), "code": error.code, "kind": error.kind.value}
+    document: dict[str, Any] = {"error": error.summary, "code": error.code, "kind": error.kind.value}
     if isinstance(error, SourceError):
         document["diagnostics"] = [diagnostic.to_json() for diagnostic in error.diagnostics]
     elif error.fields:
@@ -189,61 +182,6 @@ def error_document(error: GraphError) -> dict[str, Any]:
         name, keys = DETAILS_BY_CODE[error.code]
         document[name] = {key: error.fields.get(key) for key in keys}
     return document
-
-
-# -- violations --------------------------------------------------------------------------------------
-#
-# The rows that a write was refused for, as a table that people can work through; the same facts go to scripts
-# with `--json`.
-
-
-HEADER = ("place", "code", "type", "what")
-GAP = "  "
-ADVICE = {
-    "syntax": "a data file has one JSON object on each line",
-    "envelope": 'a record is {"type": T, "data": {...}} or {"edge": E, "from": id, "to": id, "data": {...}}',
-    "unknown_type": "`omnigraph schema show` prints the types",
-    "unknown_property": "`omnigraph schema show` prints the properties",
-    "orphan_edge": "load the nodes with the edges, or before them; an id is the text of the node's key",
-    "unique": "one of the two must change, or both are the same entity and need the same id",
-    "cardinality": "remove edges of the source, or widen @card in the schema",
-}
-
-
-def violation_lines(error: GraphError) -> Iterator[Text | str]:
-    """Yield the report of a refused write: how many, the first of them, what to do."""
-    from rich.cells import cell_len
-    from rich.text import Text
-
-    violations: Sequence[Mapping[str, Any]] = error.fields["violations"]
-    total: int = error.fields["total"]
-    rows = [HEADER, *(_row(violation) for violation in violations)]
-    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(HEADER) - 1)]
-    yield Text(f"  {_line(rows[0], widths)}", style="bold")
-    for row in rows[1:]:
-        yield f"  {_line(row, widths)}"
-    if total > len(violations):
-        yield f"  and {total - len(violations)} more"
-    for code in dict.fromkeys(violation["code"] for violation in violations):
-        if code in ADVICE:
-            yield f"  {code}: {ADVICE[code]}"
-
-
-def _row(violation: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells; without a place in an input the entity stands for it, and needs no second mention."""
-    kind, entity, place = violation["entity_kind"], violation["entity_id"], violation["place"]
-    what = str(violation["message"])
-    if place is None:
-        place = f"{kind} {entity!r}"
-        what = what.removesuffix(f" ({place})")
-    return place, violation["code"], violation["type_name"] or "-", what
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    from rich.cells import set_cell_size
-
-    cells = [set_cell_size(cell, width) for cell, width in zip(row, widths, strict=False)]
-    return GAP.join([*cells, row[-1]])
 
 
 # -- words -------------------------------------------------------------------------------------------

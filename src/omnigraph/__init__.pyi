@@ -1,0 +1,226 @@
+"""What type checkers and editors know of the package; `__init__.py` imports the same names lazily."""
+
+from omnigraph.base.arguments import (
+    BadArgument as BadArgument,
+)
+from omnigraph.base.errors import (
+    AlreadyInitialized as AlreadyInitialized,
+)
+from omnigraph.base.errors import (
+    AmbiguousCommit as AmbiguousCommit,
+)
+from omnigraph.base.errors import (
+    BadMoment as BadMoment,
+)
+from omnigraph.base.errors import (
+    BranchExists as BranchExists,
+)
+from omnigraph.base.errors import (
+    BranchNotFound as BranchNotFound,
+)
+from omnigraph.base.errors import (
+    ChangeFeedGap as ChangeFeedGap,
+)
+from omnigraph.base.errors import (
+    CommitNotFound as CommitNotFound,
+)
+from omnigraph.base.errors import (
+    ConflictError as ConflictError,
+)
+from omnigraph.base.errors import (
+    ConstraintViolation as ConstraintViolation,
+)
+from omnigraph.base.errors import (
+    EntityNotFound as EntityNotFound,
+)
+from omnigraph.base.errors import (
+    GraphClosed as GraphClosed,
+)
+from omnigraph.base.errors import (
+    GraphError as GraphError,
+)
+from omnigraph.base.errors import (
+    GraphNotFound as GraphNotFound,
+)
+from omnigraph.base.errors import (
+    HistoryReclaimed as HistoryReclaimed,
+)
+from omnigraph.base.errors import (
+    IntegrityError as IntegrityError,
+)
+from omnigraph.base.errors import (
+    InvalidRequest as InvalidRequest,
+)
+from omnigraph.base.errors import (
+    KeyConflict as KeyConflict,
+)
+from omnigraph.base.errors import (
+    Kind as Kind,
+)
+from omnigraph.base.errors import (
+    NotFound as NotFound,
+)
+from omnigraph.base.errors import (
+    OutcomeUnknown as OutcomeUnknown,
+)
+from omnigraph.base.errors import (
+    PastState as PastState,
+)
+from omnigraph.base.errors import (
+    PreconditionFailed as PreconditionFailed,
+)
+from omnigraph.base.errors import (
+    PublishContention as PublishContention,
+)
+from omnigraph.base.errors import (
+    ReadSetConflict as ReadSetConflict,
+)
+from omnigraph.base.errors import (
+    ResourceLimit as ResourceLimit,
+)
+from omnigraph.base.errors import (
+    SchemaUnsupported as SchemaUnsupported,
+)
+from omnigraph.base.errors import (
+    StorageDenied as StorageDenied,
+)
+from omnigraph.base.errors import (
+    StorageError as StorageError,
+)
+from omnigraph.base.errors import (
+    TagExists as TagExists,
+)
+from omnigraph.base.errors import (
+    TagNotFound as TagNotFound,
+)
+from omnigraph.base.errors import (
+    TypeNotFound as TypeNotFound,
+)
+from omnigraph.catalog.query.params import (
+    BadParameters as BadParameters,
+)
+from omnigraph.engine.branches import (
+    Branch as Branch,
+)
+from omnigraph.engine.commits import (
+    Tag as Tag,
+)
+from omnigraph.engine.graph import (
+    Graph as Graph,
+)
+from omnigraph.engine.graph import (
+    connect as connect,
+)
+from omnigraph.engine.graph import (
+    init as init,
+)
+from omnigraph.engine.history.changes import (
+    Change as Change,
+)
+from omnigraph.engine.history.diff import (
+    Diff as Diff,
+)
+from omnigraph.engine.lint import (
+    LintResult as LintResult,
+)
+from omnigraph.engine.lint import (
+    lint as lint,
+)
+from omnigraph.engine.merge.conflicts import (
+    Conflict as Conflict,
+)
+from omnigraph.engine.merge.conflicts import (
+    MergeConflict as MergeConflict,
+)
+from omnigraph.engine.merge.conflicts import (
+    SchemaConflict as SchemaConflict,
+)
+from omnigraph.engine.merge.merge import (
+    MergeOutcome as MergeOutcome,
+)
+from omnigraph.engine.receipt import (
+    Receipt as Receipt,
+)
+from omnigraph.engine.table import (
+    TypeRows as TypeRows,
+)
+from omnigraph.execution.result import (
+    Result as Result,
+)
+from omnigraph.language.diagnostics import (
+    Diagnostic as Diagnostic,
+)
+from omnigraph.language.diagnostics import (
+    QueryError as QueryError,
+)
+from omnigraph.language.diagnostics import (
+    SchemaError as SchemaError,
+)
+from omnigraph.language.diagnostics import (
+    SourceError as SourceError,
+)
+from omnigraph.storage.claims import (
+    KeyReused as KeyReused,
+)
+from omnigraph.storage.manifest.records import CommitRecord as Commit
+
+__version__: str
+
+__all__ = [
+    "AlreadyInitialized",
+    "AmbiguousCommit",
+    "BadArgument",
+    "BadMoment",
+    "BadParameters",
+    "Branch",
+    "BranchExists",
+    "BranchNotFound",
+    "Change",
+    "ChangeFeedGap",
+    "Commit",
+    "CommitNotFound",
+    "Conflict",
+    "ConflictError",
+    "ConstraintViolation",
+    "Diagnostic",
+    "Diff",
+    "EntityNotFound",
+    "Graph",
+    "GraphClosed",
+    "GraphError",
+    "GraphNotFound",
+    "HistoryReclaimed",
+    "IntegrityError",
+    "InvalidRequest",
+    "KeyConflict",
+    "KeyReused",
+    "Kind",
+    "LintResult",
+    "MergeConflict",
+    "MergeOutcome",
+    "NotFound",
+    "OutcomeUnknown",
+    "PastState",
+    "PreconditionFailed",
+    "PublishContention",
+    "QueryError",
+    "ReadSetConflict",
+    "Receipt",
+    "ResourceLimit",
+    "Result",
+    "SchemaConflict",
+    "SchemaError",
+    "SchemaUnsupported",
+    "SourceError",
+    "StorageDenied",
+    "StorageError",
+    "Tag",
+    "TagExists",
+    "TagNotFound",
+    "TypeNotFound",
+    "TypeRows",
+    "__version__",
+    "connect",
+    "init",
+    "lint",
+]

@@ -1,0 +1,107 @@
+"""Lint: `og.lint`: what is wrong with a schema, and with queries against it, without a graph.
+
+Room    engine. Reads texts and files; opens no graph and raises nothing about what the texts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omnigraph.base.arguments import checked
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.catalog.identity import IdMinter
+from omnigraph.catalog.lint import lint as lint_schema
+from omnigraph.catalog.query import LintReport, lint_queries
+from omnigraph.catalog.query.lint import Finding, never_set
+from omnigraph.catalog.resolve import resolve
+from omnigraph.engine.query import QueryText, read_query
+from omnigraph.engine.schema.schema import SchemaText, read_schema
+from omnigraph.language.diagnostics import Diagnostic, Severity, SourceText, render
+from omnigraph.language.schema import load
+
+
+@dataclass(frozen=True, repr=False)
+class LintResult:
+    """Everything that was found; true if nothing of it is an error. Printed, it shows each place."""
+
+    texts: tuple[tuple[SourceText, tuple[Diagnostic, ...]], ...]
+    never_set: tuple[Finding, ...] = ()  # properties that no update among the queries sets
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The findings of the schema, then those of each text of queries."""
+        return tuple(diagnostic for _, found in self.texts for diagnostic in found)
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """The findings that a graph would refuse the text for."""
+        return tuple(found for found in self.diagnostics if found.severity is Severity.ERROR)
+
+    def __bool__(self) -> bool:
+        return not self.errors
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self.diagnostics)
+
+    def __len__(self) -> int:
+        return len(self.diagnostics)
+
+    def __str__(self) -> str:
+        shown = [render(source, found) for source, found in self.texts if found]
+        shown += [
+            f"{finding.severity.value}[{finding.code}]: {finding.message}" for finding in self.never_set
+        ]
+        return "\n\n".join(shown) or "nothing to say"
+
+    def __repr__(self) -> str:
+        return f"LintResult({len(self.errors)} errors, {len(self) - len(self.errors)} others)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "status": "ok" if self else "error",
+            "diagnostics": [
+                {"file": source.file, **diagnostic.to_json()}
+                for source, found in self.texts
+                for diagnostic in found
+            ],
+            "findings": [finding.to_json() for finding in self.never_set],
+        }
+
+
+@checked
+def lint(schema: SchemaText, queries: QueryText | None = None) -> LintResult:
+    """Check a schema, and queries against it: text, the path of a file, or of a folder of `.gq` files."""
+    text, file = read_schema(schema)
+    found = lint_schema(text, file=file)
+    source = SourceText(text if isinstance(text, str) else text.decode("utf-8", "replace"), file)
+    result = LintResult(((source, found),))
+    if queries is None or not result:
+        return result
+    # The ids are thrown away with the catalog: nothing is ever stored under them.
+    catalog = resolve(load(text, file=file), None, IdMinter("lint")).catalog
+    origin = {"kind": "file", "path": file}
+    reports: list[LintReport] = [
+        lint_queries(gq, catalog, schema_source=origin, file=name) for gq, name in _query_texts(queries)
+    ]
+    checked_queries = [query for report in reports for query in report.checked]
+    return LintResult(
+        (*result.texts, *((report.source, report.diagnostics) for report in reports)),
+        never_set(checked_queries),
+    )
+
+
+def _query_texts(queries: QueryText) -> Iterator[tuple[str, str]]:
+    if isinstance(queries, str) and "{" in queries:
+        yield queries, "query.gq"
+        return
+    path = Path(queries)
+    files = sorted(path.rglob("*.gq")) if path.is_dir() else [path]
+    if not files:
+        raise InvalidRequest(f"no .gq file is in {str(path)!r}", remedy="Check the path")
+    for one in files:
+        text, _ = read_query(one)
+        yield text, str(one)
