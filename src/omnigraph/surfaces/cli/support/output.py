@@ -173,7 +173,8 @@ def exit_code(error: GraphError) -> int:
 
 def error_document(error: GraphError) -> dict[str, Any]:
     """Return an error as scripts read it."""
-    document: dict[str, Any] = {"error": error.summary, "code": error.code, "kind": error.kind.value}
+    said = error.summary if isinstance(error, SourceError) else str(error)  # the faults of a text are listed
+    document: dict[str, Any] = {"error": said, "code": error.code, "kind": error.kind.value}
     if isinstance(error, SourceError):
         document["diagnostics"] = [diagnostic.to_json() for diagnostic in error.diagnostics]
     elif error.fields:
