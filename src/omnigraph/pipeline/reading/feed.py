@@ -312,7 +312,7 @@ def feed_of(options: Options) -> Feed:
 
 
 @dataclass
-class Commits(InputPartition):
+class FeedCommits(InputPartition):
     """The commits of one task."""
 
     places: tuple[ChainPosition, ...]
@@ -366,12 +366,12 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise gap(self._feed.branch, error) from error
             places = [state.position for state in self._after(start, last)]
         size = -(-len(places) // TASKS) or 1
-        return [Commits(tuple(places[low : low + size])) for low in range(0, len(places), size)]
+        return [FeedCommits(tuple(places[low : low + size])) for low in range(0, len(places), size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes of some commits, in an executor."""
         with coded():
-            for place in partition.places if isinstance(partition, Commits) else ():
+            for place in partition.places if isinstance(partition, FeedCommits) else ():
                 for batch in self._feed.changes(place):
                     yield batch.select(self._names)
 
