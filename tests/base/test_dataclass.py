@@ -21,6 +21,7 @@ FLAVOURS = [
     {"frozen": True, "slots": True},
     {"frozen": True, "kw_only": True},
     {"frozen": True, "eq": False},
+    {"frozen": True, "repr": False},
     {"slots": True},
     {"slots": True, "eq": False},
 ]
@@ -67,7 +68,7 @@ def test_both_make_the_same_class(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda cls: repr(cls(name="a", tags=["x"])).replace(cls.__qualname__, ""),
+        lambda cls: repr(cls(name="a", tags=["x"])).replace(cls.__qualname__, "").partition(" object at")[0],
         lambda cls: cls(name="a") == cls(name="a", hidden="other"),
         lambda cls: cls(name="a") == cls(name="b"),
         lambda cls: cls(name="a") == object(),

@@ -16,7 +16,6 @@ import os
 import types
 from collections import abc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial, wraps
 from inspect import Parameter, isfunction, signature
@@ -35,6 +34,7 @@ from typing import (
 
 import numpy as np
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 
 P = ParamSpec("P")

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, eq=True, slots=False, kw_only=False):
+    def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, slots=False, kw_only=False):
         """Turn the annotations of a class into fields, as the standard's decorator does."""
         if cls is None:
-            return lambda decorated: _processed(decorated, frozen, eq, slots, kw_only)
-        return _processed(cls, frozen, eq, slots, kw_only)
+            return lambda decorated: _processed(decorated, frozen, eq, repr, slots, kw_only)
+        return _processed(cls, frozen, eq, repr, slots, kw_only)
 
 
 FIELDS = "__dataclass_fields__"  # where the standard library keeps and looks for them
 
 
-def _processed(cls: Any, frozen: bool, eq: bool, slots: bool, kw_only: bool) -> Any:
+def _processed(cls: Any, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: bool) -> Any:
     inherited: dict[str, Field[Any]] = {}
     for base in cls.__mro__[-1:0:-1]:
         inherited |= base.__dict__.get(FIELDS, {})
@@ -45,8 +45,9 @@ def _processed(cls: Any, frozen: bool, eq: bool, slots: bool, kw_only: bool) -> 
         "__init__": _init_at_first_call(cls, frozen),
         "__signature__": _Signature(),
         "__match_args__": tuple(field.name for field in chosen),
-        "__repr__": _repr,
     }
+    if repr:
+        methods["__repr__"] = _repr
     if eq:
         methods |= {"__dataclass_key__": staticmethod(_key(compared)), "__eq__": _eq}
         if cls.__dict__.get("__hash__") is None:  # also where `__eq__` of its own has unset it

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Protocol
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.ids import is_id
 
 DAY_MS = 86_400_000

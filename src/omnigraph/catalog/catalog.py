@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import IntegrityError, InvalidRequest, TypeNotFound
 from omnigraph.catalog import encode
 from omnigraph.catalog.encode import dumps

@@ -18,13 +18,13 @@ enforced on write, so that changing it touches no data.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, assert_never
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.literals import DefaultValue
 

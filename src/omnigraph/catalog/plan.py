@@ -13,9 +13,9 @@ constraints. No steps means no change: the same identities, with equal declarati
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog import steps
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.encode import dumps

@@ -13,9 +13,10 @@ Order of allocation: interfaces, nodes, edges by name, then properties by owner 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.encode import in_stored_order
 from omnigraph.catalog.identity import Minter

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.encode import default_json
 from omnigraph.catalog.model import (
     Annotation,

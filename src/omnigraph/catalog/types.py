@@ -8,12 +8,13 @@ Two types are equal when they admit the same values: enum values are kept sorted
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, assert_never
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.syntax import BadType, EnumType, ListType, ScalarType, TypeExpr, VectorType
 
 

@@ -8,10 +8,10 @@ Cost    a list is one read of the registry. Heads and counts are read only when 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.base.arguments import checked_methods
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.times import At
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.options import View

@@ -6,10 +6,10 @@ Room    engine. Who changed what, when; and names for commits that never move.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.base.arguments import checked_methods
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import NotFound
 from omnigraph.base.times import At
 from omnigraph.engine.history.resolve_at import full_commit_id, resolve

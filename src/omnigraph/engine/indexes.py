@@ -10,9 +10,10 @@ Gives   a report with a row for each type. An index that cannot be built yet is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, assert_never
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, IndexKind, TableType

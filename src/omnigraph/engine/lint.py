@@ -6,11 +6,11 @@ Room    engine. Reads texts and files; opens no graph and raises nothing about w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omnigraph.base.arguments import checked
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.lint import lint as lint_schema

@@ -6,8 +6,7 @@ Room    engine. The façade has typed keyword arguments; below it a write takes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import PastState
 from omnigraph.base.times import At
 from omnigraph.engine.merge.conflicts import Granularity, Resolutions, Take

@@ -9,9 +9,9 @@ Room    engine. Mutations and loads differ only in how they make a `Draft` from 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.change import Catalogs, ChangeSet
 from omnigraph.engine.validate.evaluate import (

@@ -26,7 +26,7 @@ from omnigraph.catalog.query.expressions import (
 )
 from omnigraph.catalog.query.statements import CheckedRead, Expand, SortKey, page
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import ONE_EMPTY_ROW, Ordinals, Rows, joined
+from omnigraph.execution.entities import ONE_EMPTY_ROW, MatchRows, Ordinals, joined
 from omnigraph.execution.expand import Expander
 from omnigraph.execution.group import Groups, distinct, group, grouped, key_column
 from omnigraph.execution.match import Matcher
@@ -120,7 +120,7 @@ class Answerer:
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def _first_rows(self, plan: Plan, read: CheckedRead, most_rows: int | None) -> Rows:
+    def _first_rows(self, plan: Plan, read: CheckedRead, most_rows: int | None) -> MatchRows:
         """Return the rows of the match that the answer is made of, if those are perhaps few of them.
 
         Equal rows and rows beyond a limit are let go block by block: the first rows of a block and those of
@@ -138,7 +138,7 @@ class Answerer:
             pa.default_memory_pool().release_unused()  # else each block leaves some of what it took
         return kept
 
-    def _reduced(self, parts: Sequence[Rows], read: CheckedRead, most_rows: int | None) -> Rows:
+    def _reduced(self, parts: Sequence[MatchRows], read: CheckedRead, most_rows: int | None) -> MatchRows:
         """Return the first row of those that the answer shows as equal, in order; no more than are wanted."""
         rows = joined([part for part in parts if part.count] or parts[:1])
         outputs = self._room(_Outputs(self._evaluator, read, rows), read)
@@ -148,7 +148,7 @@ class Answerer:
             order = order[distinct(columns, len(order), self._context.budget)][:most_rows]
         return rows.take(order)
 
-    def _keys(self, rows: Rows, read: CheckedRead, outputs: _Outputs) -> list[Key]:
+    def _keys(self, rows: MatchRows, read: CheckedRead, outputs: _Outputs) -> list[Key]:
         return [*(self._key(key, rows, outputs) for key in read.order), *ties(rows, self._context)]
 
     def _room(self, outputs: _Outputs, read: CheckedRead) -> _Outputs:
@@ -173,7 +173,9 @@ class Answerer:
         self._context.budget.check_bytes(int(rows.count * each), f"the answer from {rows.count} rows")
         return outputs
 
-    def _plain(self, rows: Rows, read: CheckedRead, most_rows: int | None, *, top: bool) -> list[pa.Array]:
+    def _plain(
+        self, rows: MatchRows, read: CheckedRead, most_rows: int | None, *, top: bool
+    ) -> list[pa.Array]:
         ranked = Ranked(rows, ())
         if read.ranking is not None:
             # Equal rows are one row, so that more may be needed than are wanted.
@@ -197,12 +199,12 @@ class Answerer:
                 done.append(self._evaluator.column(output.value, chosen, done))
         return done
 
-    def _key(self, key: SortKey, rows: Rows, outputs: _Outputs) -> Key:
+    def _key(self, key: SortKey, rows: MatchRows, outputs: _Outputs) -> Key:
         return Key(self._evaluator.column(key.value, rows, outputs), key.descending)
 
     # -- groups ------------------------------------------------------------------------------------
 
-    def _grouped(self, rows: Rows, read: CheckedRead, most_rows: int | None) -> list[pa.Array]:
+    def _grouped(self, rows: MatchRows, read: CheckedRead, most_rows: int | None) -> list[pa.Array]:
         self._room(_Outputs(self._evaluator, read, rows), read)
         rows = rows.take(sort(ties(rows, self._context), rows.count)) if _collects(read) else rows
         # An alias of a key adds nothing to it.
@@ -217,16 +219,18 @@ class Answerer:
         order = pa.array(sort([*sorting, *breaking], groups.count, most_rows))
         return [column.take(order) for column in columns]
 
-    def _of_groups(self, value: Value, rows: Rows, groups: Groups, columns: Sequence[pa.Array]) -> pa.Array:
+    def _of_groups(
+        self, value: Value, rows: MatchRows, groups: Groups, columns: Sequence[pa.Array]
+    ) -> pa.Array:
         if not holds_aggregate(value) and not isinstance(value, OutputRef) and not rows.count:
             return self._evaluator.column(value, rows)
         return grouped(value, rows, groups, self._evaluator, columns)
 
-    def _sorted(self, key: SortKey, rows: Rows, groups: Groups, columns: Sequence[pa.Array]) -> pa.Array:
+    def _sorted(self, key: SortKey, rows: MatchRows, groups: Groups, columns: Sequence[pa.Array]) -> pa.Array:
         return grouped(key.value, rows, groups, self._evaluator, columns)
 
     def _tie(
-        self, read: CheckedRead, position: int, rows: Rows, groups: Groups, columns: Sequence[pa.Array]
+        self, read: CheckedRead, position: int, rows: MatchRows, groups: Groups, columns: Sequence[pa.Array]
     ) -> pa.Array:
         value = read.outputs[position].value
         if isinstance(value, EntityValue):
@@ -237,7 +241,7 @@ class Answerer:
 class _Outputs(Sequence[pa.Array]):
     """The columns of a result by position, computed when a sort key or an alias asks for them."""
 
-    def __init__(self, evaluator: Evaluator, read: CheckedRead, rows: Rows) -> None:
+    def __init__(self, evaluator: Evaluator, read: CheckedRead, rows: MatchRows) -> None:
         self._evaluator = evaluator
         self._read = read
         self.rows = rows

@@ -12,7 +12,7 @@ the predicate that a scan prunes by.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import reduce
 from typing import Any, Protocol, TypeAlias, assert_never
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import ID
 from omnigraph.catalog.query.expressions import (
     Among,

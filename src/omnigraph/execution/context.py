@@ -6,9 +6,10 @@ A run has one snapshot and the values of its parameters; nothing resolves a bran
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query.expressions import Values

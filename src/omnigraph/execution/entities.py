@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ResourceLimit
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.catalog.query.expressions import Variable
@@ -397,43 +397,43 @@ def _one(values: pa.ChunkedArray) -> pa.Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class MatchRows:
     """Bindings, column by column."""
 
     count: int
     bound: Mapping[Variable, Ordinals]
     origin: Ordinals | None = None  # the outer row of each, inside a block
 
-    def take(self, index: Ordinals) -> Rows:
+    def take(self, index: Ordinals) -> MatchRows:
         """Return some rows, possibly repeated."""
         if self.count <= 1 and len(index) == self.count:
             return self
         bound = {variable: ordinals[index] for variable, ordinals in self.bound.items()}
-        return Rows(len(index), bound, None if self.origin is None else self.origin[index])
+        return MatchRows(len(index), bound, None if self.origin is None else self.origin[index])
 
-    def part(self, start: int, stop: int) -> Rows:
+    def part(self, start: int, stop: int) -> MatchRows:
         """Return the rows from one number to another, without a copy."""
         bound = {variable: ordinals[start:stop] for variable, ordinals in self.bound.items()}
         origin = None if self.origin is None else self.origin[start:stop]
-        return Rows(min(stop, self.count) - start, bound, origin)
+        return MatchRows(min(stop, self.count) - start, bound, origin)
 
-    def keep(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Rows:
+    def keep(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> MatchRows:
         """Return the rows of a mask."""
         if mask.all():
             return self
         return self.take(np.flatnonzero(mask))
 
-    def bind(self, variable: Variable, ordinals: Ordinals) -> Rows:
+    def bind(self, variable: Variable, ordinals: Ordinals) -> MatchRows:
         """Return the rows with one more variable."""
-        return Rows(self.count, {**self.bound, variable: ordinals}, self.origin)
+        return MatchRows(self.count, {**self.bound, variable: ordinals}, self.origin)
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[MatchRows]) -> MatchRows:
     """Return the rows of several parts, which bind the same variables, in their order."""
     if len(parts) == 1:
         return parts[0]
     bound = {v: np.concatenate([part.bound[v] for part in parts]) for v in parts[0].bound}
-    return Rows(sum(part.count for part in parts), bound)
+    return MatchRows(sum(part.count for part in parts), bound)
 
 
-ONE_EMPTY_ROW = Rows(1, {})
+ONE_EMPTY_ROW = MatchRows(1, {})

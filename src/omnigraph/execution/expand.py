@@ -11,11 +11,10 @@ edge is a row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import ID
 from omnigraph.catalog.query.expressions import Direction, Hops
 from omnigraph.execution.context import Context

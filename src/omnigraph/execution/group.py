@@ -7,13 +7,13 @@ null do not count. Without keys there is one group, even over no rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.query.expressions import (
     Aggregate,
     AggregateFunction,
@@ -26,7 +26,7 @@ from omnigraph.catalog.query.expressions import (
     Value,
 )
 from omnigraph.execution.budget import Budget
-from omnigraph.execution.entities import Ordinals, Rows
+from omnigraph.execution.entities import MatchRows, Ordinals
 from omnigraph.execution.values import Evaluator, calculate
 
 
@@ -92,7 +92,7 @@ def _as_bytes(lists: pa.Array) -> pa.Array:
     return pc.if_else(lists.is_valid(), texts, None) if lists.null_count else texts
 
 
-def key_column(value: Value, rows: Rows, evaluator: Evaluator, outputs: Sequence[pa.Array]) -> pa.Array:
+def key_column(value: Value, rows: MatchRows, evaluator: Evaluator, outputs: Sequence[pa.Array]) -> pa.Array:
     """Return what a grouping key compares by: a node by which one it is, anything else by value."""
     if isinstance(value, EntityValue):
         return pa.array(rows.bound[value.variable])
@@ -100,7 +100,7 @@ def key_column(value: Value, rows: Rows, evaluator: Evaluator, outputs: Sequence
 
 
 def grouped(
-    value: Value, rows: Rows, groups: Groups, evaluator: Evaluator, outputs: Sequence[pa.Array]
+    value: Value, rows: MatchRows, groups: Groups, evaluator: Evaluator, outputs: Sequence[pa.Array]
 ) -> pa.Array:
     """Return the value of an aggregate expression in each group; `outputs` are those of the groups."""
     match value:
@@ -112,12 +112,12 @@ def grouped(
         case OutputRef(position=position):
             return outputs[position]
         case Constant() | ParamRef() | Now():
-            return evaluator.column(value, Rows(groups.count, {}))  # there is a group even over no rows
+            return evaluator.column(value, MatchRows(groups.count, {}))  # there is a group even over no rows
         case _:
             return evaluator.column(value, rows.take(groups.first))
 
 
-def _aggregate(value: Aggregate, rows: Rows, groups: Groups, evaluator: Evaluator) -> pa.Array:
+def _aggregate(value: Aggregate, rows: MatchRows, groups: Groups, evaluator: Evaluator) -> pa.Array:
     kind = value.type.arrow
     if isinstance(value.argument, EntityValue):
         ordinals = rows.bound[value.argument.variable]

@@ -28,7 +28,7 @@ from omnigraph.catalog.types import PropertyType
 from omnigraph.execution.budget import TooManyAtOnce
 from omnigraph.execution.conditions import StoredRows, holds, members, pruning, stored_columns
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import MISSING, EntityTable, Ordinals, Rows
+from omnigraph.execution.entities import MISSING, EntityTable, MatchRows, Ordinals
 from omnigraph.execution.expand import Expander, repeat_for
 from omnigraph.execution.plan.explain import Recorder
 from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Scan, Step
@@ -53,7 +53,7 @@ class Matcher:
         self._recorder = recorder
         self._request = StoredRows(context.values, context.now_ms, sets=evaluator.sets)
 
-    def run(self, steps: Sequence[Step], rows: Rows) -> Rows:
+    def run(self, steps: Sequence[Step], rows: MatchRows) -> MatchRows:
         """Return the rows that the steps leave."""
         for step in steps:
             if self._recorder is None:
@@ -64,7 +64,7 @@ class Matcher:
                 line.rows = (line.rows or 0) + rows.count
         return rows
 
-    def blocks(self, steps: Sequence[Step], rows: Rows, size: int) -> Iterator[Rows]:
+    def blocks(self, steps: Sequence[Step], rows: MatchRows, size: int) -> Iterator[MatchRows]:
         """Yield the rows that the steps leave, in blocks: no step makes more than so many bytes of rows.
 
         A step does to each row what it does whatever the other rows are: where it would make too many, it is
@@ -84,7 +84,7 @@ class Matcher:
                 return
         yield rows
 
-    def step(self, step: Step, rows: Rows) -> Rows:
+    def step(self, step: Step, rows: MatchRows) -> MatchRows:
         """Run one step."""
         match step:
             case Scan(variable, conditions, pushed):
@@ -103,8 +103,12 @@ class Matcher:
     # -- nodes -------------------------------------------------------------------------------------
 
     def _scan(
-        self, rows: Rows, variable: Variable, conditions: tuple[Condition, ...], pushed: tuple[Condition, ...]
-    ) -> Rows:
+        self,
+        rows: MatchRows,
+        variable: Variable,
+        conditions: tuple[Condition, ...],
+        pushed: tuple[Condition, ...],
+    ) -> MatchRows:
         if variable in rows.bound:  # an edge got there first
             return self._keep(rows, conditions)
         table = self._context.table(variable.type.id)
@@ -147,20 +151,20 @@ class Matcher:
         return pa.array([text], pa.string())
 
     def _introduce(
-        self, rows: Rows, variable: Variable, ordinals: Ordinals, conditions: tuple[Condition, ...]
-    ) -> Rows:
+        self, rows: MatchRows, variable: Variable, ordinals: Ordinals, conditions: tuple[Condition, ...]
+    ) -> MatchRows:
         """Bind a variable to some entities: those that meet the conditions, beside every row there is."""
         if variable in rows.bound:
             there = np.isin(rows.bound[variable], ordinals)
             return self._keep(rows.keep(there), conditions)
-        alone = self._keep(Rows(len(ordinals), {variable: ordinals}), conditions)
+        alone = self._keep(MatchRows(len(ordinals), {variable: ordinals}), conditions)
         if rows.count == 1 and not rows.bound and rows.origin is None:
             return alone
         self._context.budget.check(rows.count * alone.count, len(rows.bound) + 1, "a cross product")
         left = np.repeat(np.arange(rows.count), alone.count)
         return rows.take(left).bind(variable, np.tile(alone.bound[variable], rows.count))
 
-    def _keep(self, rows: Rows, conditions: tuple[Condition, ...]) -> Rows:
+    def _keep(self, rows: MatchRows, conditions: tuple[Condition, ...]) -> MatchRows:
         for condition in conditions:
             if not rows.count:
                 break
@@ -173,7 +177,7 @@ class Matcher:
 
     # -- edges -------------------------------------------------------------------------------------
 
-    def _follow(self, rows: Rows, clause: Expand) -> Rows:
+    def _follow(self, rows: MatchRows, clause: Expand) -> MatchRows:
         left, right = clause.left in rows.bound, clause.right in rows.bound
         if not left and not right:
             return self._every(rows, clause)
@@ -207,14 +211,14 @@ class Matcher:
 
     def _close(
         self,
-        rows: Rows,
+        rows: MatchRows,
         back: Ordinals,
         places: Ordinals,
         others: Ordinals,
         edges: Ordinals | None,
         targets: Ordinals,
         edge: Variable | None,
-    ) -> Rows:
+    ) -> MatchRows:
         """Keep the rows whose two bound ends are joined; with an edge variable, once for each edge."""
         span = int(max(others.max(initial=0), targets.max(initial=0))) + 1
         keys = places * span + others
@@ -225,7 +229,7 @@ class Matcher:
         at, entries = repeat_for(row_keys, keys[order])
         return rows.take(at).bind(edge, edges[order][entries])
 
-    def _every(self, rows: Rows, clause: Expand) -> Rows:
+    def _every(self, rows: MatchRows, clause: Expand) -> MatchRows:
         """Both ends are new: every edge there is, or every pair within the bounds."""
         expander = Expander(self._context, clause.hops)
         edges: Ordinals | None = None
@@ -251,8 +255,10 @@ class Matcher:
 
     # -- blocks ------------------------------------------------------------------------------------
 
-    def _inner(self, rows: Rows, clause: Exists | Counted | Optional, steps: tuple[Step, ...]) -> Rows:
-        inside = Rows(rows.count, rows.bound, np.arange(rows.count))
+    def _inner(
+        self, rows: MatchRows, clause: Exists | Counted | Optional, steps: tuple[Step, ...]
+    ) -> MatchRows:
+        inside = MatchRows(rows.count, rows.bound, np.arange(rows.count))
         inner_rows = self.run(steps, inside)
         origin = inner_rows.origin if inner_rows.origin is not None else np.zeros(0, np.int64)
         match clause:
@@ -269,8 +275,8 @@ class Matcher:
                 assert_never(clause)
 
     def _optional(
-        self, rows: Rows, inner_rows: Rows, origin: Ordinals, introduced: tuple[Variable, ...]
-    ) -> Rows:
+        self, rows: MatchRows, inner_rows: MatchRows, origin: Ordinals, introduced: tuple[Variable, ...]
+    ) -> MatchRows:
         alone = np.setdiff1d(np.arange(rows.count), origin)
         index = np.concatenate([origin, alone])
         rows_after = rows.take(index)
@@ -280,7 +286,7 @@ class Matcher:
         return rows_after
 
 
-def _parts(rows: Rows) -> Iterator[Rows]:
+def _parts(rows: MatchRows) -> Iterator[MatchRows]:
     if rows.count <= JUDGED_AT_ONCE:
         yield rows
         return

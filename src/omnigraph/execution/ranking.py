@@ -8,7 +8,6 @@ limit, whether the variable was bound directly or reached by an edge.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -16,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.model import ID
 from omnigraph.catalog.query.expressions import Bm25, Nearest, Operand, Ranking, Rrf, TextMatch, operand_value
 from omnigraph.catalog.types import numbers_in
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import EntityTable, Ordinals, Rows
+from omnigraph.execution.entities import EntityTable, MatchRows, Ordinals
 from omnigraph.execution.search.search_cache import EDITS
 
 # -- order -----------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ class Key:
     descending: bool = False
 
 
-def ties(rows: Rows, context: Context) -> list[Key]:
+def ties(rows: MatchRows, context: Context) -> list[Key]:
     """Return the keys that break ties: ids of all bound entities, by the names of the variables."""
     if rows.count <= 1:
         return []
@@ -184,7 +184,7 @@ Floats = NDArray[np.float64]
 class Ranked:
     """The rows that a ranking keeps, what orders them, and what breaks ties after further sort keys."""
 
-    rows: Rows
+    rows: MatchRows
     keys: tuple[Key, ...]
     ties: tuple[Key, ...] = ()
 
@@ -196,7 +196,7 @@ class Ranker:
         self._context = context
         self._fused: dict[Rrf, Fused] = {}
 
-    def column(self, value: TextMatch | Nearest | Bm25 | Rrf, rows: Rows) -> pa.Array:
+    def column(self, value: TextMatch | Nearest | Bm25 | Rrf, rows: MatchRows) -> pa.Array:
         """Return a match, distance or score for each row."""
         match value:
             case TextMatch():
@@ -211,7 +211,7 @@ class Ranker:
             case _:
                 assert_never(value)
 
-    def rank(self, ranking: Ranking, rows: Rows, most_rows: int | None) -> Ranked:
+    def rank(self, ranking: Ranking, rows: MatchRows, most_rows: int | None) -> Ranked:
         """Order rows by a ranking; at most `most_rows` will be returned."""
         match ranking:
             case Nearest(variable):
@@ -238,7 +238,7 @@ class Ranker:
     def _operand(self, operand: Operand) -> object:
         return operand_value(operand, self._context.values, self._context.now_ms)
 
-    def _matching(self, value: TextMatch, rows: Rows) -> NDArray[np.bool_]:
+    def _matching(self, value: TextMatch, rows: MatchRows) -> NDArray[np.bool_]:
         query = self._operand(value.query)
         if not isinstance(query, str):
             return np.zeros(rows.count, dtype=bool)
@@ -303,7 +303,7 @@ class Ranker:
             distances[there] = vectors.distances(query, ordinals[there])
         return distances
 
-    def _fusion(self, value: Rrf, rows: Rows, most_rows: int | None) -> Fused:
+    def _fusion(self, value: Rrf, rows: MatchRows, most_rows: int | None) -> Fused:
         """Fuse the rankings of two arms over the entities at hand; the same for order and output."""
         if value not in self._fused:
             k = K if value.k is None else self._operand(value.k)

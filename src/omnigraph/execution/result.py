@@ -15,13 +15,14 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Any, overload
 
 import pyarrow as pa
 
 from omnigraph.base.arguments import Positive, checked_methods
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.base.text_table import GAP, cut_text, table_lines, text_width
 from omnigraph.base.times import python_day, python_instant, write_day, write_instant

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import ID
 from omnigraph.execution.entities import EntityTable, Ordinals, TableKey
 from omnigraph.storage.tables.layout import ADDRESS

@@ -8,13 +8,13 @@ error. Shortest paths are values too: they come last in the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.model import ID
 from omnigraph.catalog.query.expressions import (
@@ -41,10 +41,10 @@ from omnigraph.catalog.query.expressions import (
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
 from omnigraph.execution.conditions import Sets, constant_column
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import FEW, Rows
+from omnigraph.execution.entities import FEW, MatchRows
 from omnigraph.execution.expand import Expander
 
-Searches = Callable[[TextMatch | Nearest | Bm25 | Rrf, Rows], pa.Array]
+Searches = Callable[[TextMatch | Nearest | Bm25 | Rrf, MatchRows], pa.Array]
 
 
 class Evaluator:
@@ -59,7 +59,7 @@ class Evaluator:
         self.sets: Sets = {}
         self._fetched: tuple[Variable, Any, dict[str, pa.Array]] | None = None
 
-    def column(self, value: Value, rows: Rows, outputs: Sequence[pa.Array] = ()) -> pa.Array:
+    def column(self, value: Value, rows: MatchRows, outputs: Sequence[pa.Array] = ()) -> pa.Array:
         """Return the value of an expression in each row."""
         match value:
             case Constant() | ParamRef() | Now():
@@ -88,7 +88,7 @@ class Evaluator:
         """Return what a constant, parameter or now() stands for."""
         return operand_value(operand, self.context.values, self.context.now_ms)
 
-    def _taken(self, rows: Rows, variable: Variable, column: str) -> pa.Array:
+    def _taken(self, rows: MatchRows, variable: Variable, column: str) -> pa.Array:
         """Return a column of a variable; the columns that the answer needs of it come in one go."""
         ordinals = rows.bound[variable]
         table = self.context.table(variable.type.id)
@@ -100,14 +100,14 @@ class Evaluator:
             kept = self._fetched = (variable, ordinals, table.take_all(needed, ordinals))
         return kept[2][column]
 
-    def _part(self, rows: Rows, variable: Variable, part: EntityPart) -> pa.Array:
+    def _part(self, rows: MatchRows, variable: Variable, part: EntityPart) -> pa.Array:
         if part is not EntityPart.TYPE:
             return self._taken(rows, variable, ID if part is EntityPart.ID else part.value)
         names = pa.repeat(pa.scalar(variable.type.name), rows.count)
         absent = rows.bound[variable] < 0
         return names if not absent.any() else pc.if_else(pa.array(~absent), names, None)
 
-    def _whole(self, rows: Rows, variable: Variable) -> pa.Array:
+    def _whole(self, rows: MatchRows, variable: Variable) -> pa.Array:
         """Return a node as an object: its id, then every property but blobs, by name."""
         members = [p for p in variable.type.properties if p.type.scalar is not Scalar.BLOB]
         names = [ID, *(p.name for p in members)]
@@ -121,7 +121,7 @@ class Evaluator:
 class MatchedRows:
     """Rows of a match, as what conditions are asked of."""
 
-    rows: Rows
+    rows: MatchRows
     evaluator: Evaluator
 
     @property
@@ -183,7 +183,7 @@ def _divisor(left: pa.Array, right: pa.Array) -> pa.Array:
 # length the first by ids.
 
 
-def shortest_paths(context: Context, path: ShortestPath, rows: Rows) -> pa.Array:
+def shortest_paths(context: Context, path: ShortestPath, rows: MatchRows) -> pa.Array:
     """Return for each row the ids from its source to its target, both included; null if there is no way."""
     sources, targets = rows.bound[path.source], rows.bound[path.target]
     expander = Expander(context, path.hops)

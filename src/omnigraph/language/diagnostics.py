@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import LISTED, InvalidRequest, at_most
 from omnigraph.base.frozen import FrozenRecord
 

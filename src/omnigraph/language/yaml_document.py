@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.language.diagnostics import Reporter, Rule, SourceError, SourceText, Span, did_you_mean
 

@@ -22,10 +22,10 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import IntegrityError, InvalidRequest, StorageError
 from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step, durable

@@ -12,9 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ConflictError, IntegrityError, InvalidRequest
 from omnigraph.base.ids import new_id
 from omnigraph.storage.durability import Syncer

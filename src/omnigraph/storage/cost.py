@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 
 from lance.lance import register_lance_metrics_recorder, snapshot_lance_metrics
+
+from omnigraph.base.dataclass import dataclass
 
 REQUESTS = "lance_object_store_requests_total"
 BYTES = "lance_object_store_request_bytes_total"

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import CommitNotFound, GraphError, HistoryReclaimed, InvalidRequest
 from omnigraph.base.ids import minted_us
 from omnigraph.storage.manifest.branches import Branches

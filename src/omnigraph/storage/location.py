@@ -11,7 +11,7 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ import obstore
 from obstore import exceptions as store_errors
 from obstore.store import from_url
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, StorageDenied, StorageError
 from omnigraph.base.ids import new_id
 from omnigraph.storage.cost import count_object_request

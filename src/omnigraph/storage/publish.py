@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import (
     BranchNotFound,
     GraphClosed,

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, wait
-from dataclasses import dataclass
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, GraphError, IntegrityError
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.times import Clock

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import StagedFilesGone
 from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.cost import stage as cost_stage

@@ -11,11 +11,12 @@ may run again on a newer base.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import TypeNotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.cost import NOTHING, Cost

@@ -11,10 +11,11 @@ types (`restate` in values.py); text by UTF-8 bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any, TypeAlias, assert_never
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import EdgeType, NodeType, Property, TableType
 from omnigraph.catalog.types import PropertyType, Scalar
 

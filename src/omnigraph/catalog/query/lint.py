@@ -10,9 +10,9 @@ Gives   `LintReport`: `to_json` has the shape of query spec 16.1; `diagnostics` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.query.check.compile import CheckedQuery, examine

@@ -22,10 +22,10 @@ Rule    clauses form a conjunction and may run in any order that binds a variabl
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, Property, TableType
 from omnigraph.catalog.query.expressions import (

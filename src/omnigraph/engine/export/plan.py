@@ -13,11 +13,11 @@ Rule    an export is in the schema of its commit, not in that of today: what is 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog

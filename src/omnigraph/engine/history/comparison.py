@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from heapq import merge
 from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.change import Catalogs

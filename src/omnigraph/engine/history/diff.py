@@ -10,12 +10,12 @@ that folding moved.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from omnigraph.base.arguments import Count, checked_methods
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BadBranchName, BranchNotFound
 from omnigraph.base.times import At, CommitAt, read_moment
 from omnigraph.catalog.identity import under_ids_of

@@ -8,12 +8,12 @@ the branch's head. `limit` bounds what is listed, not how far back it looks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.base.arguments import checked_methods
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
 from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog

@@ -14,10 +14,10 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.base.arguments import checked_methods
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import (
     ChangeFeedGap,
     CursorRejected,

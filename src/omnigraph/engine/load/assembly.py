@@ -16,12 +16,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import (
     BranchExists,
     BranchNotFound,

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ReadSetConflict
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, NodeType, TableType

@@ -7,10 +7,11 @@ same values. "Ours" is the branch that is merged into, "theirs" the one that is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any, Literal
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ConflictError, InvalidRequest, at_most
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, TableType

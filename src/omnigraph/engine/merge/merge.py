@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import partial
 from typing import Any
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.entity import last_touched

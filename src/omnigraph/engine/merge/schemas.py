@@ -11,9 +11,10 @@ only right if the other side did not write to it meanwhile; write.py, which has 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.ids import new_id
 from omnigraph.catalog import encode
 from omnigraph.catalog.catalog import Catalog

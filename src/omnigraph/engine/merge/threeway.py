@@ -13,12 +13,13 @@ took a widening back: a value that it cannot hold exactly is a conflict, never r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.history.delta import (

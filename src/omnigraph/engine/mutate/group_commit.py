@@ -13,12 +13,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, Kind, OutcomeUnknown
 from omnigraph.base.fair_lock import FairLock
 from omnigraph.catalog.catalog import Catalog

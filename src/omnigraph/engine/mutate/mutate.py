@@ -6,10 +6,11 @@ Room    engine.mutate. From text and parameters to a receipt; the statements run
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog

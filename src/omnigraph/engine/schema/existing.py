@@ -12,11 +12,12 @@ Only what is new is asked: rows that break an older rule do not stop a change th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import (
     ENDPOINTS,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.steps import DropMode, DropProperty, DropType, Effect, Step

@@ -10,10 +10,10 @@ plan carries the new schema object, the table effects and the pins together; one
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import SchemaUnsupported
 from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.catalog import Catalog

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from omnigraph.base.arguments import checked_methods
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
 from omnigraph.base.ids import new_id
 from omnigraph.base.times import At

@@ -12,9 +12,9 @@ part of the publish plan: if one moves before the write is published, the questi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import KeyConflict
 from omnigraph.base.times import write_day, write_instant
 from omnigraph.catalog.model import ENDPOINTS, ID, Cardinality, EdgeType, NodeType, TableType, Unique

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, assert_never
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ConstraintViolation
 
 

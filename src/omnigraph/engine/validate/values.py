@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.base import times
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import (
     ENDPOINTS,
     ID,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, assert_never
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.query.expressions import And, Comparison, Direction, Hops
 from omnigraph.catalog.query.statements import Counted, Exists, Optional
 from omnigraph.execution.plan.steps import (

@@ -9,9 +9,9 @@ rewrite steps (rules.py), match.py runs them and explain.py prints them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.query import expressions as e
 from omnigraph.catalog.query.expressions import Condition, Variable
 from omnigraph.catalog.query.statements import CheckedRead, Counted, Exists, Expand, Optional

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.dataclass import dataclass
 from omnigraph.execution.entities import EntityTable, TableKey
 from omnigraph.storage.tables.layout import ADDRESS, Layout
 from omnigraph.storage.tables.layout import FragmentLayout as Fragment

@@ -9,12 +9,12 @@ one column in memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.execution.entities import FEW, EntityTable, Ordinals
 from omnigraph.execution.search import stored
 from omnigraph.execution.search.parts import CACHE_BYTES, PartsCache, SearchFragment

@@ -10,7 +10,6 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -20,6 +19,7 @@ from lance.query import MatchQuery
 from numpy.typing import NDArray
 from Stemmer import Stemmer
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.execution.entities import EntityTable, Ordinals
 from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import TEXT

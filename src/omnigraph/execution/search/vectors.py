@@ -12,7 +12,6 @@ and only rows that both leave under the ceiling are measured.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.execution.entities import Ordinals
 from omnigraph.execution.search.parts import Mask, SearchFragment
 

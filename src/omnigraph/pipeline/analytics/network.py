@@ -13,13 +13,13 @@ Rule    numbers follow type and id, so that what is decided by the least number 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from omnigraph.base.arguments import checked
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, InvalidRequest
 from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog

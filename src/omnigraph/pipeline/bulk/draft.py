@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ReadSetConflict
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType

@@ -15,7 +15,6 @@ Rule    a task builds over the fragments it is given, at the version that the dr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from omnigraph.base.arguments import checked
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph

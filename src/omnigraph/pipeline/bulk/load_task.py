@@ -16,7 +16,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, StorageError
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
@@ -58,7 +59,7 @@ class LoadJob:
 
 
 @dataclass(frozen=True)
-class TypeRows:
+class WrittenRows:
     """What one task wrote for one type."""
 
     fragments: tuple[str, ...]
@@ -71,7 +72,7 @@ class TypeRows:
 class TaskOutcome:
     """What came of one task."""
 
-    types: Mapping[str, TypeRows]
+    types: Mapping[str, WrittenRows]
     read: int  # rows of a DataFrame's partition, good or bad
     problems: tuple[Violation, ...] = ()
     total_problems: int = 0
@@ -185,7 +186,7 @@ def _streamed(
             fragments = write_rows(store.reads.handle(table, job.versions[table]), batches(first))
     types = {}
     if first is not None and rows:
-        types[first.declared.id] = TypeRows(tuple(fragments), rows, minted, tuple(runs))
+        types[first.declared.id] = WrittenRows(tuple(fragments), rows, minted, tuple(runs))
     return _outcome(types, problems, counted)
 
 
@@ -197,7 +198,7 @@ def _passed_over(blocks: Iterator[RowBlock], problems: LoadProblems, counted: _C
 
 
 def _outcome(
-    types: Mapping[str, TypeRows], problems: LoadProblems, counted: _Counted | None = None
+    types: Mapping[str, WrittenRows], problems: LoadProblems, counted: _Counted | None = None
 ) -> TaskOutcome:
     return TaskOutcome(
         types,
@@ -226,7 +227,7 @@ def _gathered(job: LoadJob, blocks: Iterator[RowBlock], problems: LoadProblems) 
                     table = spool.declared.table_id
                     handle = store.reads.handle(table, job.versions[table])
                     rows = spool.table().select(spool.declared.stored_schema.names)
-                    types[type_id] = TypeRows(
+                    types[type_id] = WrittenRows(
                         tuple(write_rows(handle, rows.to_batches())), spool.rows, spool.minted, None
                     )
         return _outcome(types, problems)

@@ -13,13 +13,13 @@ Rule    the driver holds the ids that are removed and the first conflicts, never
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.base.arguments import checked
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.catalog.past import compared_type

@@ -11,13 +11,14 @@ import os
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from urllib.parse import urlparse
 
 import pyarrow as pa
 from pyarrow import parquet as pq
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest, StorageError
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID

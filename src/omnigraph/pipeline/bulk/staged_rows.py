@@ -17,7 +17,6 @@ are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import ID
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.validate.relation import RelationSide

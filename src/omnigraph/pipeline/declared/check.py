@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, ConflictError, GraphError, InvalidRequest, NotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog

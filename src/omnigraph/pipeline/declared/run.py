@@ -14,11 +14,11 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, ConstraintViolation, GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.times import Clock

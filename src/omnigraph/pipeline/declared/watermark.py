@@ -10,11 +10,11 @@ Rule    a run reads what is above the last watermark and not above the greatest 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, InvalidRequest, NotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.graph import Graph

@@ -12,7 +12,7 @@ Gives   the columns op, kind, type, id, fields, before, after, as a change feed 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from omnigraph.base.arguments import checked
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, TableType

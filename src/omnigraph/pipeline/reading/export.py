@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import SparkSession
 
 from omnigraph.base.arguments import checked
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType

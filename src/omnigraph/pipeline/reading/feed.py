@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -33,6 +32,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ChangeFeedGap, HistoryReclaimed, InvalidRequest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, Property, TableType

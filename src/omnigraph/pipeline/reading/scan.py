@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -32,6 +32,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.catalog.past import stored_column

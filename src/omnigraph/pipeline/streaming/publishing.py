@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.load.assembly import REFUSED, Modes, WriteMode, claimed, publish_load

@@ -16,7 +16,6 @@ Rule    Spark calls `abort` after a commit that raised, and that commit may have
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -24,6 +23,7 @@ from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from omnigraph.base.arguments import checked
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.assembly import WriteMode, claimed, load_request

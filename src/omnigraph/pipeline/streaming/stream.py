@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -23,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from omnigraph.base.arguments import checked, checked_methods
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.graph import Graph

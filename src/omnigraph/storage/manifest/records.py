@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from enum import Enum
 from typing import Any
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import FormatTooNew, FormatTooOld, FormatUnreadable, IntegrityError
 from omnigraph.base.frozen import FrozenMap
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BadBranchName, ReservedBranch
 from omnigraph.base.ids import new_id
 from omnigraph.storage.failpoints import Step

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from lance import Index, LanceDataset, LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, Layout, Offsets, data_files

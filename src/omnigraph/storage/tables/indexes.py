@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 from lance import Index, LanceOperation
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.failpoints import Step, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import NO_VECTORS, Built, IndexSpec, IndexWork, Lack, StoredIndexKind

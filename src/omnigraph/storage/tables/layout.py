@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +21,7 @@ from lance.schema import LanceSchema
 from numpy.typing import NDArray
 
 from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.opener import Handle
 
 # -- columns ---------------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ Rule    strongest first: `--param`, then `--params`, then the words, then the fi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.surfaces.cli.query import (

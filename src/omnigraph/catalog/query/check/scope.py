@@ -8,9 +8,10 @@ Rule    names resolve from top to bottom. What a block introduces stays inside i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, TableType
 from omnigraph.catalog.query import statements

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -20,6 +19,7 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 from pyarrow import types as kinds
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.engine.load.conform import MAX_BYTES, MAX_ROWS, InputNotFound, UnreadableInput
 from omnigraph.engine.load.sources.tables import Parts, TablePart
 

@@ -13,12 +13,12 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.engine.load.conform import InputNotFound, Progress, UnreadableInput
 
 CHUNK = 1 << 20

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.surfaces.cli.settings import Settings, is_remote
 from omnigraph.surfaces.cli.support.output import CommandOutput

@@ -11,7 +11,6 @@ and the help of every command lists them after its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any, ClassVar, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from omnigraph.base.dataclass import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = "omnigraph.surfaces.cli"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.surfaces.cli.settings import Settings
 from omnigraph.surfaces.cli.support.output import counted

@@ -12,12 +12,12 @@ Parameters  `--params` or `--params-file`, a JSON object; `--param k=v`, read as
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import FORMS, TimeAt, VersionAt, read_moment
 from omnigraph.surfaces.cli.settings import Settings
