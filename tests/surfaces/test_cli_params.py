@@ -20,43 +20,6 @@ def declared(scalar: Scalar, **more: Any) -> Parameter:
     return Parameter("x", PropertyType(scalar, **more))
 
 
-@pytest.mark.parametrize(
-    ("parameter", "text", "value"),
-    [
-        (declared(Scalar.STRING), "36", "36"),
-        (declared(Scalar.STRING), "", ""),
-        (declared(Scalar.STRING), "a=b", "a=b"),
-        (declared(Scalar.I32), "-36", -36),
-        (declared(Scalar.U64), "18446744073709551615", 2**64 - 1),
-        (declared(Scalar.F64), "1e3", 1000.0),
-        (declared(Scalar.BOOL), "true", True),
-        (declared(Scalar.DATE), "2026-05-01", "2026-05-01"),
-        (declared(Scalar.DATETIME), "2026-05-01T10:00:00Z", "2026-05-01T10:00:00Z"),
-        (declared(Scalar.BLOB), "base64:AA==", "base64:AA=="),
-    ],
-)
-def test_text_is_read_as_the_declared_type(parameter: Parameter, text: str, value: object) -> None:
-    from_text = bind_params([parameter], read_params([f"x={text}"], None, None))
-    from_json = bind_params([parameter], {"x": value})
-    assert (from_text, type(from_text["x"])) == (from_json, type(from_json["x"]))
-
-
-@pytest.mark.parametrize(
-    ("parameter", "text"),
-    [
-        (declared(Scalar.I32), "2147483648"),
-        (declared(Scalar.I32), "1.0"),
-        (declared(Scalar.BOOL), "yes"),
-        (declared(Scalar.DATE), "tomorrow"),
-        (declared(Scalar.F64), "NaN"),
-        (declared(Scalar.STRING, is_list=True), "a"),
-    ],
-)
-def test_text_that_is_no_such_value_is_refused(parameter: Parameter, text: str) -> None:
-    with pytest.raises(BadParameters):
-        bind_params([parameter], read_params([f"x={text}"], None, None))
-
-
 def test_a_list_is_given_as_json_and_its_refusal_says_so() -> None:
     several = declared(Scalar.I32, is_list=True)
     assert bind_params([several], read_params(["x:=[1, 2]"], None, None)) == {"x": (1, 2)}

@@ -17,7 +17,6 @@ from typing import Any
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import LISTED, InvalidRequest, at_most
-from omnigraph.base.frozen import FrozenRecord
 
 SHOWN_WIDTH = 160  # a longer source line is cut around the offending text
 TAB = "    "
@@ -33,7 +32,8 @@ class Severity(Enum):
     INFO = "info"
 
 
-class Rule(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class Rule:
     """One thing that can be wrong; the registry of a language is the list of its rules."""
 
     code: str
@@ -44,7 +44,8 @@ class Rule(FrozenRecord):
     prefix: str = ""  # how the stage introduces itself, such as "parse error"
 
 
-class Span(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class Span:
     """A stretch of source text: `[start, end)` in characters, with the line and column of its start."""
 
     start: int
@@ -83,7 +84,8 @@ class SourceText:
         return self.text[begin:end].rstrip("\r")
 
 
-class Diagnostic(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
     """One finding. `span` is None only for a finding about something that the text does not mention."""
 
     rule: Rule

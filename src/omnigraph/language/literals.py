@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import re
 import struct
+from dataclasses import field
 from enum import Enum
 from typing import Final, TypeAlias
 
-from omnigraph.base.frozen import FrozenRecord, uncompared
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.times import read_day, read_instant
 from omnigraph.language.diagnostics import Reporter, Rule, Span
 from omnigraph.language.syntax import BadType, EnumType, Ident, ListType, ScalarType, TypeExpr, VectorType
@@ -42,12 +43,13 @@ class LiteralKind(Enum):
     NULL = "null"
 
 
-class LiteralSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class LiteralSyntax:
     """A literal; `text` is the decoded string or date, or the number or word as spelt."""
 
     kind: LiteralKind
     text: str
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 # -- strings and numbers as text ---------------------------------------------------------------------

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from typing import TypeAlias
 
-from omnigraph.base.frozen import FrozenRecord, uncompared
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import Reporter, Rule, SourceText, Span
 from omnigraph.language.lalr import END, Child, SyntaxMismatch
 
@@ -43,53 +44,60 @@ BLOCK.9: /\/\*(?>[^*]|\*(?!\/))*\*\//
 COMMENT = r"//[^\n]*|/\*[\s\S]*?\*/"
 
 
-class Ident(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class Ident:
     """A name as written."""
 
     text: str
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 # -- types -------------------------------------------------------------------------------------------
 
 
-class ScalarType(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ScalarType:
     """One of `SCALARS`."""
 
     name: str
 
 
-class ListType(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ListType:
     """A list of one of `SCALARS`."""
 
     item: str
 
 
-class VectorType(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class VectorType:
     """A vector of so many F32."""
 
     dimension: int
 
 
-class EnumType(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class EnumType:
     """A closed set of strings, in the order written."""
 
     values: tuple[str, ...]
 
 
-class BadType(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class BadType:
     """A type that was already reported: later checks leave it alone."""
 
 
 Shape: TypeAlias = ScalarType | ListType | VectorType | EnumType | BadType
 
 
-class TypeExpr(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class TypeExpr:
     """A property's type."""
 
     shape: Shape
     nullable: bool
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
     def same_as(self, other: TypeExpr) -> bool:
         """Say whether both admit the same values; the order of enum values has no meaning."""
@@ -113,7 +121,8 @@ class TypeExpr(FrozenRecord):
 # -- definitions -------------------------------------------------------------------------------------
 
 
-class DefinitionText(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class DefinitionText:
     """The text of one definition, `[start, end)`; `too_deep` is where its brackets nest too deeply."""
 
     start: int
@@ -122,7 +131,8 @@ class DefinitionText(FrozenRecord):
     too_deep: int | None = None
 
 
-class Splitting(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class Splitting:
     """How one language cuts a text into definitions, before any of them is parsed."""
 
     word: str  # the pattern of a word
@@ -200,7 +210,8 @@ class BuildContext:
 Advice: TypeAlias = Callable[[SourceText, Span, set[str]], str | None]
 
 
-class Wording(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class Wording:
     """How one language speaks of its grammar errors."""
 
     unexpected: Rule

@@ -507,13 +507,13 @@ def _with_names(declared: DeclarationSyntax, names: Mapping[str, str]) -> Declar
     """Return a declaration that names the ends of an edge, or the interfaces of a node, as they are now."""
 
     def now(name: Ident) -> Ident:
-        return name.replaced(text=names.get(name.text, name.text))
+        return replace(name, text=names.get(name.text, name.text))
 
     match declared:
         case EdgeSyntax():
-            return declared.replaced(source=now(declared.source), target=now(declared.target))
+            return replace(declared, source=now(declared.source), target=now(declared.target))
         case NodeSyntax():
-            return declared.replaced(implements=tuple(now(name) for name in declared.implements))
+            return replace(declared, implements=tuple(now(name) for name in declared.implements))
         case InterfaceSyntax():
             return declared
 

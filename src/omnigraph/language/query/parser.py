@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, NotFound
-from omnigraph.base.frozen import FrozenRecord
 from omnigraph.language.diagnostics import (
     Diagnostic,
     QueryError,
@@ -47,7 +47,8 @@ KEYWORDS = (
 _PLAIN = {terminal: DISPLAY[terminal].strip("'") for terminal in DISPLAY}
 
 
-class ParsedQueries(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ParsedQueries:
     """What could be read, and what was wrong."""
 
     file: QueryFileSyntax

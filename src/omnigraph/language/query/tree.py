@@ -10,10 +10,11 @@ Rule    spans take no part in equality: two trees are equal when they ask the sa
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
-from omnigraph.base.frozen import FrozenRecord, uncompared
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import SourceText, Span
 from omnigraph.language.literals import LiteralSyntax
 from omnigraph.language.syntax import Ident, TypeExpr
@@ -31,18 +32,20 @@ AGGREGATES = ("count", "sum", "avg", "min", "max", "count_distinct", "collect")
 # -- values ------------------------------------------------------------------------------------------
 
 
-class ListSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ListSyntax:
     """`[literal, ...]`."""
 
     items: tuple[LiteralSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class VarSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class VarSyntax:
     """`$name`: a parameter, or a variable of the match."""
 
     name: str
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
     @property
     def anonymous(self) -> bool:
@@ -50,36 +53,40 @@ class VarSyntax(FrozenRecord):
         return self.name == ANONYMOUS
 
 
-class NowSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class NowSyntax:
     """`now()`: the time of the request."""
 
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 ValueSyntax: TypeAlias = LiteralSyntax | ListSyntax | VarSyntax | NowSyntax
 
 
-class FieldSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class FieldSyntax:
     """`name: value`, in a binding, an insert or an update."""
 
     name: Ident
     value: ValueSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 # -- expressions -------------------------------------------------------------------------------------
 
 
-class AccessSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class AccessSyntax:
     """`$x.name`, or with `system` `$x.@name`."""
 
     variable: VarSyntax
     member: Ident
     system: bool
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class NameSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class NameSyntax:
     """A bare name: an alias in `return` and `order`, a property in `where`."""
 
     name: Ident
@@ -90,36 +97,40 @@ class NameSyntax(FrozenRecord):
         return self.name.span
 
 
-class CallSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class CallSyntax:
     """A search or ranking function: one of `FUNCTIONS`."""
 
     function: Ident
     arguments: tuple[ExprSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class AggregateSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class AggregateSyntax:
     """One of `AGGREGATES` over the rows of a group."""
 
     function: Ident
     argument: ExprSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class ArithmeticSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ArithmeticSyntax:
     """`left operator right`, operator one of `+ - * /`."""
 
     left: ExprSyntax
     operator: str
     right: ExprSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class ShortestSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ShortestSyntax:
     """`shortest($a edge{1,10} $b)`."""
 
     traversal: TraversalSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 ExprSyntax: TypeAlias = (
@@ -130,50 +141,56 @@ ExprSyntax: TypeAlias = (
 # -- conditions --------------------------------------------------------------------------------------
 
 
-class CompareSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class CompareSyntax:
     """`left operator right`, operator one of `= != < <= > >= contains starts_with`."""
 
     left: ExprSyntax
     operator: str
     right: ExprSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class MemberSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class MemberSyntax:
     """`left in right`."""
 
     left: ExprSyntax
     right: ExprSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class NullTestSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class NullTestSyntax:
     """`operand is null`, or with `negated` `is not null`."""
 
     operand: ExprSyntax
     negated: bool
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class AndSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class AndSyntax:
     """All of two or more conditions; none of them is itself an `AndSyntax`."""
 
     operands: tuple[ConditionSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class OrSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class OrSyntax:
     """Any of two or more conditions; none of them is itself an `OrSyntax`."""
 
     operands: tuple[ConditionSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class NotSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class NotSyntax:
     """`not(condition)`: unknown stays unknown."""
 
     operand: ConditionSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 # A call stands alone as a condition when it is one of `TEXT_MATCHES`.
@@ -185,24 +202,27 @@ ConditionSyntax: TypeAlias = (
 # -- clauses -----------------------------------------------------------------------------------------
 
 
-class BindingSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class BindingSyntax:
     """`$x: Type { name: value, ... }`."""
 
     variable: VarSyntax
     type: Ident
     fields: tuple[FieldSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class HopBoundsSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class HopBoundsSyntax:
     """`{low,high}`; a missing high is refused later, with a code of its own."""
 
     low: int
     high: int | None
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class TraversalSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class TraversalSyntax:
     """`$left edge{bounds} $right`, `$left $binding:edge $right`, `$left <edge> $right`."""
 
     left: VarSyntax
@@ -211,14 +231,15 @@ class TraversalSyntax(FrozenRecord):
     undirected: bool
     bounds: HopBoundsSyntax | None
     right: VarSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class FilterSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class FilterSyntax:
     """A condition that a row must meet."""
 
     condition: ConditionSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 class BlockKind(Enum):
@@ -229,21 +250,23 @@ class BlockKind(Enum):
     OPTIONAL = "optional"
 
 
-class BlockSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class BlockSyntax:
     """`not { ... }`, `exists { ... }` or `optional { ... }`."""
 
     kind: BlockKind
     clauses: tuple[ClauseSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class CountBlockSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class CountBlockSyntax:
     """`count { ... } operator number`."""
 
     clauses: tuple[ClauseSyntax, ...]
     operator: str
     number: int
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 ClauseSyntax: TypeAlias = BindingSyntax | TraversalSyntax | FilterSyntax | BlockSyntax | CountBlockSyntax
@@ -252,23 +275,26 @@ ClauseSyntax: TypeAlias = BindingSyntax | TraversalSyntax | FilterSyntax | Block
 # -- bodies and queries ------------------------------------------------------------------------------
 
 
-class OutputSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class OutputSyntax:
     """`expression as alias`."""
 
     expression: ExprSyntax
     alias: Ident | None
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class SortSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class SortSyntax:
     """One sort item."""
 
     expression: ExprSyntax
     descending: bool
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class ReadSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ReadSyntax:
     """`match { ... } return { ... } order { ... } limit n offset n`."""
 
     clauses: tuple[ClauseSyntax, ...]
@@ -277,68 +303,75 @@ class ReadSyntax(FrozenRecord):
     order: tuple[SortSyntax, ...]
     limit: LiteralSyntax | VarSyntax | None
     offset: LiteralSyntax | VarSyntax | None
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class InsertSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class InsertSyntax:
     """`insert Type { ... }`."""
 
     type: Ident
     fields: tuple[FieldSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class UpdateSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class UpdateSyntax:
     """`update Type set { ... } where condition`."""
 
     type: Ident
     fields: tuple[FieldSyntax, ...]
     where: ConditionSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class DeleteSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class DeleteSyntax:
     """`delete Type where condition`."""
 
     type: Ident
     where: ConditionSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 StatementSyntax: TypeAlias = InsertSyntax | UpdateSyntax | DeleteSyntax
 
 
-class WriteSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class WriteSyntax:
     """Statements, in the order in which they run."""
 
     statements: tuple[StatementSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class ParamSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ParamSyntax:
     """`$name: Type`."""
 
     name: Ident
     type: TypeExpr
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class NoteSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class NoteSyntax:
     """`@description("text")` or `@instruction("text")`."""
 
     name: Ident
     text: str
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class QuerySyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class QuerySyntax:
     """One named query."""
 
     name: Ident
     params: tuple[ParamSyntax, ...]
     notes: tuple[NoteSyntax, ...]
     body: ReadSyntax | WriteSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
     @property
     def mutation(self) -> bool:
@@ -350,8 +383,9 @@ class QuerySyntax(FrozenRecord):
         return next((n.text for n in self.notes if n.name.text == name), None)
 
 
-class QueryFileSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class QueryFileSyntax:
     """A whole text, queries in the order written."""
 
     queries: tuple[QuerySyntax, ...]
-    source: SourceText = uncompared()
+    source: SourceText = field(compare=False, repr=False)

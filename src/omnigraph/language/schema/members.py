@@ -8,9 +8,10 @@ Room    language.schema. The grammar takes any nesting of words, lists and argum
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TypeAlias
 
-from omnigraph.base.frozen import FrozenRecord, uncompared
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import Rule, Span, did_you_mean
 from omnigraph.language.lalr import ParseTree, Token, first_subtree, subtree, subtrees, tokens, word_text
 from omnigraph.language.literals import LiteralKind, LiteralSyntax, unquote
@@ -168,12 +169,13 @@ def _nullable(tree: ParseTree) -> bool:
 # -- arguments ---------------------------------------------------------------------------------------
 
 
-class RangeBoundsSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class RangeBoundsSyntax:
     """`low..high`, either side possibly absent, as spelt."""
 
     low: str | None
     high: str | None
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 ArgumentSyntax: TypeAlias = Ident | LiteralSyntax | RangeBoundsSyntax | KeywordSyntax

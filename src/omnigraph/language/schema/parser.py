@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from omnigraph.base.frozen import FrozenRecord
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import Diagnostic, Reporter, SourceText, Span, nearest
 from omnigraph.language.lalr import Parser, SyntaxMismatch
 from omnigraph.language.schema import rules
@@ -115,7 +115,8 @@ def parser() -> Parser:
     return Parser.from_file(TABLES)
 
 
-class ParsedSchema(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ParsedSchema:
     """What could be read, and what was wrong."""
 
     schema: SchemaSyntax

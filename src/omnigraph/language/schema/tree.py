@@ -9,15 +9,17 @@ Rule    spans take no part in equality: two trees are equal when they declare th
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import ClassVar, TypeAlias
 
-from omnigraph.base.frozen import FrozenRecord, uncompared
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import SourceText, Span
 from omnigraph.language.literals import LiteralSyntax
 from omnigraph.language.syntax import Ident, TypeExpr
 
 
-class KeywordSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class KeywordSyntax:
     """One `name=literal` argument of an annotation."""
 
     name: Ident
@@ -29,13 +31,14 @@ class KeywordSyntax(FrozenRecord):
         return self.name.span
 
 
-class AnnotationSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class AnnotationSyntax:
     """`@name`, `@name(argument)` or `@name(argument, key=literal, ...)`."""
 
     name: Ident
     argument: LiteralSyntax | Ident | None
     keywords: tuple[KeywordSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
     @property
     def value(self) -> str | None:
@@ -46,70 +49,77 @@ class AnnotationSyntax(FrozenRecord):
 # -- members -----------------------------------------------------------------------------------------
 
 
-class PropertySyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class PropertySyntax:
     """`name: Type @annotation ...`."""
 
     name: Ident
     type: TypeExpr
     annotations: tuple[AnnotationSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
     def annotated(self, name: str) -> tuple[AnnotationSyntax, ...]:
         """Return the annotations of one name."""
         return tuple(a for a in self.annotations if a.name.text == name)
 
 
-class ColumnsConstraintSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ColumnsConstraintSyntax:
     """`@key(a, b)`, `@unique(a, b)` or `@index(a, b)`."""
 
     kind: str
     columns: tuple[Ident, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
-class RangeConstraintSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class RangeConstraintSyntax:
     """`@range(p, low..high)`; bounds keep their spelling."""
 
     column: Ident
     low: str | None
     high: str | None
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
     kind: ClassVar[str] = "range"
 
 
-class CheckConstraintSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class CheckConstraintSyntax:
     """`@check(p, "pattern")`."""
 
     column: Ident
     pattern: LiteralSyntax
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
     kind: ClassVar[str] = "check"
 
 
 ConstraintSyntax: TypeAlias = ColumnsConstraintSyntax | RangeConstraintSyntax | CheckConstraintSyntax
 
 
-class CardinalitySyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class CardinalitySyntax:
     """`@card(low..high)`: how many edges may leave one source."""
 
     low: int
     high: int | None
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
 
 
 # -- declarations ------------------------------------------------------------------------------------
 
 
-class InterfaceSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class InterfaceSyntax:
     """`interface Name { ... }`."""
 
     name: Ident
     properties: tuple[PropertySyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
     kind: ClassVar[str] = "interface"
 
 
-class NodeSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class NodeSyntax:
     """`node Name @annotation implements I, J { ... }`."""
 
     name: Ident
@@ -117,11 +127,12 @@ class NodeSyntax(FrozenRecord):
     implements: tuple[Ident, ...]
     properties: tuple[PropertySyntax, ...]
     constraints: tuple[ConstraintSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
     kind: ClassVar[str] = "node"
 
 
-class EdgeSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class EdgeSyntax:
     """`edge Name: Source -> Target @card(0..1) @annotation { ... }`."""
 
     name: Ident
@@ -131,18 +142,19 @@ class EdgeSyntax(FrozenRecord):
     annotations: tuple[AnnotationSyntax, ...]
     properties: tuple[PropertySyntax, ...]
     constraints: tuple[ConstraintSyntax, ...]
-    span: Span = uncompared()
+    span: Span = field(compare=False, repr=False)
     kind: ClassVar[str] = "edge"
 
 
 DeclarationSyntax: TypeAlias = InterfaceSyntax | NodeSyntax | EdgeSyntax
 
 
-class SchemaSyntax(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class SchemaSyntax:
     """A whole text, declarations in the order written."""
 
     declarations: tuple[DeclarationSyntax, ...]
-    source: SourceText = uncompared()
+    source: SourceText = field(compare=False, repr=False)
 
     @property
     def interfaces(self) -> tuple[InterfaceSyntax, ...]:

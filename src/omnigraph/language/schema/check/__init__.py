@@ -11,7 +11,7 @@ Gives   `CheckedSchema`, or a `SchemaError` with every finding of the text.
 
 from __future__ import annotations
 
-from omnigraph.base.frozen import FrozenRecord
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import Diagnostic, Reporter, SchemaError, SourceText, in_order
 from omnigraph.language.schema.check.declarations import ExpandedNode, check_declarations, expand
 from omnigraph.language.schema.check.members import check_annotations, check_constraints
@@ -19,7 +19,8 @@ from omnigraph.language.schema.parser import ParsedSchema, parse
 from omnigraph.language.schema.tree import EdgeSyntax, InterfaceSyntax, SchemaSyntax
 
 
-class CheckedSchema(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class CheckedSchema:
     """A schema that breaks no rule, its nodes expanded."""
 
     schema: SchemaSyntax

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnigraph.base.frozen import FrozenRecord
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import Reporter, did_you_mean
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.tree import (
@@ -28,7 +28,8 @@ from omnigraph.language.syntax import BadType, Ident
 Unread = frozenset[tuple[str, str]]  # kind and name of the declarations with a syntax error
 
 
-class ExpandedProperty(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ExpandedProperty:
     """A property of a node; `interface` names where it was inherited from."""
 
     declared: PropertySyntax
@@ -40,7 +41,8 @@ class ExpandedProperty(FrozenRecord):
         return self.declared.name.text
 
 
-class ExpandedNode(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class ExpandedNode:
     """A node with its own and its inherited properties.
 
     `complete` is False when an interface could not be read: then a missing property proves nothing.

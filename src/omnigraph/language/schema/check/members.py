@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from omnigraph.base.frozen import FrozenRecord
+from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import Reporter, Rule, Span, did_you_mean
 from omnigraph.language.literals import LiteralMisfit, default_value
 from omnigraph.language.schema import rules
@@ -111,7 +111,8 @@ def _check_text(label: str, name: str, annotations: Sequence[AnnotationSyntax], 
         reporter.report(rules.TEXT_REPEATED, f"{label} declares @{name} multiple times", repeated.span)
 
 
-class _PropertyCheck(FrozenRecord):
+@dataclass(frozen=True, slots=True)
+class _PropertyCheck:
     """Checks one property; `node` is None when it belongs to an edge."""
 
     owner: str
