@@ -132,10 +132,12 @@ class _Reduction:
         children: list[Child] = []
         for index, inlined in self.kept:
             value = values[index]
-            if inlined and isinstance(value, ParseTree):
-                children += value.children
-            else:
+            if not inlined or not isinstance(value, ParseTree):
                 children.append(value)
+            elif children:
+                children += value.children
+            else:  # the tree goes away, so its list is taken over: copies would make long lists quadratic
+                children = value.children
         start, end = _start(values[0]), _end(values[-1])
         if not self.collapses or len(children) != 1:
             return ParseTree(self.rule, children, start, end)
