@@ -322,7 +322,7 @@ def test_what_calls_return_has_a_short_repr(graph: og.Graph) -> None:
         "Receipt", "CommitRecord", "MergeOutcome", "Diff", "Change"
     ]  # fmt: skip
     assert repr(commit) == f"Commit({commit.id} on 'main', mutation: 'more')"
-    assert repr(receipt) == f"Receipt({commit.id} on 'main': 1 nodes, 0 edges)"
+    assert repr(receipt) == f"Receipt({commit.id} on 'main': 1 node, 0 edges)"
     for value in (*values, *graph.branches.list(), graph.tags.create("v1")):
         assert len(repr(value)) < 200
         assert "\n" not in repr(value)
@@ -333,6 +333,7 @@ def test_lint_reports_a_schema_and_its_queries() -> None:
     assert (bool(good), good.errors) == (True, ())
     bad = og.lint(SCHEMA, ALL.replace("$p.name", "$p.nme"))
     assert [found.code for found in bad.errors] == ["T6"]
+    assert repr(bad) == "LintResult(1 error, 0 other findings)"
     assert "query.gq:1:50: error[T6]" in str(bad)
     assert bad.to_json()["status"] == "error"
     assert not og.lint("node N { a: Strng }", ALL)

@@ -19,6 +19,7 @@ from omnigraph.catalog.query.lint import Finding, never_set
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.query import QueryText, read_query
 from omnigraph.engine.schema.schema import SchemaText, read_schema
+from omnigraph.execution.result import counted
 from omnigraph.language.diagnostics import Diagnostic, Severity, SourceText, render
 from omnigraph.language.schema import load
 
@@ -57,7 +58,8 @@ class LintResult:
         return "\n\n".join(shown) or "nothing to say"
 
     def __repr__(self) -> str:
-        return f"LintResult({len(self.errors)} errors, {len(self) - len(self.errors)} others)"
+        others = counted(len(self) - len(self.errors), "other finding")
+        return f"LintResult({counted(len(self.errors), 'error')}, {others})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""

@@ -15,6 +15,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.change import Catalogs
+from omnigraph.execution.result import counted
 from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.cost import Cost
@@ -69,7 +70,7 @@ class Receipt:
     def __repr__(self) -> str:
         outcome = "dry run" if self.dry_run else self.commit_id or "nothing to do"
         again = ", replayed" if self.replayed else ""
-        counts = f"{self.affected_nodes} nodes, {self.affected_edges} edges"
+        counts = f"{counted(self.affected_nodes, 'node')}, {counted(self.affected_edges, 'edge')}"
         return f"Receipt({outcome}{again} on {self.branch!r}: {counts})"
 
     @property

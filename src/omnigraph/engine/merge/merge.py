@@ -24,6 +24,7 @@ from omnigraph.engine.merge.write import MergeWrite
 from omnigraph.engine.options import MergeOptions, WriteOptions
 from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
 from omnigraph.engine.write import ExecutorFor
+from omnigraph.execution.result import counted
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.history import holds, merge_bases
@@ -65,7 +66,7 @@ class MergeOutcome:
     cost: Cost = field(default_factory=Cost)
 
     def __repr__(self) -> str:
-        result = f"{self.total_conflicts} conflicts" if self.total_conflicts else self.outcome.value
+        result = counted(self.total_conflicts, "conflict") if self.total_conflicts else self.outcome.value
         commit = "" if self.commit_id is None else f", commit {self.commit_id}"
         preview = ", preview" if self.preview else ""
         return f"MergeOutcome({self.source!r} into {self.target!r}: {result}{commit}{preview})"
