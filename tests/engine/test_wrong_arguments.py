@@ -42,7 +42,7 @@ WRITE = "query w($k: String, $n: I64?) { insert P { k: $k, n: $n } }"
 # What only our own code calls: the rooms below the façade, and the parts of the schema as they are resolved.
 INTERNAL = (
     *("GraphStore", "PinnedSnapshot", "ManifestState", "StateComparison", "Proposal"),
-    *("Catalog", "NodeType", "EdgeType", "FrozenMap"),
+    *("Catalog", "NodeType", "EdgeType", "FrozenMap", "View"),
 )
 
 

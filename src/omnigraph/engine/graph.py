@@ -85,7 +85,7 @@ class Graph:
         self._bind(View(branch))
 
     def _bind(self, view: View) -> None:
-        self._view = view
+        self.view = view
         self.schema = Schemas(self.store, self._catalogs, view)
         self.branches = GraphBranches(self.store, view)
         self.commits = Commits(self.store, view)
@@ -114,7 +114,7 @@ class Graph:
 
         The state is looked up now, and stays the same while the branch goes on.
         """
-        state = resolve_moment(self.store, self._view.branch, moment)
+        state = resolve_moment(self.store, self.view.branch, moment)
         return self._bound(View(state.branch, state.commit_id))
 
     @property
@@ -138,7 +138,7 @@ class Graph:
         Parameters go in `params` or, where no option has their name, as keywords. A query that needs more
         memory than `memory_bytes` (by default, than the graph was opened with) ends with `ResourceLimit`.
         """
-        branch, at = self._view.read(branch, at)
+        branch, at = self.view.read(branch, at)
         return self._query.run(
             gq,
             _parameters(params, named),
@@ -159,7 +159,7 @@ class Graph:
         **named: Any,
     ) -> Explanation:
         """Describe how a read would run, without running it."""
-        branch, at = self._view.read(branch, at)
+        branch, at = self.view.read(branch, at)
         return self._query.explain(
             gq, _parameters(params, named), query_name=query_name, branch=branch, at=at
         )
@@ -175,7 +175,7 @@ class Graph:
         **named: Any,
     ) -> Explanation:
         """Run a read and say what each step did: rows, time, requests, choices."""
-        branch, at = self._view.read(branch, at)
+        branch, at = self.view.read(branch, at)
         return self._query.explain(
             gq, _parameters(params, named), query_name=query_name, branch=branch, at=at, profile=True
         )
@@ -309,7 +309,7 @@ class Graph:
         *,
         dry_run: bool,
     ) -> WriteOptions:
-        target = self._view.write(branch)
+        target = self.view.write(branch)
         expected = None if if_commit is None else full_commit_id(self.store, if_commit)
         return WriteOptions(target, expected, idempotency_key, message, actor, dry_run)
 
@@ -321,20 +321,20 @@ class Graph:
         A state is a branch, a commit id, a tag, a time or `branch~n`; the second is `main`, or what this
         graph is bound to, unless it is named. `kinds`, `types` and `ops` choose among the changes.
         """
-        view = self._view
+        view = self.view
         b = b if b is not None else view.commit_id or view.branch
         return self._diff.diff(a, b, branch=view.branch, kinds=kinds, types=types, ops=ops)
 
     def entity(self, type: str, id: EntityId) -> Entity:
         """Return one entity, to read at any moment and to list its versions."""
-        return Entity(self.store, self._catalogs, type, id, self._view)
+        return Entity(self.store, self._catalogs, type, id, self.view)
 
     def ensure_indexes(self, *, branch: str | None = None, actor: str | None = None) -> IndexReport:
         """Build the indexes that the schema asks for and extend them to new rows: one maintenance commit.
 
         No answer depends on an index. One that cannot be built is in the report, with the reason.
         """
-        return ensure_indexes(self.store, self._catalogs, self._view.write(branch), actor=actor)
+        return ensure_indexes(self.store, self._catalogs, self.view.write(branch), actor=actor)
 
     def nodes(self, name: str, *, branch: str | None = None, at: At | None = None) -> TypeRows:
         """Return the nodes of a type, now or at a past commit: in its types, under the names in force now.
@@ -342,12 +342,12 @@ class Graph:
         Nothing is read before rows are asked for; `filter` and `select` say which, and `to_arrow`,
         `to_pandas` and the like read them.
         """
-        snapshot, catalog = read_state(self.store, self._catalogs, *self._view.read(branch, at))
+        snapshot, catalog = read_state(self.store, self._catalogs, *self.view.read(branch, at))
         return TypeRows(self.store, snapshot, catalog.node(name))
 
     def edges(self, name: str, *, branch: str | None = None, at: At | None = None) -> TypeRows:
         """Return the edges of a type, like `nodes`."""
-        snapshot, catalog = read_state(self.store, self._catalogs, *self._view.read(branch, at))
+        snapshot, catalog = read_state(self.store, self._catalogs, *self.view.read(branch, at))
         return TypeRows(self.store, snapshot, catalog.edge(name))
 
     def export(
@@ -365,7 +365,7 @@ class Graph:
 
         The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
         """
-        branch, at = self._view.read(branch, at)
+        branch, at = self.view.read(branch, at)
         return export_files(
             self.store,
             out,
@@ -391,7 +391,7 @@ class Graph:
             return self.store.verify(None, record=record)
         if branch is None and at is None:
             return of_the_newest(lambda: self.store.verify(self._heads(), record=record))
-        named = self._view.line(branch)
+        named = self.view.line(branch)
         return of_the_newest(
             lambda: self.store.verify([resolve_moment(self.store, named, at)], record=record)
         )
@@ -407,7 +407,7 @@ class Graph:
             release()
 
     def __repr__(self) -> str:
-        view = self._view
+        view = self.view
         bound = f"branch={view.branch!r}" if view.commit_id is None else f"at={view.commit_id!r}"
         return f"Graph({self.uri!r}, {bound})"
 

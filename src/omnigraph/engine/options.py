@@ -57,11 +57,11 @@ class View:
         """Return the branch and moment to read; what the call names itself comes first."""
         if branch is None and at is None:
             return self.branch, self.commit_id
-        return branch or self.branch, at
+        return self.branch if branch is None else branch, at
 
     def line(self, branch: str | None) -> str:
         """Return the branch whose history is asked for."""
-        return branch or self.branch
+        return self.branch if branch is None else branch
 
     def write(self, branch: str | None) -> str:
         """Return the branch to write; the past cannot be written."""
@@ -72,4 +72,4 @@ class View:
                 "branches.create(name)",
                 graph_commit_id=self.commit_id,
             )
-        return branch or self.branch
+        return self.branch if branch is None else branch

@@ -75,7 +75,7 @@ def pagerank(
     damping: float = 0.85,
     tolerance: float = 1e-6,
     max_rounds: int = 50,
-    branch: str = "main",
+    branch: str | None = None,
     at: At | None = None,
 ) -> DataFrame:
     """Return (type, id, rank) for every node.
@@ -138,7 +138,7 @@ def connected_components(
     graph: Graph,
     edge_types: Iterable[str] | None = None,
     *,
-    branch: str = "main",
+    branch: str | None = None,
     at: At | None = None,
 ) -> DataFrame:
     """Return (type, id, component) for every node; alone, a node is a component of its own."""
@@ -202,7 +202,7 @@ def label_propagation(
     edge_types: Iterable[str] | None = None,
     *,
     rounds: int = 10,
-    branch: str = "main",
+    branch: str | None = None,
     at: At | None = None,
 ) -> DataFrame:
     """Return (type, id, label) for every node after so many rounds, or fewer if one changes nothing."""
@@ -254,7 +254,7 @@ def triangle_count(
     graph: Graph,
     edge_types: Iterable[str] | None = None,
     *,
-    branch: str = "main",
+    branch: str | None = None,
     at: At | None = None,
 ) -> DataFrame:
     """Return (type, id, triangles) for every node."""

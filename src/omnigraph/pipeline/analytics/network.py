@@ -59,11 +59,11 @@ class Network:
 
 
 def read_network(
-    spark: SparkSession, graph: Graph, edge_types: Iterable[str] | None, branch: str, at: At | None
+    spark: SparkSession, graph: Graph, edge_types: Iterable[str] | None, branch: str | None, at: At | None
 ) -> Network:
     """Read the ids of nodes and edges at one snapshot, under the names in force now."""
     store = graph.store
-    snapshot, catalog = read_state(store, Catalogs(store.schemas), branch, at)
+    snapshot, catalog = read_state(store, Catalogs(store.schemas), *graph.view.read(branch, at))
     edges = _edge_types(catalog, snapshot, edge_types)
     reader = _Reader(spark, graph, snapshot)
 
@@ -139,7 +139,7 @@ def write_back(
     property: str,
     *,
     type: str,
-    branch: str = "main",
+    branch: str | None = None,
     from_branch: str | None = None,
     message: str | None = None,
     actor: str | None = None,
@@ -149,6 +149,7 @@ def write_back(
     `result` has `id`, perhaps `type`, and the value: the column of the property's name, or the only other
     one. A missing branch is made from `from_branch` if that is given.
     """
+    branch = graph.view.write(branch)
     base = _base(graph, branch, from_branch)
     catalog = Catalogs(graph.store.schemas).get(base.schema)
     declared = catalog.node(type)

@@ -58,13 +58,14 @@ def ensure_indexes(
     spark: SparkSession,
     graph: Graph,
     *,
-    branch: str = "main",
+    branch: str | None = None,
     actor: str | None = None,
     part_rows: int = PART_ROWS,
     progress: Report | None = None,
 ) -> IndexReport:
     """Build the indexes that the schema asks for, on Spark; `progress` is told tasks done and known."""
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
+    branch = graph.view.write(branch)
     snapshot = store.snapshot(branch)
     catalog = catalogs.get(snapshot.schema)
     effects = {declared.id: BuildIndexes(declared_indexes(declared)) for declared in catalog.tables}

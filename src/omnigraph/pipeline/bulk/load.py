@@ -80,7 +80,7 @@ def load(
     type: str | None = None,
     format: str | None = None,
     columns: Columns | None = None,
-    branch: str = "main",
+    branch: str | None = None,
     from_branch: str | None = None,
     replace_types: Iterable[str] = (),
     if_commit: str | None = None,
@@ -102,6 +102,7 @@ def load(
     properties, `from` or `to`, for each type. With `on_violation="reject"` the rows that break a rule are
     left out and written to the Parquet file `rejects`.
     """
+    branch = graph.view.write(branch)
     rejects_to = reject_file(rejects) if on_violation == "reject" else None
     request = LoadRequest(
         data=data,

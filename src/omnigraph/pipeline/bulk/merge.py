@@ -53,7 +53,7 @@ def merge(
     spark: SparkSession,
     graph: Graph,
     source: str,
-    into: str = "main",
+    into: str | None = None,
     *,
     preview: bool = False,
     resolutions: Resolutions | None = None,
@@ -71,6 +71,7 @@ def merge(
     The rest is as `graph.merge` has it. `progress` is told tasks done and known.
     """
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
+    into = graph.view.write(into)
     large = LargeMerges(spark, store, catalogs, large_rows)
     merges = Merges(store, catalogs, partial(_executor, spark, store), large)
     with watched(spark, f"merge of {source} into {into}", progress):

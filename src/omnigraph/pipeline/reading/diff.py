@@ -155,13 +155,15 @@ def diff(
     spark: SparkSession,
     graph: Graph,
     a: At,
-    b: At = "main",
+    b: At | None = None,
     *,
     type: str | None = None,
 ) -> DataFrame:
     """Return the changes that lead from one state to another; with a type, their images are structs."""
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
-    before, after = side(store, a).state, side(store, b).state
+    view = graph.view
+    b = b if b is not None else view.commit_id or view.branch
+    before, after = (side(store, named, view.branch).state for named in (a, b))
     comparison = StateComparison(store, catalogs, before, after)
     chosen = None if type is None else comparison.newer.named(type)
     images = Images(None if chosen is None else comparison.pair(chosen).declared)

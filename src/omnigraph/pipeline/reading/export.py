@@ -38,7 +38,7 @@ def export(
     *,
     format: str = "parquet",
     types: Iterable[str] | None = None,
-    branch: str = "main",
+    branch: str | None = None,
     at: At | None = None,
     storage_options: Mapping[str, str] | None = None,
     progress: Report | None = None,
@@ -48,7 +48,7 @@ def export(
     The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
     """
     chosen = check_format(format)
-    plan = plan_export(graph.store, types, branch, at)
+    plan = plan_export(graph.store, types, *graph.view.read(branch, at))
     with destination_at(destination, graph.store.location, storage_options) as place:
         tasks = _tasks(plan, graph.store.location)
         with watched(spark, f"export to {place.root}", progress):

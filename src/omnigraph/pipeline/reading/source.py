@@ -74,7 +74,7 @@ def read(
     graph: Graph | str | os.PathLike[str],
     type_name: str,
     *,
-    branch: str = "main",
+    branch: str | None = None,
     at: At | None = None,
     columns: Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -85,10 +85,10 @@ def read(
     opened with reaches the executors with the plan; by address, they use what is said here, or their own.
     """
     if isinstance(graph, Graph):
-        scan = _scan(graph.store, type_name, branch, at)
+        scan = _scan(graph.store, type_name, *graph.view.read(branch, at))
     else:
         with GraphStore.open(graph, storage_options=storage_options) as store:
-            scan = _scan(store, type_name, branch, at)
+            scan = _scan(store, type_name, "main" if branch is None else branch, at)
     return frame_of(spark, scan if columns is None else scan.narrowed(columns))
 
 

@@ -81,8 +81,11 @@ def stream_sink(options: Options, schema: StructType, overwrite: bool) -> Stream
 
 
 @checked
-def written(graph: Graph, idempotency_key: str, *, branch: str = "main", actor: str | None = None) -> Receipt:
+def written(
+    graph: Graph, idempotency_key: str, *, branch: str | None = None, actor: str | None = None
+) -> Receipt:
     """Return what a write under a key did: Spark's own writers return nothing."""
+    branch = graph.view.line(branch)
     receipt = landed(graph.store, idempotency_key, graph.store.snapshot(branch), actor)
     if receipt is None:
         raise NotFound(

@@ -54,7 +54,7 @@ def stream(
     mode: LoadMode,
     checkpoint: str | os.PathLike[str],
     columns: Mapping[str, str] | None = None,
-    branch: str = "main",
+    branch: str | None = None,
     message: str | None = None,
     actor: str | None = None,
     labels: Mapping[str, str] | None = None,
@@ -75,7 +75,7 @@ def stream(
     if not df.isStreaming:
         raise InvalidRequest("the DataFrame is not a stream", remedy="Use load, or spark.readStream")
     location = graph.store.location
-    target = BatchTarget(location, type, branch, WriteMode.read(mode), driver_rows)
+    target = BatchTarget(location, type, graph.view.write(branch), WriteMode.read(mode), driver_rows)
     plan_write(graph.store, target, df.schema, renamed=columns)  # what is wrong is said before it starts
     folder = _folder(checkpoint)
     intent = Intent(actor, message, labels=FrozenMap(dict(labels or {})))
