@@ -221,11 +221,11 @@ def read_pipeline(path: str | os.PathLike[str]) -> Pipeline:
 def parse_pipeline(text: str, *, file: str = "pipeline.yaml", folder: Path | None = None) -> Pipeline:
     """Read the text of a pipeline file.
 
-    >>> parse_pipeline("targets: [{type: Book, from: raw, mode: merge}]")
-    Traceback (most recent call last):
-    ...
-    omnigraph.pipeline.declared.spec.PipelineError: 'from' is 'raw', which is no source and no transform at \
-pipeline.yaml:1:30 [PL007]
+    >>> try:
+    ...     parse_pipeline("targets: [{type: Book, from: raw, mode: merge}]")
+    ... except PipelineError as error:
+    ...     print(error.summary)
+    'from' is 'raw', which is no source and no transform at pipeline.yaml:1:30 [PL007]
     """
     document = YamlDocument(SourceText(text, file), PIPELINE_FILE)
     reader = _Reader(document.root("the pipeline"), document.reporter)
