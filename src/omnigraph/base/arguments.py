@@ -1,13 +1,14 @@
 """Arguments: what callers give to public functions, held to the annotations of those functions.
 
-Room    base. The annotation is the only place that says what a parameter takes; whoever calls with something
-        else gets `BadArgument`, which names the function, the parameter, what it takes and what came.
-Given   a function (`checked`) or a class, whose public methods are meant (`checked_methods`).
-Rule    text is text that UTF-8 can hold, without NUL; True is no number; a text or a mapping is no list of
-        texts; numbers and truths of numpy become Python's; an iterator is read into a tuple, since it can be
-        looked at only once. A missing or unknown argument stays Python's own TypeError: that is the
-        signature.
-Cost    the annotations are read at the first call; a call with ten arguments then takes some microseconds.
+The annotation is the only place that says what a parameter takes; whoever calls with something else gets
+`BadArgument`, which names the function, the parameter, what it takes and what came. `checked` wraps a
+function, `checked_methods` the public methods of a class.
+
+Text is text that UTF-8 can hold, without NUL; True is no number; a text or a mapping is no list of texts;
+numbers and truths of numpy become Python's; an iterator is read into a tuple, since it can be looked at
+only once. A missing or unknown argument stays Python's own TypeError: that is the signature.
+
+The annotations are read at the first call; a call with ten arguments then takes some microseconds.
 """
 
 from __future__ import annotations

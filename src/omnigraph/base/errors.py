@@ -1,11 +1,14 @@
 """Errors: every failure a caller can meet, as a typed value.
 
-Room    base. Knows nothing of storage, queries or HTTP; surfaces map `kind` and `code` once.
-Rule    the class says what went wrong, `code` is stable and machine-readable, `fields` carries the
-        facts, `remedy` tells the caller what to do next. No caller ever parses `str(error)`.
-Shown   `str(error)` is everything there is to say: message, details, remedy. `summary` is the same in one
-        line, for logs and `repr`.
-Why     many precise classes inside, few kinds outside: a caller can act on `kind` alone.
+Knows nothing of storage, queries or HTTP; surfaces map `kind` and `code` once.
+
+The class says what went wrong, `code` is stable and machine-readable, `fields` carries the facts, `remedy`
+tells the caller what to do next. No caller ever parses `str(error)`.
+
+`str(error)` is everything there is to say: message, details, remedy. `summary` is the same in one line, for
+logs and `repr`.
+
+Many precise classes inside, few kinds outside: a caller can act on `kind` alone.
 """
 
 from __future__ import annotations

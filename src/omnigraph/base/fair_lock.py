@@ -1,10 +1,12 @@
 """Fair lock: those who wait get their turn in order of arrival, also when some of them give up.
 
-Room    base. Threads of one process; between processes the compare-and-swap decides.
-How     every turn has a plain lock of its own, held from before it lines up until it is over. Whoever comes
-        next waits for that lock. Nobody hands anything over, so there is nobody who could fail to.
-Rule    an exception may come anywhere (Ctrl-C, a second Ctrl-C), so the end of a turn must not be code of
-        ours: `with turn.held` lets go inside the interpreter, where nothing can come in between.
+For threads of one process; between processes the compare-and-swap decides.
+
+Every turn has a plain lock of its own, held from before it lines up until it is over. Whoever comes next
+waits for that lock. Nobody hands anything over, so there is nobody who could fail to.
+
+An exception may come anywhere (Ctrl-C, a second Ctrl-C), so the end of a turn must not be code of ours:
+`with turn.held` lets go inside the interpreter, where nothing can come in between.
 """
 
 from __future__ import annotations

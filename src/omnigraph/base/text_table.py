@@ -1,6 +1,6 @@
 """Text table: rows of text as aligned columns, for messages and for results in a terminal.
 
-Room    base. Characters that a terminal shows two columns wide count as two, combining ones as none.
+Characters that a terminal shows two columns wide count as two, combining ones as none.
 """
 
 from __future__ import annotations

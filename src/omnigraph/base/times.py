@@ -1,11 +1,12 @@
 """Times: days and instants as the numbers that are stored, as Python values and as text.
 
-Room    base. The one reading and the one writing of dates for every surface: schemas, queries, parameters,
-        loads, results, histories.
-Rule    without an offset a time is UTC, a day alone is its midnight. Anything finer than a millisecond is
-        cut off, which rounds towards the past: the same on either side of 1970, in text and in Arrow.
-        What is written stays within the years that Python, and most other readers, have; what is read may
-        lie beyond them, since older graphs hold such values: it is then text with a signed year.
+The one reading and the one writing of dates for every surface: schemas, queries, parameters, loads,
+results, histories.
+
+Without an offset a time is UTC, a day alone is its midnight. Anything finer than a millisecond is cut off,
+which rounds towards the past: the same on either side of 1970, in text and in Arrow. What is written stays
+within the years that Python, and most other readers, have; what is read may lie beyond them, since older
+graphs hold such values: it is then text with a signed year.
 """
 
 from __future__ import annotations

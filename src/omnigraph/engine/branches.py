@@ -1,8 +1,9 @@
 """Branches: `graph.branches`: create, list, rename, delete.
 
-Room    engine. Names and heads as people see them; the protocol is in storage.manifest.branches.
-Cost    a list is one read of the registry. Heads and counts are read only when asked for: a request or two
-        for each branch, side by side.
+Names and heads as people see them; the protocol is in storage.manifest.branches.
+
+A list is one read of the registry. Heads and counts are read only when asked for: a request or two for each
+branch, side by side.
 """
 
 from __future__ import annotations

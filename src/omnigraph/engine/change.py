@@ -2,8 +2,9 @@
 
     statements, records, a merge -> **change** -> validate -> stage -> publish
 
-Room    engine. Values only. Every verb lowers to this, and one evaluator judges it.
-Rule    `rows` is the image that will be published: whole rows, one for each id, the last one given.
+Values only. Every verb lowers to this, and one evaluator judges it.
+
+`rows` is the image that will be published: whole rows, one for each id, the last one given.
 """
 
 from __future__ import annotations

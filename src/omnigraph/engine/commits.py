@@ -1,6 +1,6 @@
 """Commits and tags: `graph.commits` and `graph.tags`.
 
-Room    engine. Who changed what, when; and names for commits that never move.
+Who changed what, when; and names for commits that never move.
 """
 
 from __future__ import annotations

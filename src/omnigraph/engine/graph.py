@@ -1,7 +1,7 @@
 """Graph: the façade. Typed keyword arguments and documentation, no logic of its own.
 
-Room    engine. What `og.init` and `og.connect` return for an embedded graph; thread-safe, a context manager.
-        `branch` and `at` return the same graph bound to one branch or to a past state (options.View).
+What `og.init` and `og.connect` return for an embedded graph; thread-safe, a context manager. `branch` and
+`at` return the same graph bound to one branch or to a past state (options.View).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     catalog -> wanted indexes -> **what they lack** -> publisher
 
-Room    engine. Never changes an answer and never makes a writer fail: if one publishes first, what was built
-        is published on top of it, and only its new rows are added.
-Gives   a report with a row for each type. An index that cannot be built yet is pending; the others are built.
+Never changes an answer and never makes a writer fail: if one publishes first, what was built is published
+on top of it, and only its new rows are added. The report has a row for each type; an index that cannot be
+built yet is pending, and the others are built all the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lint: `og.lint`: what is wrong with a schema, and with queries against it, without a graph.
 
-Room    engine. Reads texts and files; opens no graph and raises nothing about what the texts say.
+Reads texts and files; opens no graph and raises nothing about what the texts say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Options: what calls have in common, as values that are handed down whole.
 
-Room    engine. The façade has typed keyword arguments; below it a write takes one `WriteOptions`, a merge one
-        `MergeOptions` besides, and whoever reads asks its `View` which state is meant.
+The façade has typed keyword arguments; below it a write takes one `WriteOptions`, a merge one
+`MergeOptions` besides, and whoever reads asks its `View` which state is meant.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Query: `graph.query`, `graph.explain`, `graph.profile`.
 
-Room    engine.query. From text and parameters to a result; one snapshot from the first look to the last row.
+From text and parameters to a result; one snapshot from the first look to the last row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Receipt: what a write did, as every surface reports it.
 
-Room    engine. A value made from the record that was published, never from a later look at the head.
+A value made from the record that was published, never from a later look at the head.
 """
 
 from __future__ import annotations

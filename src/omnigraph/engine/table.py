@@ -1,9 +1,10 @@
 """Table: `graph.nodes` and `graph.edges`: the entities of one type in one state, under the names of today.
 
-Room    engine. The type is declared as the state has it (catalog/past.py): a rename since then is followed, a
-        property that did not exist yet reads as null, and a type that did not exist is refused.
-Cost    nothing is read before rows are asked for, and then only the columns that are needed. A filter by
-        values is a look-up, in an index where there is one.
+The type is declared as the state has it (catalog/past.py): a rename since then is followed, a property that
+did not exist yet reads as null, and a type that did not exist is refused.
+
+Nothing is read before rows are asked for, and then only the columns that are needed. A filter by values is
+a look-up, in an index where there is one.
 """
 
 from __future__ import annotations

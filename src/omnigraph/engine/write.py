@@ -2,8 +2,8 @@
 
     verb -> change -> **write** -> publisher
 
-Room    engine. Mutations and loads differ only in how they make a `Draft` from a transaction; judging it and
-        turning it into table effects happens here.
+Mutations and loads differ only in how they make a `Draft` from a transaction; judging it and turning it
+into table effects happens here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Result: what a query returned, and every other set of rows that a caller is given.
 
-Room    execution. An Arrow table; the same values as objects, frames, JSON, CSV and a table for people.
-Rule    a zero-row result still has typed columns. JSON follows the specification: dates as text, times with
-        three fraction digits, integers in full. Every stored value can be read, also a date beyond those
-        that Python has: it is text, and in Arrow the number that is stored.
+An Arrow table; the same values as objects, frames, JSON, CSV and a table for people.
+
+A zero-row result still has typed columns. JSON follows the specification: dates as text, times with three
+fraction digits, integers in full. Every stored value can be read, also a date beyond those that Python has:
+it is text, and in Arrow the number that is stored.
 """
 
 from __future__ import annotations

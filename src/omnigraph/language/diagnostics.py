@@ -1,10 +1,11 @@
-"""Diagnostics: what is wrong with a piece of source text, where, and what to write instead.
+"""Diagnostics: what is wrong with a source text, where, and what to write instead.
 
-Room    language. Shared by the schema and the query language, and by everything that shows their errors.
-Given   a rule, a span of a source, a message.
-Gives   `Diagnostic` values; `SourceError`, which carries all of them; `render`, which shows them;
-        `did_you_mean`, the known name that a misspelt one was probably meant to be.
-Rule    offsets count characters from 0, lines and columns from 1. A code never changes its meaning.
+Shared by the schema and the query language, and by everything that shows their errors.
+
+A `Diagnostic` is a rule, a span of a source and a message; a `SourceError` carries all those of a text;
+`render` shows them; `did_you_mean` finds the known name that a misspelt one was probably meant to be.
+
+Offsets count characters from 0, lines and columns from 1. A code never changes its meaning.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
     **text -> tokens -> parse tree** -> tree
 
-Room    language. Knows no grammar. `scripts/parse_tables` makes `tables.json` beside each grammar with Lark,
-        so that a process neither imports Lark nor works the tables out: that took longer than a small query.
-Gives   `Parser.parse`: a `ParseTree` of tokens, or `SyntaxMismatch` with what the grammar expected there.
-Rule    the lexer is contextual: at each place it looks only for the terminals that the parser can go on with,
-        in the order of the table, and the first that matches wins.
+Knows no grammar. `scripts/parse_tables` makes `tables.json` beside each grammar with Lark, so that a
+process neither imports Lark nor works the tables out: that took longer than a small query. `Parser.parse`
+returns a `ParseTree` of tokens, or raises `SyntaxMismatch` with what the grammar expected there.
+
+The lexer is contextual: at each place it looks only for the terminals that the parser can go on with, in
+the order of the table, and the first that matches wins.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Literals: values as both languages write them, and what a literal is as a value of a type.
 
-Room    language. One reading, used when a schema is checked, when it becomes a catalog, and by queries.
-Gives   `unquote` and `quote` for strings; the value of a default as it will be stored: days and milliseconds
-        since 1970 for Date and DateTime, F32 already rounded; or `NOW`, which is read when a row is written.
+One reading, used when a schema is checked, when it becomes a catalog, and by queries. `unquote` and
+`quote` are for strings. The value of a default is what will be stored: days and milliseconds since 1970 for
+Date and DateTime, F32 already rounded; or `NOW`, which is read when a row is written.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Syntax: what both languages share: names, types and terminals; decoding, cutting and refusing a text.
 
-Room    language. Knows no grammar: each language brings its rules, its names for terminals and its advice.
-Given   the text of a file; the error that the parser raised for one definition in it.
-Gives   a `Reporter` over the decoded text; its definitions (a query, or a declaration of a schema), so that a
-        mistake leaves the others; findings that say what stood there and what was expected.
-Rule    a class whose values are read from a text ends in `Syntax`: `AndSyntax` is a condition as written,
-        `And` in catalog.query what it means. Names (`Ident`) and types (`TypeExpr`) are the same in both.
+Knows no grammar: each language brings its rules, its names for terminals and its advice.
+
+A text is decoded and cut into definitions (a query, or a declaration of a schema), so that a mistake in one
+leaves the others. An error of the parser becomes a finding that says what stood there and what was expected.
+
+A class whose values are read from a text ends in `Syntax`: `AndSyntax` is a condition as written, `And` in
+catalog.query what it means. Names (`Ident`) and types (`TypeExpr`) are the same in both.
 """
 
 from __future__ import annotations

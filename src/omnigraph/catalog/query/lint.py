@@ -2,9 +2,8 @@
 
     text + catalog -> **report**
 
-Room    catalog.query. Refuses nothing: errors, warnings and advice come back together, for an editor, a
-        review or the command line to show.
-Gives   `LintReport`: `to_json` has the shape of query spec 16.1; `diagnostics` adds codes and places.
+Refuses nothing: errors, warnings and advice come back together, for an editor, a review or the command line
+to show. `LintReport.to_json` has the shape of query spec 16.1; `diagnostics` adds codes and places.
 """
 
 from __future__ import annotations

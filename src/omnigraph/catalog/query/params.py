@@ -1,12 +1,14 @@
 """Params: the values that a request gives to a query's parameters, held to their declared types.
 
-Room    catalog.query. Every surface binds here, so that all of them accept and refuse the same.
-Given   the declared parameters and a JSON object keyed by their names, without `$`; dates and moments of
-        Python and arrays of numpy are taken for what JSON would write, a `ParamText` for what its text
-        means as the declared type.
-Gives   `bind_params`: stored values, one for each parameter; or `BadParameters` with all that is wrong.
-Rule    nothing is guessed and nothing is ignored: a name that is not declared, a required value that is
-        missing or null, and a value of another type are errors.
+Every surface binds here, so that all of them accept and refuse the same.
+
+`bind_params` takes the declared parameters and a JSON object keyed by their names, without `$`, and returns
+stored values, one for each parameter, or raises `BadParameters` with all that is wrong. Dates and datetimes
+of Python and arrays of numpy are taken for what JSON would write, a `ParamText` for what its text means as
+the declared type.
+
+Nothing is guessed and nothing is ignored: a name that is not declared, a required value that is missing or
+null, and a value of another type are errors.
 """
 
 from __future__ import annotations

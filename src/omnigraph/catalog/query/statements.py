@@ -1,22 +1,21 @@
-"""Read: a checked read, ready to be planned.
+"""Statements: a checked query as values: a read, ready to be planned, or the statements of a mutation.
 
-    text -> tree -> **checked read** -> plan
+    text -> tree -> **checked query** -> plan
 
-Room    catalog.query. What a planner works on: no text is left, every name is a catalog object or a
-        `Variable`, every literal is a stored value.
-Gives   `CheckedRead`: the clauses of the match in the order written, the outputs, and how rows are grouped,
-        made distinct, ordered and cut.
+What a planner works on: no text is left, every name is a catalog object or a `Variable`, every literal is a
+stored value. A `CheckedRead` has the clauses of the match in the order written, the outputs, and how rows
+are grouped, made distinct, ordered and cut. Its clauses:
 
-        Bind       a node of a type that meets some conditions; `new` or tested again
-        Expand     an edge between two nodes, each of them new or already bound
-        Filter     a condition
-        Exists     whether a block has a row for this one, or with `negated` has none (`not { }`)
-        Counted    how many rows a block has for this one
-        Optional   a block whose variables are NULL when it has no row
+    Bind       a node of a type that meets some conditions; `new` or tested again
+    Expand     an edge between two nodes, each of them new or already bound
+    Filter     a condition
+    Exists     whether a block has a row for this one, or with `negated` has none (`not { }`)
+    Counted    how many rows a block has for this one
+    Optional   a block whose variables are NULL when it has no row
 
-Rule    clauses form a conjunction and may run in any order that binds a variable before it is used.
-        A block's `uses` are the outer variables that its own clauses and nested blocks mention, and
-        `introduces` those that it binds itself.
+Clauses form a conjunction and may run in any order that binds a variable before it is used. A block's
+`uses` are the outer variables that its own clauses and nested blocks mention, and `introduces` those that
+it binds itself.
 """
 
 from __future__ import annotations

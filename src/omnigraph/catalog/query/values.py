@@ -1,8 +1,9 @@
 """Values: from a literal or a parameter to the value that a column of some type holds.
 
-Room    catalog.query. Literals are fitted when a query is checked, parameters when it runs.
-Rule    values are kept or refused, never bent: an integer must fit its width, a fraction is no integer, a
-        float that would not be finite is none. Integers are accepted where a float is wanted.
+Literals are fitted when a query is checked, parameters when it runs.
+
+Values are kept or refused, never bent: an integer must fit its width, a fraction is no integer, a float
+that would not be finite is none. Integers are accepted where a float is wanted.
 """
 
 from __future__ import annotations

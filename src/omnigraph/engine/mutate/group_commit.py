@@ -1,11 +1,12 @@
 """Group: writes of several threads that wait at the same time go out in one commit.
 
-Room    engine. One line for each branch and actor of a process. While one publish is in flight the others
-        line up; whoever is first then takes all that can go together and publishes for them. A writer whose
-        turn comes with its answer at hand leaves at once.
-Rule    only writes that no rows decide may share a commit (inserts and upserts of different ids), so that no
-        order between them can be observed. Each gets its own receipt. If the union breaks a constraint, each
-        is published alone, in the order of arrival, and gets its own answer.
+One line for each branch and actor of a process. While one publish is in flight the others line up; whoever
+is first then takes all that can go together and publishes for them. A writer whose turn comes with its
+answer at hand leaves at once.
+
+Only writes that no rows decide may share a commit (inserts and upserts of different ids), so that no order
+between them can be observed. Each gets its own receipt. If the union breaks a constraint, each is published
+alone, in the order of arrival, and gets its own answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mutate: `graph.mutate`.
 
-Room    engine.mutate. From text and parameters to a receipt; the statements run in draft.py.
+From text and parameters to a receipt; the statements run in draft.py.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     text -> parse tree -> **tree** -> checked query
 
-Room    language.query. Knows how a query is written; what its names refer to is judged in catalog.query.
-Gives   a query, or None when a fault of form (`Q000`) leaves nothing to check. Faults with a code of their
-        own (`Q1xx`) leave the query whole, so that the rest can still be checked.
+Knows how a query is written; what its names refer to is judged in catalog.query. The result is None
+when a fault of form (`Q000`) leaves nothing to check. Faults with a code of their own (`Q1xx`) leave the
+query whole, so that the rest can still be checked.
 """
 
 from __future__ import annotations

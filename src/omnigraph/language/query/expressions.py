@@ -2,8 +2,8 @@
 
     text -> parse tree -> **tree** -> checked query
 
-Room    language.query. The grammar takes any expression anywhere; here a comparison is told from a value,
-        and a call is held to a function that exists and to its number of arguments.
+The grammar takes any expression anywhere; here a comparison is told from a value, and a call is held to a
+function that exists and to its number of arguments.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
     **text -> tokens -> parse tree** -> tree -> checked query
 
-Room    language.query. Wider than the language on purpose: any expression may stand where only some are
-        legal, any word may be called, and build.py refuses the rest with a message of its own.
-Rule    the lexer is contextual: a keyword is one only where the grammar expects it. A word followed by a
-        bracket is a call or a block, so that `count` stays a legal name elsewhere. Where one clause or
-        output follows another without a comma, an operator continues the expression before it.
+Wider than the language on purpose: any expression may stand where only some are legal, any word may be
+called, and build.py refuses the rest with a message of its own.
+
+The lexer is contextual: a keyword is one only where the grammar expects it. A word followed by a bracket is
+a call or a block, so that `count` stays a legal name elsewhere. Where one clause or output follows another
+without a comma, an operator continues the expression before it.
 """
 
 from __future__ import annotations

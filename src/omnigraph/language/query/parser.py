@@ -2,9 +2,10 @@
 
     **text -> tree** -> checked query
 
-Room    language.query. Cuts the text into queries, parses each (grammar.py), builds it (build.py).
-Gives   `parse`: what could be read and what was wrong; `parse_query`: the tree, or `QueryError`.
-Rule    any text whatever gives a result: bad bytes, deep nesting and open brackets are findings.
+Cuts the text into queries, parses each (grammar.py), builds it (build.py). `parse` returns what could
+be read and what was wrong, `parse_query` the tree or raises `QueryError`.
+
+Any text whatever gives a result: bad bytes, deep nesting and open brackets are findings.
 """
 
 from __future__ import annotations

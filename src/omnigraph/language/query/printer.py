@@ -2,9 +2,10 @@
 
     text -> tree -> **text**
 
-Room    language.query. Queries, clauses, outputs and statements keep their order; layout, comments and
-        brackets that change nothing do not.
-Rule    `parse(print_queries(parse(x))) == parse(x)`.
+Queries, clauses, outputs and statements keep their order; layout, comments and brackets that change nothing
+do not.
+
+Always `parse(print_queries(parse(x))) == parse(x)`.
 """
 
 from __future__ import annotations

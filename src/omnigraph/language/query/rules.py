@@ -1,8 +1,9 @@
 """Rules: everything that can be wrong with a query text, as a registry of stable codes.
 
-Room    language.query. `Q000` is the grammar, `Q1xx` what the text alone shows, `T1` to `T24` and `Q2xx`
-        what only the schema shows, `L2xx` advice. The checker that needs a schema is catalog.query.
-Rule    a published code keeps its meaning for good; a rule that goes leaves its code unused.
+`Q000` is the grammar, `Q1xx` what the text alone shows, `T1` to `T24` and `Q2xx` what only the schema
+shows, `L2xx` advice. The checker that needs a schema is catalog.query.
+
+A published code keeps its meaning for good; a rule that goes leaves its code unused.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     text -> **tree** -> checked query
 
-Room    language.query. Plain values; who builds them is build.py, who resolves them against a schema is
-        catalog.query.
-Rule    spans take no part in equality: two trees are equal when they ask the same thing in the same order,
-        however they are laid out. A variable is kept without its `$`; `_` is a new one at every occurrence.
+Plain values; who builds them is build.py, who resolves them against a schema is catalog.query.
+
+Spans take no part in equality: two trees are equal when they ask the same thing in the same order, however
+they are laid out. A variable is kept without its `$`; `_` is a new one at every occurrence.
 """
 
 from __future__ import annotations

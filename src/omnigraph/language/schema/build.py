@@ -2,10 +2,9 @@
 
     text -> parse tree -> **tree** -> checked schema -> catalog
 
-Room    language.schema. Knows how a declaration is written (stages 1 and 2 of the rules); what the names
-        in it refer to is judged later, in check/.
-Gives   a declaration. Its faulty parts are reported and left out or marked `BadType`, so that the rest
-        can still be checked.
+Knows how a declaration is written (stages 1 and 2 of the rules); what the names in it refer to is judged
+later, in check/. The faulty parts of a declaration are reported and left out or marked `BadType`, so
+that the rest can still be checked.
 """
 
 from __future__ import annotations

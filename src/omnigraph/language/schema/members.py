@@ -2,8 +2,8 @@
 
     text -> parse tree -> **tree** -> checked schema -> catalog
 
-Room    language.schema. The grammar takes any nesting of words, lists and arguments; here a type is held to
-        those that exist, and a list of arguments to the form that its annotation or constraint has.
+The grammar takes any nesting of words, lists and arguments; here a type is held to those that exist, and a
+list of arguments to the form that its annotation or constraint has.
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
     **text -> tokens -> parse tree -> tree** -> checked schema -> catalog
 
-Room    language.schema. Cuts the text into declarations, parses each, builds it (build.py).
-Gives   `ParsedSchema`: the declarations that could be read, the names of those that could not, the findings.
-Rule    any text whatever gives a result: bad bytes, deep nesting and open brackets are findings.
-        The grammar is wider than the language on purpose: it lets through forms that build.py then refuses
-        with a message of their own ("interfaces take no annotations") instead of "unexpected '@'". A keyword
-        is one only where the grammar expects it, so that a property may be called `node`.
+Cuts the text into declarations, parses each, builds it (build.py). A `ParsedSchema` has the declarations
+that could be read, the names of those that could not, the findings.
+
+Any text whatever gives a result: bad bytes, deep nesting and open brackets are findings. The grammar is
+wider than the language on purpose: it lets through forms that build.py then refuses with a message of their
+own ("interfaces take no annotations") instead of "unexpected '@'". A keyword is one only where the grammar
+expects it, so that a property may be called `node`.
 """
 
 from __future__ import annotations

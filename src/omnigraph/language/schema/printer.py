@@ -2,9 +2,10 @@
 
     text -> tree -> **text**
 
-Room    language.schema. Declarations, properties, constraints and annotations keep their order; layout,
-        comments and the place of constraints among the properties do not.
-Rule    `parse(print_schema(parse(x))) == parse(x)`.
+Declarations, properties, constraints and annotations keep their order; layout, comments and the place of
+constraints among the properties do not.
+
+Always `parse(print_schema(parse(x))) == parse(x)`.
 """
 
 from __future__ import annotations

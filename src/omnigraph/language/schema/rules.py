@@ -1,8 +1,8 @@
 """Rules: everything that can be wrong with a schema text, as a registry of stable codes.
 
-Room    language.schema. The hundreds digit of a code is its stage; docs/schema.md lists the registry,
-        and a test compares the two.
-Rule    a published code keeps its meaning for good; a rule that goes leaves its number unused.
+The hundreds digit of a code is its stage; docs/schema.md lists the registry, and a test compares the two.
+
+A published code keeps its meaning for good; a rule that goes leaves its number unused.
 """
 
 from __future__ import annotations

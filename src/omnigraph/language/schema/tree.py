@@ -2,9 +2,10 @@
 
     text -> **tree** -> checked schema -> catalog
 
-Room    language.schema. Plain values; who builds them is build.py, who judges them is check/.
-Rule    spans take no part in equality: two trees are equal when they declare the same things in the
-        same order, however they are laid out.
+Plain values; who builds them is build.py, who judges them is check/.
+
+Spans take no part in equality: two trees are equal when they declare the same things in the same order,
+however they are laid out.
 """
 
 from __future__ import annotations

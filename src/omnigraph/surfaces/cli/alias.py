@@ -1,8 +1,9 @@
 """Alias: a short name of the project file for one query, with its words as parameters.
 
-Room    surfaces.cli. `aliases.<name>` has `command` (query or mutate), `query` (a file), `name` (a query of
-        it), `args` (parameters for the words after the alias), `params` (fixed ones) and `format`.
-Rule    strongest first: `--param`, then `--params`, then the words, then the fixed parameters.
+`aliases.<name>` has `command` (query or mutate), `query` (a file), `name` (a query of it), `args`
+(parameters for the words after the alias), `params` (fixed ones) and `format`.
+
+Strongest first: `--param`, then `--params`, then the words, then the fixed parameters.
 """
 
 from __future__ import annotations

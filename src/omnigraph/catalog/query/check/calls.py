@@ -2,9 +2,10 @@
 
     tree -> **checked read**
 
-Room    catalog.query. Codes T15 and T19 to T21, and T23 for edges.
-Rule    what is searched is a property of a node; what it is searched for is a literal or a parameter, so
-        that one query has one answer for all rows.
+Reports T15 and T19 to T21, and T23 for edges.
+
+What is searched is a property of a node; what it is searched for is a literal or a parameter, so that one
+query has one answer for all rows.
 """
 
 from __future__ import annotations

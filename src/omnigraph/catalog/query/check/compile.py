@@ -2,9 +2,8 @@
 
     text -> tree -> **checked query**
 
-Room    catalog.query. The door: parse, choose a query, resolve it.
-Given   a text or a parsed query, and the catalog that it must fit.
-Gives   a `CheckedQuery`; or `QueryError` with everything that is wrong, in the order of the text.
+The entry point: parse a text, choose one of its queries, resolve it against the catalog that it must fit.
+The result is a `CheckedQuery`, or a `QueryError` with everything that is wrong, in the order of the text.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     tree -> **checked read**
 
-Room    catalog.query. Code T7, besides what the operands themselves can be refused for.
-Rule    both sides of a comparison are single values: properties, entity fields, parameters, literals,
-        now() and arithmetic on them. What belongs to groups or rankings is not legal in a match.
+Reports T7, besides what the operands themselves can be refused for.
+
+Both sides of a comparison are single values: properties, entity fields, parameters, literals, now() and
+arithmetic on them. What belongs to groups or rankings is not legal in a match.
 """
 
 from __future__ import annotations

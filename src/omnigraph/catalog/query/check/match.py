@@ -2,8 +2,9 @@
 
     tree -> **checked read**
 
-Room    catalog.query. Bindings, traversals, filters and nested blocks: codes T1 to T5, T9, T14, T22, T23.
-Rule    names resolve from top to bottom. A name is a parameter or a variable, never both.
+Bindings, traversals, filters and nested blocks; reports T1 to T5, T9, T14, T22, T23.
+
+Names resolve from top to bottom. A name is a parameter or a variable, never both.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     tree -> **checked mutation**
 
-Room    catalog.query. Codes T3, T7 and T10 to T16, and those of its own that have no T number.
-Rule    `where` compares a property with a literal, a parameter or now(), tests membership or null, and
-        joins such tests with and, or, not( ); it has no `contains` and no arithmetic. Testing a list or a
-        vector for null is legal, since nothing in it is compared.
+Reports T3, T7 and T10 to T16, and Q207 and Q208, which have no T number.
+
+`where` compares a property with a literal, a parameter or now(), tests membership or null, and joins such
+tests with and, or, not( ); it has no `contains` and no arithmetic. Testing a list or a vector for null is
+legal, since nothing in it is compared.
 """
 
 from __future__ import annotations

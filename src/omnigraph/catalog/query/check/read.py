@@ -2,8 +2,7 @@
 
     tree -> **checked read**
 
-Room    catalog.query. The match is check_match.py's; here are outputs and grouping. Ordering and paging are
-        in check_order.py.
+Outputs, grouping, order and paging; the match itself is checked in match.py.
 """
 
 from __future__ import annotations

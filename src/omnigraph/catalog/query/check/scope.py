@@ -1,8 +1,7 @@
 """Scope: which variables of a match are bound, and where a block mentions those of the rows around it.
 
-Room    catalog.query, under the checker of reads.
-Rule    names resolve from top to bottom. What a block introduces stays inside it, unless the block is
-        optional. A variable whose type was refused is bound to None, and never reported again.
+Names resolve from top to bottom. What a block introduces stays inside it, unless the block is optional. A
+variable whose type was refused is bound to None, and never reported again.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     tree -> **checked read**
 
-Room    catalog.query. Properties, entity fields, arithmetic, aggregates and aliases; calls are in
-        check_calls.py, conditions in check_conditions.py.
-Rule    an expression that was refused is None; whoever asked for it goes on without it.
+Properties, entity fields, arithmetic, aggregates and aliases; calls are in calls.py, conditions in
+conditions.py.
+
+An expression that was refused is None; whoever asked for it goes on without it.
 """
 
 from __future__ import annotations

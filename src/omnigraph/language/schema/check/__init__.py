@@ -2,11 +2,11 @@
 
     text -> tree -> **checked schema** -> catalog
 
-Room    language.schema. Interfaces and the schema as a whole (declarations.py), annotations and
-        constraints (members.py).
-Given   what parser.py could read. Declarations with a syntax error are known by name, so that a reference
-        to one of them is not reported as well.
-Gives   `CheckedSchema`, or a `SchemaError` with every finding of the text.
+Interfaces and the schema as a whole (declarations.py), annotations and constraints (members.py).
+
+The input is what parser.py could read. Declarations with a syntax error are known by name, so that a
+reference to one of them is not reported as well. The result is a `CheckedSchema`, or a `SchemaError` with
+every finding of the text.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     text -> tree -> **expanded** -> checked schema -> catalog
 
-Room    language.schema.check. Nodes, edges and interfaces are three namespaces; edges join nodes. A node gets
-        the properties of the interfaces that it implements, in order. A property in the node's own
-        body wins and keeps only its own annotations; an inherited one brings those of its interface.
-Gives   every node with its properties, and where each came from; disagreements are reported.
+Nodes, edges and interfaces are three namespaces; edges join nodes. A node gets the properties of the
+interfaces that it implements, in order. A property in the node's own body wins and keeps only its own
+annotations; an inherited one brings those of its interface. The result is every node with its properties, and
+where each came from; disagreements are reported.
 """
 
 from __future__ import annotations

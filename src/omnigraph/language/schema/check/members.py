@@ -2,10 +2,10 @@
 
     text -> tree -> **checked schema** -> catalog
 
-Room    language.schema.check. Properties are checked on the node where they land, so what an interface says
-        is judged once for each node that inherits it. Constraints are those of the body, and inline `@key`
-        where the rule is about the node.
-Rule    what would be admitted and then fail on every write is refused here.
+Properties are checked on the node where they land, so what an interface says is judged once for each node
+that inherits it. Constraints are those of the body, and inline `@key` where the rule is about the node.
+
+What would be admitted and then fail on every write is refused here.
 """
 
 from __future__ import annotations
