@@ -38,6 +38,7 @@ from omnigraph.catalog.steps import (
 from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Severity, Span, in_order, nearest
 from omnigraph.language.schema import CheckedSchema, examine, rules
 from omnigraph.language.schema.tree import (
+    BODY_CONSTRAINTS,
     AnnotationSyntax,
     CheckConstraintSyntax,
     DeclarationSyntax,
@@ -46,7 +47,6 @@ from omnigraph.language.schema.tree import (
 )
 
 KNOWN = ("key", "unique", "index", "embed", "description", "instruction", "rename_from", "default", "card")
-BODY_ONLY = ("range", "check")
 SIMILAR = 3  # shorter custom names are too easily like a known one
 
 
@@ -102,11 +102,11 @@ def _annotations(declaration: DeclarationSyntax) -> Iterator[Diagnostic]:
 
 def _annotation(annotation: AnnotationSyntax) -> Iterator[Diagnostic]:
     name = annotation.name.text
-    if name in BODY_ONLY:
+    if name in BODY_CONSTRAINTS:
         message = f"@{name} without arguments does nothing"
         form = "@range(p, low..high)" if name == "range" else '@check(p, "pattern")'
         yield Diagnostic(rules.BARE_CONSTRAINT, message, annotation.span, f"write {form} inside the braces")
-    elif name not in KNOWN and len(name) > SIMILAR and (close := nearest(name, (*KNOWN, *BODY_ONLY))):
+    elif name not in KNOWN and len(name) > SIMILAR and (close := nearest(name, (*KNOWN, *BODY_CONSTRAINTS))):
         message = f"@{name} is not a known annotation and has no effect"
         yield Diagnostic(rules.NEAR_MISS, message, annotation.name.span, f"did you mean '@{close}'?")
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 from omnigraph.catalog.query.expressions import (
     Aggregate,
     AggregateFunction,
-    Arithmetic,
     Condition,
     EntityValue,
     OutputRef,
     Value,
     Variable,
     holds_aggregate,
+    operands_of,
 )
 from omnigraph.catalog.query.statements import CheckedRead, Expand, SortKey, page
 from omnigraph.execution.context import Context
@@ -265,10 +265,10 @@ def _plain_values(read: CheckedRead) -> list[Value]:
         match value := waiting.pop():
             case Aggregate():
                 waiting.append(value.argument)
-            case Arithmetic(_, left, right, _) if holds_aggregate(value):
-                waiting += [left, right]
             case EntityValue() | OutputRef():
                 pass  # no more than the rows have, or what is there already
+            case _ if holds_aggregate(value):
+                waiting += operands_of(value)
             case _:
                 row_values.append(value)
     return row_values

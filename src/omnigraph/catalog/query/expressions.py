@@ -388,17 +388,20 @@ def type_of(value: Value) -> PropertyType | None:
     return None if isinstance(value, EntityValue) else value.type
 
 
+def operands_of(value: Value) -> tuple[Value, ...]:
+    """Return the values from which one is computed in the same row or group; () for one that is read."""
+    return (value.left, value.right) if isinstance(value, Arithmetic) else ()
+
+
 def holds_aggregate(value: Value) -> bool:
     """Say whether a value is one of a group rather than of a row."""
     match value:
         case Aggregate():
             return True
-        case Arithmetic(left=left, right=right):
-            return holds_aggregate(left) or holds_aggregate(right)
         case OutputRef(aggregate=aggregate):
             return aggregate
         case _:
-            return False
+            return any(holds_aggregate(operand) for operand in operands_of(value))
 
 
 # -- conditions --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, assert_never
 
 import pyarrow as pa
 
@@ -79,6 +79,8 @@ class Demands:
                 self.sets.append(constraint)
             case Index():
                 pass  # an index never looks at rows
+            case constraint:
+                assert_never(constraint)
 
 
 def needs_rows(step: Step) -> TypeGuard[AddConstraint | AlterProperty]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +28,12 @@ from omnigraph.catalog.model import (
     ID,
     Check,
     EdgeType,
+    Index,
     NodeType,
     Property,
     Range,
     TableType,
+    Unique,
 )
 from omnigraph.catalog.types import FLOATS, PropertyType, Scalar, numbers_in
 from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
@@ -332,13 +334,17 @@ def _constraints(
         if member.type.is_enum:
             yield from _enum(batch.column(member.column), declared, member)
     for constraint in declared.constraints:
-        if isinstance(constraint, Range | Check) and constraint.property in members:
-            member = members[constraint.property]
-            values = batch.column(member.column)
-            if isinstance(constraint, Range):
+        if isinstance(constraint, Unique | Index) or constraint.property not in members:
+            continue  # what rows break together is in evaluate.py
+        member = members[constraint.property]
+        values = batch.column(member.column)
+        match constraint:
+            case Range():
                 yield from _range(values, declared, member, constraint)
-            else:
+            case Check():
                 yield from _check(values, declared, member, constraint)
+            case _:
+                assert_never(constraint)
     for member in members.values():
         if member.type.scalar in FLOATS and _is_key(declared, member):
             values = batch.column(member.column)

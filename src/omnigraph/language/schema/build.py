@@ -24,6 +24,8 @@ from omnigraph.language.literals import LiteralKind, LiteralSyntax
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.members import Arguments, ArgumentSyntax, RangeBoundsSyntax, TypeBuilder
 from omnigraph.language.schema.tree import (
+    BODY_CONSTRAINTS,
+    COLUMN_CONSTRAINTS,
     AnnotationSyntax,
     CardinalitySyntax,
     CheckConstraintSyntax,
@@ -42,8 +44,7 @@ RESERVED_EVERYWHERE = frozenset(
     {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version", "id"}
 )
 RESERVED_ON_EDGES = frozenset({"src", "dst", "from", "to"})
-COLUMN_CONSTRAINTS = ("key", "unique", "index")
-CONSTRAINTS = (*COLUMN_CONSTRAINTS, "range", "check")
+CONSTRAINTS = (*COLUMN_CONSTRAINTS, *BODY_CONSTRAINTS)
 MAX_CARDINALITY = 2**32 - 1
 
 

@@ -64,6 +64,10 @@ class PropertySyntax:
         return tuple(a for a in self.annotations if a.name.text == name)
 
 
+COLUMN_CONSTRAINTS = ("key", "unique", "index")  # also legal after a property
+BODY_CONSTRAINTS = ("range", "check")  # legal between the braces of a type alone
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnsConstraintSyntax:
     """`@key(a, b)`, `@unique(a, b)` or `@index(a, b)`."""

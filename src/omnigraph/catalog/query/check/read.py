@@ -19,7 +19,6 @@ from omnigraph.catalog.query.check.values import ValueChecker, shown_type
 from omnigraph.catalog.query.expressions import (
     OBJECT,
     Aggregate,
-    Arithmetic,
     Constant,
     EntityField,
     EntityValue,
@@ -33,6 +32,7 @@ from omnigraph.catalog.query.expressions import (
     Rrf,
     Value,
     holds_aggregate,
+    operands_of,
     type_of,
 )
 from omnigraph.catalog.query.statements import CheckedRead, Operation, Output, Page, SortKey
@@ -334,9 +334,8 @@ def _has_aggregate(expression: ast.ExprSyntax) -> bool:
 
 
 def _leaves(value: Value) -> list[Value]:
-    if isinstance(value, Arithmetic):
-        return [*_leaves(value.left), *_leaves(value.right)]
-    return [value]
+    operands = operands_of(value)
+    return [leaf for operand in operands for leaf in _leaves(operand)] if operands else [value]
 
 
 def _of_group(leaf: Value) -> bool:

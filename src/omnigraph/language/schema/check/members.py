@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import assert_never
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.language.diagnostics import Reporter, Rule, Span, did_you_mean
@@ -19,6 +20,7 @@ from omnigraph.language.literals import LiteralMisfit, default_value
 from omnigraph.language.schema import rules
 from omnigraph.language.schema.check.declarations import ExpandedNode
 from omnigraph.language.schema.tree import (
+    BODY_CONSTRAINTS,
     AnnotationSyntax,
     CheckConstraintSyntax,
     ColumnsConstraintSyntax,
@@ -42,6 +44,7 @@ from omnigraph.language.syntax import (
 INLINE = ("key", "unique", "index", "embed")
 TEXTS = ("description", "instruction")
 ENDPOINTS = ("src", "dst")
+ON_EDGES = ("unique", "index")  # the constraints that an edge may have
 
 
 # -- annotations -------------------------------------------------------------------------------------
@@ -69,7 +72,7 @@ def _check_type(declared: NodeSyntax | EdgeSyntax, reporter: Reporter) -> None:
         if name == "default":
             message = f"@default is only supported on properties ({label})"
             reporter.report(rules.DEFAULT_FORM, message, annotation.span, None)
-        if name not in INLINE and name not in ("range", "check"):
+        if name not in INLINE and name not in BODY_CONSTRAINTS:
             continue
         if declared.kind == "node":
             reporter.report(
@@ -244,10 +247,10 @@ def check_constraints(nodes: Sequence[ExpandedNode], edges: Sequence[EdgeSyntax]
         _Body.of_node(expanded, reporter).run(expanded.node.constraints)
     for edge in edges:
         for constraint in edge.constraints:
-            if constraint.kind in ("key", "range", "check"):
+            if constraint.kind not in ON_EDGES:
                 message = f"@{constraint.kind} constraint is not supported on edges (edge {edge.name.text})"
                 reporter.report(rules.ON_EDGE_BODY, message, constraint.span)
-        allowed = [c for c in edge.constraints if c.kind in ("unique", "index")]
+        allowed = [c for c in edge.constraints if c.kind in ON_EDGES]
         _Body.of_edge(edge, reporter).run(allowed)
 
 
@@ -312,6 +315,8 @@ class _Body:
                     self._range(constraint)
                 case CheckConstraintSyntax():
                     self._check(constraint)
+                case _:
+                    assert_never(constraint)
 
     def _type(self, kind: str, column: Ident) -> TypeExpr | None:
         """Return the type of a named property; None when there is nothing more to check."""
