@@ -39,8 +39,8 @@ class Branch:
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
         shown: dict[str, Any] = {"name": self.name, "created_at": self.created_us, "parent": self.parent}
-        asked = {"graph_commit_id": self.head, "ahead": self.ahead, "behind": self.behind}
-        return shown | {key: value for key, value in asked.items() if value is not None}
+        optional = {"graph_commit_id": self.head, "ahead": self.ahead, "behind": self.behind}
+        return shown | {key: value for key, value in optional.items() if value is not None}
 
 
 @checked_methods
@@ -90,15 +90,15 @@ class GraphBranches:
             refs = self._store.branches.list()
             ref = next(ref for ref in refs if ref.incarnation == chain.incarnation)
             heads = {chain.incarnation: state, **self._store.history.heads([ref.parent])}
-            return self._counted(ref, {one.incarnation: one.name for one in refs}, heads)
+            return self._counted(ref, {other.incarnation: other.name for other in refs}, heads)
 
     def rename(self, old: str, new: str, *, dry_run: bool = False) -> Branch:
         """Give a branch another name; whoever uses the old one gets `branch_not_found` from then on."""
         with measured():
             if dry_run:
-                found = self.get(check_free_name(old))
+                branch = self.get(check_free_name(old))
                 return Branch(
-                    self._store.branches.check_free(new), found.created_us, found.parent, found.head
+                    self._store.branches.check_free(new), branch.created_us, branch.parent, branch.head
                 )
             return self._shown(self._store.branches.rename(old, new), {})
 
@@ -106,10 +106,10 @@ class GraphBranches:
         """Delete a branch that nothing was forked from and nothing of which is tagged; return what it was."""
         with measured():
             self._store.branches.check_deletable(name)
-            found = self.get(name)
+            branch = self.get(name)
             if not dry_run:
                 self._store.branches.delete(name)
-            return found
+            return branch
 
     def _main(self, head: ManifestState | None = None) -> Branch:
         known = head or self._store.branches.chain(MAIN).known or self._store.snapshot().state

@@ -46,14 +46,14 @@ class Commits:
             before = None if before is None else full_commit_id(self._store, before)
             if actor is None:
                 return self._store.history.page(head, limit=limit, before=before)
-            found: list[CommitRecord] = []
+            matching: list[CommitRecord] = []
             while True:
                 page = self._store.history.page(head, limit=min(LIMIT, 2 * limit), before=before)
-                found += [commit for commit in page if commit.actor == actor]
-                if len(found) > limit:
-                    return Page(tuple(found[:limit]), found[limit - 1].id)
+                matching += [commit for commit in page if commit.actor == actor]
+                if len(matching) > limit:
+                    return Page(tuple(matching[:limit]), matching[limit - 1].id)
                 if page.next is None:
-                    return Page(tuple(found))
+                    return Page(tuple(matching))
                 before = page.next
 
     def graph(self, branch: str | None = None, limit: int = 50) -> tuple[CommitRecord, ...]:
@@ -62,17 +62,17 @@ class Commits:
         A merged commit whose branch was deleted is only named by the merge.
         """
         with measured():
-            found: dict[str, CommitRecord] = {}
+            commits: dict[str, CommitRecord] = {}
             waiting: deque[ManifestState] = deque([self._head(branch)])
             while waiting:
                 for commit in self._store.history.page(waiting.popleft(), limit=limit):
-                    if commit.id in found or len(found) >= LIMIT:
+                    if commit.id in commits or len(commits) >= LIMIT:
                         break
-                    found[commit.id] = commit
+                    commits[commit.id] = commit
                     merged = None if commit.merged_parent is None else self._merged(commit.merged_parent)
                     if merged is not None:
                         waiting.append(merged)
-            return tuple(found.values())
+            return tuple(commits.values())
 
     def _head(self, branch: str | None) -> ManifestState:
         """Return where a listing begins: at a branch's head, or at the state of a view."""

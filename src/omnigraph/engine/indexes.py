@@ -59,7 +59,7 @@ class TypeIndexes:
             "type": self.type,
             "kind": self.kind,
             "indexes": {"created": list(self.created), "extended": list(self.extended)},
-            "pending": [one.to_json() for one in self.pending],
+            "pending": [index.to_json() for index in self.pending],
             "committed": self.committed,
             "skipped": self.skipped,
             "error": self.error,
@@ -80,7 +80,7 @@ class IndexReport:
         return {
             "branch": self.branch,
             "commit_id": self.commit_id,
-            "types": [one.to_json() for one in self.types],
+            "types": [indexes.to_json() for indexes in self.types],
         }
 
 
@@ -177,11 +177,11 @@ class IndexWrite:
 
 def _unborn(declared: TableType) -> dict[IndexSpec, str]:
     """Say why the declared indexes of an empty table are not there."""
-    asked = {intent.column for intent in declared.index_intents}
+    intended = {intent.column for intent in declared.index_intents}
     return {
         spec: NO_VECTORS if spec.kind is StoredIndexKind.VECTOR else "no rows yet"
         for spec in declared_indexes(declared)
-        if spec.column in asked
+        if spec.column in intended
     }
 
 

@@ -34,12 +34,12 @@ class LintResult:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The findings of the schema, then those of each text of queries."""
-        return tuple(diagnostic for _, found in self.texts for diagnostic in found)
+        return tuple(diagnostic for _, diagnostics in self.texts for diagnostic in diagnostics)
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """The findings that a graph would refuse the text for."""
-        return tuple(found for found in self.diagnostics if found.severity is Severity.ERROR)
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity is Severity.ERROR)
 
     def __bool__(self) -> bool:
         return not self.errors
@@ -51,7 +51,7 @@ class LintResult:
         return len(self.diagnostics)
 
     def __str__(self) -> str:
-        shown = [render(source, found) for source, found in self.texts if found]
+        shown = [render(source, diagnostics) for source, diagnostics in self.texts if diagnostics]
         shown += [
             f"{finding.severity.value}[{finding.code}]: {finding.message}" for finding in self.never_set
         ]
@@ -67,8 +67,8 @@ class LintResult:
             "status": "ok" if self else "error",
             "diagnostics": [
                 {"file": source.file, **diagnostic.to_json()}
-                for source, found in self.texts
-                for diagnostic in found
+                for source, diagnostics in self.texts
+                for diagnostic in diagnostics
             ],
             "findings": [finding.to_json() for finding in self.never_set],
         }
@@ -78,9 +78,9 @@ class LintResult:
 def lint(schema: SchemaText, queries: QueryText | None = None) -> LintResult:
     """Check a schema, and queries against it: text, the path of a file, or of a folder of `.gq` files."""
     text, file = read_schema(schema)
-    found = lint_schema(text, file=file)
+    diagnostics = lint_schema(text, file=file)
     source = SourceText(text if isinstance(text, str) else text.decode("utf-8", "replace"), file)
-    result = LintResult(((source, found),))
+    result = LintResult(((source, diagnostics),))
     if queries is None or not result:
         return result
     # The ids are thrown away with the catalog: nothing is ever stored under them.
@@ -104,6 +104,6 @@ def _query_texts(queries: QueryText) -> Iterator[tuple[str, str]]:
     files = sorted(path.rglob("*.gq")) if path.is_dir() else [path]
     if not files:
         raise InvalidRequest(f"no .gq file is in {str(path)!r}", remedy="Check the path")
-    for one in files:
-        text, _ = read_query(one)
-        yield text, str(one)
+    for file in files:
+        text, _ = read_query(file)
+        yield text, str(file)

@@ -80,7 +80,7 @@ def read_query(gq: QueryText) -> tuple[str, str]:
         ) from error
 
 
-# -- door ----------------------------------------------------------------------------------------
+# -- graph.query ----------------------------------------------------------------------------------------
 
 
 COMPILED = 512  # queries kept ready
@@ -172,9 +172,9 @@ class Queries:
         result = self._answer(prepared, recorder)
         last = recorder.tail[-1]
         spent = sum(line.seconds or 0 for line in recorder.steps)
-        asked = sum(line.requests or 0 for line in recorder.steps)
+        in_steps = sum(line.requests or 0 for line in recorder.steps)
         last.rows, last.seconds = len(result), time.perf_counter() - started - spent
-        last.requests = process_totals().requests - before - asked
+        last.requests = process_totals().requests - before - in_steps
 
     def _prepare(
         self,
@@ -219,12 +219,12 @@ class Queries:
             kept = self._plans.get(id(read))
         if kept is not None and kept[0] is read and kept[1] == key:
             return kept[2]
-        made = plan(read, _row_counts(snapshot), rules)
+        query_plan = plan(read, _row_counts(snapshot), rules)
         with self._lock:
             if len(self._plans) >= COMPILED:
                 self._plans.clear()
-            self._plans[id(read)] = (read, key, made)
-        return made
+            self._plans[id(read)] = (read, key, query_plan)
+        return query_plan
 
     def _compile(self, text: str, file: str, name: str | None, catalog: Catalog) -> CheckedRead:
         key = (text, name, catalog.identity)

@@ -228,12 +228,12 @@ def commit_json(commit: CommitRecord | None) -> dict[str, Any] | None:
 
 def counts_of(done: transaction.PublishReceipt, catalog: Catalog) -> tuple[TypeCount, ...]:
     """Return the counts of a publish, nodes before edges, by name."""
-    found = []
+    counts = []
     for change in done.tables:
         declared = catalog.by_id(change.table_id)
         kind = "edge" if isinstance(declared, EdgeType) else "node"
-        found.append(TypeCount(change.name, kind, change.inserted, change.updated, change.deleted))
-    return in_order(found)
+        counts.append(TypeCount(change.name, kind, change.inserted, change.updated, change.deleted))
+    return in_order(counts)
 
 
 def in_order(counts: Iterable[TypeCount]) -> tuple[TypeCount, ...]:

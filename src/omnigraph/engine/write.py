@@ -123,15 +123,15 @@ class ChangeWrite:
         if self.draft is None:
             raise AssertionError("validated before it was prepared")
         change = self.draft.change
-        found = judge_sets(self._asked, self._executor(change, txn))
-        if found.total and self._locate is not None:
-            found = self._locate(found, change)
-        refuse(found, self._doing)
+        findings = judge_sets(self._asked, self._executor(change, txn))
+        if findings.total and self._locate is not None:
+            findings = self._locate(findings, change)
+        refuse(findings, self._doing)
         if self._accepted is not None:
             self._accepted()
 
 
 def effects(change: ChangeSet) -> Mapping[str, Effect]:
     """Return what happens to each table; a type that does not change has no effect."""
-    found = {table_id: one.effect() for table_id, one in change.types.items()}
-    return {table_id: effect for table_id, effect in found.items() if effect is not None}
+    effects = {table_id: type_change.effect() for table_id, type_change in change.types.items()}
+    return {table_id: effect for table_id, effect in effects.items() if effect is not None}

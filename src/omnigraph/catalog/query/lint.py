@@ -36,18 +36,18 @@ class QueryReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values; what is empty is left out."""
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "name": self.name,
             "kind": "mutation" if self.mutation else "read",
             "status": "ok" if self.error is None else "error",
         }
         if self.warnings:
-            found["warnings"] = list(self.warnings)
+            document["warnings"] = list(self.warnings)
         if self.error is not None:
-            found["error"] = self.error
+            document["error"] = self.error
         if self.operation is not None:
-            found["operation"] = self.operation.to_json()
-        return found
+            document["operation"] = self.operation.to_json()
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +63,18 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain JSON values; what is empty is left out."""
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "severity": _NAMES[self.severity],
             "code": self.code,
             "message": self.message,
         }
         if self.type_name is not None:
-            found["type_name"] = self.type_name
+            document["type_name"] = self.type_name
         if self.property is not None:
-            found["property"] = self.property
+            document["property"] = self.property
         if self.query_names:
-            found["query_names"] = list(self.query_names)
-        return found
+            document["query_names"] = list(self.query_names)
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ class LintReport:
         return self._count(Severity.ERROR) == 0
 
     def _count(self, severity: Severity) -> int:
-        found = sum(finding.severity is severity for finding in self.findings)
+        count = sum(finding.severity is severity for finding in self.findings)
         if severity is Severity.ERROR:
-            found += sum(result.error is not None for result in self.results)
+            count += sum(result.error is not None for result in self.results)
         if severity is Severity.WARN:
-            found += sum(len(result.warnings) for result in self.results)
-        return found
+            count += sum(len(result.warnings) for result in self.results)
+        return count
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -123,14 +123,14 @@ def lint_queries(
     parsed = parse(text, file=file)
     source = parsed.file.source
     if parsed.broken:
-        found = [d for d in parsed.diagnostics if d.rule is rules.SYNTAX]
-        message = QueryError(source, found).summary
+        faults = [d for d in parsed.diagnostics if d.rule is rules.SYNTAX]
+        message = QueryError(source, faults).summary
         finding = Finding(Severity.ERROR, rules.SYNTAX.code, message)
         return LintReport(source, schema_source, (), (finding,), parsed.diagnostics)
     examined = [_examined(query, parsed.diagnostics, catalog) for query in parsed.file.queries]
-    results = tuple(_report(query, checked, found, source) for query, checked, found in examined)
+    results = tuple(_report(query, checked, diagnostics, source) for query, checked, diagnostics in examined)
     valid = [checked for _, checked, _ in examined if checked is not None]
-    everything = tuple(d for _, _, found in examined for d in found)
+    everything = tuple(d for _, _, diagnostics in examined for d in diagnostics)
     return LintReport(source, schema_source, results, never_set(valid), everything, tuple(valid))
 
 
@@ -139,15 +139,15 @@ def _examined(
 ) -> tuple[QuerySyntax, CheckedQuery | None, tuple[Diagnostic, ...]]:
     """Check one query; what the text alone shows belongs to the query that it stands in."""
     own = [d for d in texts if d.span is not None and query.span.start <= d.span.start < query.span.end]
-    checked, found = examine(query, catalog)
-    return query, None if own else checked, (*own, *found)
+    checked, diagnostics = examine(query, catalog)
+    return query, None if own else checked, (*own, *diagnostics)
 
 
 def _report(
-    query: QuerySyntax, checked: CheckedQuery | None, found: Sequence[Diagnostic], source: SourceText
+    query: QuerySyntax, checked: CheckedQuery | None, diagnostics: Sequence[Diagnostic], source: SourceText
 ) -> QueryReport:
     warnings = (NO_PARAMS,) if query.mutation and not query.params else ()
-    error = QueryError(source, found).summary if found else None
+    error = QueryError(source, diagnostics).summary if diagnostics else None
     operation = None if checked is None else checked.operation
     return QueryReport(query.name.text, query.mutation, warnings, error, operation)
 
@@ -167,12 +167,12 @@ def never_set(queries: Iterable[CheckedQuery]) -> tuple[Finding, ...]:
         types[name] = update.target
         updating.setdefault(name, []).append(query.name)
         assigned.setdefault(name, set()).update(place_name(a.place) for a in update.assignments)
-    found = [
+    findings = [
         finding
         for name, declared in types.items()
         for finding in _unset(declared, assigned[name], tuple(sorted(set(updating[name]))))
     ]
-    return tuple(sorted(found, key=_place))
+    return tuple(sorted(findings, key=_place))
 
 
 def _updates(queries: Iterable[CheckedQuery]) -> Iterator[tuple[CheckedMutation, Update]]:
@@ -204,12 +204,12 @@ def _place(finding: Finding) -> tuple[int, str, str, str]:
 
 def query_entry(query: CheckedQuery) -> dict[str, Any]:
     """Return `{name, description?, instruction?, mutation, params, returns}`."""
-    found: dict[str, Any] = {"name": query.name}
+    document: dict[str, Any] = {"name": query.name}
     if query.description is not None:
-        found["description"] = query.description
+        document["description"] = query.description
     if query.instruction is not None:
-        found["instruction"] = query.instruction
-    return found | {
+        document["instruction"] = query.instruction
+    return document | {
         "mutation": isinstance(query, CheckedMutation),
         "params": [parameter.column.to_json() for parameter in query.parameters],
         "returns": [column.to_json() for column in query.operation.result],

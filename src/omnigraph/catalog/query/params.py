@@ -186,19 +186,19 @@ def _text(value: str) -> str:
 
 def _integer(value: object, scalar: Scalar) -> int:
     unsigned = scalar in (Scalar.U32, Scalar.U64)
-    wanted = "expected unsigned integer" if unsigned else "expected integer"
+    expected = "expected unsigned integer" if unsigned else "expected integer"
     low, high = RANGES[scalar.value]
     if isinstance(value, str):
         if not _DECIMAL.fullmatch(value):
-            raise _Wrong(f"{wanted}, got string '{value[:_SHOWN]}'")
+            raise _Wrong(f"{expected}, got string '{value[:_SHOWN]}'")
         digits = value.removeprefix("-").lstrip("0") or "0"
         if len(digits) > _LONGEST:
             raise _Wrong(f"{value[:_SHOWN]}... exceeds {scalar.value}")
         value = -int(digits) if value.startswith("-") else int(digits)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _Wrong(f"{wanted}, got {_json_type(value)}")
+        raise _Wrong(f"{expected}, got {_json_type(value)}")
     if unsigned and value < 0:
-        raise _Wrong(f"{wanted}, got a negative number")
+        raise _Wrong(f"{expected}, got a negative number")
     if not low <= value <= high:
         shown = str(value) if abs(value) < 10**_SHOWN else "the number"
         raise _Wrong(f"{shown} exceeds {scalar.value}")

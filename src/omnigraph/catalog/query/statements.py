@@ -80,8 +80,8 @@ def in_order(types: Iterable[TableType]) -> tuple[TableType, ...]:
 
 def endpoints(edge: EdgeType, catalog: Catalog) -> tuple[NodeType, NodeType]:
     """Return the source and target types of an edge."""
-    found = tuple(catalog.table(identity) for identity in (edge.source, edge.target))
-    source, target = (declared for declared in found if isinstance(declared, NodeType))
+    ends = tuple(catalog.table(identity) for identity in (edge.source, edge.target))
+    source, target = (declared for declared in ends if isinstance(declared, NodeType))
     return source, target
 
 

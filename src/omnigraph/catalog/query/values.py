@@ -68,28 +68,28 @@ def fit(literal: LiteralSyntax | ListSyntax, declared: PropertyType) -> Stored |
         return _fit_scalar(literal, declared)
     if not isinstance(literal, ListSyntax):
         raise _another_type(literal, declared)
-    size, wanted = len(literal.items), declared.dimension
-    if wanted is not None and size != wanted:
-        raise LiteralMisfit(f"{wanted} values for Vector({wanted}), got {size}")
-    item = PropertyType(Scalar.F32 if wanted is not None else declared.scalar)
+    size, dimension = len(literal.items), declared.dimension
+    if dimension is not None and size != dimension:
+        raise LiteralMisfit(f"{dimension} values for Vector({dimension}), got {size}")
+    item = PropertyType(Scalar.F32 if dimension is not None else declared.scalar)
     return tuple(_fit_scalar(i, item) for i in literal.items)
 
 
 def _fit_scalar(literal: LiteralSyntax, declared: PropertyType) -> str | bool | int | float:
     scalar = declared.scalar
-    found = _SCALARS[literal.kind]
-    if scalar in INTEGERS and found is Scalar.I64:
+    literal_type = _SCALARS[literal.kind]
+    if scalar in INTEGERS and literal_type is Scalar.I64:
         low, high = RANGES[scalar.value]
         value = int(literal.text)
         if not low <= value <= high:
             raise LiteralMisfit(f"a whole number from {low} to {high} ({scalar.value})")
         return value
-    if scalar in FLOATS and found in NUMBERS:
+    if scalar in FLOATS and literal_type in NUMBERS:
         number = stored_float(float(literal.text), scalar.value)
         if number is None:
             raise LiteralMisfit(f"a number within the range of {scalar.value}")
         return number
-    if scalar is not found:
+    if scalar is not literal_type:
         raise _another_type(literal, declared)
     if declared.enum_values is not None and literal.text not in declared.enum_values:
         raise LiteralMisfit(f"one of {', '.join(declared.enum_values)}")

@@ -154,13 +154,13 @@ class Mutations:
 class _Runner:
     """A request as a drafter: checked against the schema of each base it runs on."""
 
-    def __init__(self, door: Mutations, request: Request) -> None:
-        self._door = door
+    def __init__(self, mutations: Mutations, request: Request) -> None:
+        self._mutations = mutations
         self._request = request
         self.checked: CheckedMutation | None = None
 
     def __call__(self, txn: WriteTxn, catalog: Catalog) -> Draft:
-        self.checked = self._door.compile(self._request, catalog)
+        self.checked = self._mutations.compile(self._request, catalog)
         values = bind_params(self.checked.parameters, self._request.params)
         return Run(self.checked, values, self._request.now_ms).draft(txn, catalog)
 

@@ -120,8 +120,8 @@ def _version_lines() -> tuple[dict[str, Any], str]:
     return {"version": __version__, "storage_format": FORMAT}, text
 
 
-def _show_version(ctx: typer.Context, wanted: bool) -> None:
-    if wanted:
+def _show_version(ctx: typer.Context, requested: bool) -> None:
+    if requested:
         document, text = _version_lines()
         if ctx.meta[JSON_WANTED]:
             print_document(document)
@@ -218,50 +218,50 @@ def run() -> None:
     sys.exit(code)
 
 
-def _watched(given: list[str]) -> tuple[int, bool]:
+def _watched(arguments: list[str]) -> tuple[int, bool]:
     """Run a command within its deadline; return the exit code and whether it was left behind."""
     progress = DeadlineProgress()
     try:
-        seconds = timeout_in(split(given)[0])
+        seconds = timeout_in(split(arguments)[0])
     except InvalidRequest as error:
-        return _failed(given, error, progress), False
+        return _failed(arguments, error, progress), False
     try:
-        return within(seconds, lambda: _command(given, progress), progress), False
+        return within(seconds, lambda: _command(arguments, progress), progress), False
     except TimedOut as error:
-        return _failed(given, error, DeadlineProgress()), True
+        return _failed(arguments, error, DeadlineProgress()), True
     except KeyboardInterrupt:
         return 130, seconds is not None
 
 
-def _command(given: list[str], progress: DeadlineProgress) -> int:
+def _command(arguments: list[str], progress: DeadlineProgress) -> int:
     clock = SystemClock()
     started = clock.monotonic()
     try:
-        code = _answered(given, progress)
+        code = _answered(arguments, progress)
     except Expired:
         return TIMED_OUT  # nobody waits for it
     log.debug("exit code %d after %.3f s", code, clock.monotonic() - started)
     return code
 
 
-def _answered(given: list[str], progress: DeadlineProgress) -> int:
+def _answered(arguments: list[str], progress: DeadlineProgress) -> int:
     """Run a command and answer, also when it fails."""
     try:
-        result = app(given, standalone_mode=False, prog_name="omnigraph", obj=progress)
+        result = app(arguments, standalone_mode=False, prog_name="omnigraph", obj=progress)
     except GraphError as error:
-        if "--trace" in given:
+        if "--trace" in arguments:
             raise
-        return _failed(given, error, progress)
+        return _failed(arguments, error, progress)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except Expired:
         raise
     except Exception as error:  # the last resort: a person gets a line, not a traceback
         shower = getattr(error, "show", None)
-        if "--trace" in given and shower is None:
+        if "--trace" in arguments and shower is None:
             raise
         progress.reach(Stage.ANSWERED)
-        if "--json" in given:
+        if "--json" in arguments:
             usage = InvalidRequest(str(getattr(error, "message", error)))
             print_document(error_document(usage if shower is not None else GraphError(f"{error!r}")))
         if shower is not None:  # a usage error knows how to show itself
@@ -274,7 +274,7 @@ def _answered(given: list[str], progress: DeadlineProgress) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _failed(given: list[str], error: GraphError, progress: DeadlineProgress) -> int:
-    settings = Settings(json="--json" in given)
-    color = False if "--no-color" in given else None
+def _failed(arguments: list[str], error: GraphError, progress: DeadlineProgress) -> int:
+    settings = Settings(json="--json" in arguments)
+    color = False if "--no-color" in arguments else None
     return CommandOutput(settings, color=color, progress=progress).failure(error)

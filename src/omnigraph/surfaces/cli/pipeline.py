@@ -49,7 +49,7 @@ def check(
     try:
         pipeline = _pipeline(call, file)
     except declared.PipelineError as error:
-        _refused(call, error.source, [one.to_json() for one in error.diagnostics], str(error))
+        _refused(call, error.source, [diagnostic.to_json() for diagnostic in error.diagnostics], str(error))
         return 1
     with call.connect(_address(call, pipeline, graph_uri)) as graph:
         checked = declared.check(_spark(ctx, master, conf), graph, pipeline)
@@ -129,23 +129,23 @@ def _pipeline(call: Call, file: Path) -> Pipeline:
     """Read the file; a branch on the line is stronger than the one in it."""
     from omnigraph.pipeline.declared import read_pipeline
 
-    found = read_pipeline(file)
+    pipeline = read_pipeline(file)
     if not call.settings.branch_given:
-        return found
+        return pipeline
     branch = call.settings.branch
-    if found.then is not None and found.then.into == branch:
+    if pipeline.then is not None and pipeline.then.into == branch:
         raise InvalidRequest(
             f"the file says to merge into {branch!r}, which is the branch of this run",
             remedy="Give another --branch",
         )
-    return replace(found, branch=branch)
+    return replace(pipeline, branch=branch)
 
 
-def _address(call: Call, pipeline: Pipeline, given: str | None) -> str:
+def _address(call: Call, pipeline: Pipeline, address: str | None) -> str:
     """Return the graph: that of the line, of the file, or the configured one."""
     settings, named = call.settings, pipeline.graph
-    if given is not None or named is None:
-        return settings.address(given)
+    if address is not None or named is None:
+        return settings.address(address)
     configured = settings.config.graph_uri(named) is not None
     return settings.address(named if configured else pipeline.address(named))
 
@@ -174,22 +174,22 @@ def _refused(call: Call, source: SourceText, diagnostics: list[dict[str, Any]], 
     call.output.result({**document, "diagnostics": diagnostics}, shown, "", total)
 
 
-def _check_lines(found: PipelineCheck) -> Iterator[str]:
-    source = found.pipeline.source
-    if found.diagnostics:
-        yield render(source, found.diagnostics)
+def _check_lines(check: PipelineCheck) -> Iterator[str]:
+    source = check.pipeline.source
+    if check.diagnostics:
+        yield render(source, check.diagnostics)
         yield ""
-    for name, columns in found.sources.items():
+    for name, columns in check.sources.items():
         yield f"  source {name}  {columns}"
-    if found.order:
-        yield f"  transforms in order: {', '.join(found.order)}"
-    word = "ERROR" if found.errors else "OK"
-    yield f"{word} {source.file}: {len(found.errors)} errors, {len(found.warnings)} warnings"
+    if check.order:
+        yield f"  transforms in order: {', '.join(check.order)}"
+    word = "ERROR" if check.errors else "OK"
+    yield f"{word} {source.file}: {len(check.errors)} errors, {len(check.warnings)} warnings"
 
 
 def _run_lines(done: RunReport, folder: Path | None) -> Iterator[str]:
     yield f"{done.pipeline} on {done.branch}: {SAID[done.outcome]}"
-    width = max((len(f"{one.kind} {one.name}") for one in done.stages), default=0)
+    width = max((len(f"{stage.kind} {stage.name}") for stage in done.stages), default=0)
     for stage in done.stages:
         rows = "" if stage.rows is None else f"  {stage.rows:,} rows"
         yield f"  {f'{stage.kind} {stage.name}':<{width}}  {stage.seconds:6.1f} s{rows}"

@@ -135,9 +135,9 @@ class Settings:
     profile: str | None = None
     config: Config = field(default_factory=Config)
 
-    def address(self, *given: str | None) -> str:
+    def address(self, *addresses: str | None) -> str:
         """Return the graph to work on: exactly one explicit address, or the configured default."""
-        explicit = [address for address in given if address]
+        explicit = [address for address in addresses if address]
         if len(explicit) > 1:
             raise InvalidRequest(
                 f"two addresses given: {explicit[0]!r} and {explicit[1]!r}", remedy="Give one"

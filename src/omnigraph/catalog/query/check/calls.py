@@ -88,16 +88,16 @@ class CallChecker:
             message = f"the first argument of {name} must be a property, as in '$x.p'"
             self._findings.report(rule, message, expression.span)
             return None
-        found = self._resolver.access(expression, scope)
-        if not isinstance(found, PropertyValue):
+        field = self._resolver.access(expression, scope)
+        if not isinstance(field, PropertyValue):
             return None
-        if self._on_edge(found.variable, expression, name):
+        if self._on_edge(field.variable, expression, name):
             return None
-        if not _is_text(found.type):
-            message = f"{name} searches String properties; '{_shown(expression)}' is {found.type}"
+        if not _is_text(field.type):
+            message = f"{name} searches String properties; '{_shown(expression)}' is {field.type}"
             self._findings.report(rule, message, expression.span)
             return None
-        return found.variable, found.member
+        return field.variable, field.member
 
     def _on_edge(self, variable: Variable, expression: ast.AccessSyntax, name: str) -> bool:
         if variable.is_edge:
@@ -109,8 +109,8 @@ class CallChecker:
         value = self._resolver.value(expression, scope)
         if value is None:
             return None
-        found = type_of(value)
-        if isinstance(value, Constant | ParamRef) and found is not None and _is_text(found):
+        value_type = type_of(value)
+        if isinstance(value, Constant | ParamRef) and value_type is not None and _is_text(value_type):
             return value
         message = f"the query of {name} must be a String literal or parameter"
         self._findings.report(rule, message, expression.span)
@@ -222,8 +222,8 @@ def _vector_query(query: Value, size: int) -> Operand | None:
         return None
     items = [stored_float(float(item), "F32") for item in query.value]
     stored = tuple(item for item in items if item is not None)
-    wanted = PropertyType(Scalar.VECTOR, dimension=size)
-    return Constant(stored, wanted) if len(stored) == size else None
+    vector_type = PropertyType(Scalar.VECTOR, dimension=size)
+    return Constant(stored, vector_type) if len(stored) == size else None
 
 
 def ranked(value: Value | None) -> Ranking | None:

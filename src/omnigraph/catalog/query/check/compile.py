@@ -26,17 +26,17 @@ def examine(query: QuerySyntax, catalog: Catalog) -> tuple[CheckedQuery | None, 
     body = query.body
     checked: CheckedQuery | None
     if isinstance(body, ReadSyntax):
-        checked, found = check_read(query, body, catalog)
+        checked, diagnostics = check_read(query, body, catalog)
     else:
-        checked, found = check_mutation(query, body, catalog)
-    return checked, in_order(found)
+        checked, diagnostics = check_mutation(query, body, catalog)
+    return checked, in_order(diagnostics)
 
 
 def check(query: QuerySyntax, source: SourceText, catalog: Catalog) -> CheckedQuery:
     """Check one parsed query; `source` is the text that it came from."""
-    checked, found = examine(query, catalog)
+    checked, diagnostics = examine(query, catalog)
     if checked is None:
-        raise QueryError(source, found)
+        raise QueryError(source, diagnostics)
     return checked
 
 
@@ -47,7 +47,7 @@ def compile_query(
     parsed = parse(text, file=file)
     if parsed.broken:
         raise QueryError(parsed.file.source, parsed.diagnostics)
-    checked, found = examine(select(parsed.file, name), catalog)
+    checked, diagnostics = examine(select(parsed.file, name), catalog)
     if checked is None or parsed.diagnostics:
-        raise QueryError(parsed.file.source, (*parsed.diagnostics, *found))
+        raise QueryError(parsed.file.source, (*parsed.diagnostics, *diagnostics))
     return checked

@@ -132,8 +132,8 @@ class ConditionChecker:
     def _mismatch(self, message: str, left: Value, right: Value, span: Span) -> None:
         node = next((side.variable for side in (left, right) if isinstance(side, EntityValue)), None)
         hint = None if node is None else f"compare a property of it, or '${node.name}.@id'"
-        found = f"{message}: {shown_type(left)} and {shown_type(right)}"
-        self._findings.report(rules.INCOMPATIBLE, found, span, hint)
+        detailed = f"{message}: {shown_type(left)} and {shown_type(right)}"
+        self._findings.report(rules.INCOMPATIBLE, detailed, span, hint)
 
     def _member(self, written: ast.MemberSyntax, scope: Scope) -> Condition | None:
         left = self._operand(written.left, scope)
@@ -157,9 +157,9 @@ class ConditionChecker:
         return None
 
     def _listed(self, written: ast.MemberSyntax, left: Value, right: PropertyType, size: int) -> bool:
-        found = type_of(left)
-        fits = found is not None and is_plain(found)
-        fits = fits and (size == 0 or (found is not None and same_family(found.scalar, right.scalar)))
+        left_type = type_of(left)
+        fits = left_type is not None and is_plain(left_type)
+        fits = fits and (size == 0 or (left_type is not None and same_family(left_type.scalar, right.scalar)))
         if not fits:
             message = f"cannot compare {shown_type(left)} with the values of {right}"
             self._findings.report(rules.INCOMPATIBLE, message, written.span)
@@ -176,19 +176,19 @@ def _parts(expression: ast.ExprSyntax) -> Iterator[ast.ExprSyntax]:
 
 
 def _is_text(value: Value) -> bool:
-    found = type_of(value)
-    return found is not None and found.scalar is Scalar.STRING and not found.is_list
+    value_type = type_of(value)
+    return value_type is not None and value_type.scalar is Scalar.STRING and not value_type.is_list
 
 
 def _simplified(left: Value, operator: str, right: Value) -> Condition:
     """Return a comparison; `search(...) = false` is the negation of the search."""
     match left, right:
-        case (TextMatch() as found, Constant(bool() as wanted)) | (
-            Constant(bool() as wanted),
-            TextMatch() as found,
+        case (TextMatch() as text_match, Constant(bool() as truth)) | (
+            Constant(bool() as truth),
+            TextMatch() as text_match,
         ):
             if operator in ("=", "!="):
-                return found if wanted == (operator == "=") else Not(found)
+                return text_match if truth == (operator == "=") else Not(text_match)
         case _:
             pass
     return Comparison(left, operator, right)

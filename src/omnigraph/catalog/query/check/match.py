@@ -44,8 +44,8 @@ class MatchChecker:
 
     def clauses(self, clauses: Sequence[ast.ClauseSyntax], scope: Scope) -> tuple[Clause, ...]:
         """Resolve clauses in order; those with a fault are left out."""
-        found = [self._clause(clause, scope) for clause in clauses]
-        return tuple(clause for clause in found if clause is not None)
+        checked = [self._clause(clause, scope) for clause in clauses]
+        return tuple(clause for clause in checked if clause is not None)
 
     def _clause(self, clause: ast.ClauseSyntax, scope: Scope) -> Clause | None:
         match clause:
@@ -96,8 +96,8 @@ class MatchChecker:
 
     def _node_type(self, binding: ast.BindingSyntax) -> NodeType | None:
         name = binding.type.text
-        found = self._catalog.find_node(name)
-        if found is None:
+        declared = self._catalog.find_node(name)
+        if declared is None:
             message = f"there is no node type '{name}'"
             if self._catalog.find_interface(name) is not None:
                 message += ": an interface cannot be bound"
@@ -105,7 +105,7 @@ class MatchChecker:
                 message += ": an edge is bound in a traversal, as in '$a $e:edge $b'"
             known = (node.name for node in self._catalog.nodes)
             self._findings.unknown(rules.UNKNOWN_NODE, message, binding.type.span, name, known)
-        return found
+        return declared
 
     def _bound(
         self, binding: ast.BindingSyntax, declared: NodeType | None, scope: Scope
@@ -121,18 +121,18 @@ class MatchChecker:
                 scope.poison(variable.name)
                 return None, False
             return scope.bind(variable.name, declared), True
-        found = scope.find(variable.name)
-        if found is None or declared is None:
+        bound = scope.find(variable.name)
+        if bound is None or declared is None:
             return None, False
-        if found.is_edge:
+        if bound.is_edge:
             message = f"'${variable.name}' is an edge and cannot be bound as a node"
             self._findings.report(rules.EDGE_BINDING, message, variable.span)
             return None, False
-        if found.type.id != declared.id:
-            message = f"variable '${variable.name}' is already bound to type {found.type.name}"
+        if bound.type.id != declared.id:
+            message = f"variable '${variable.name}' is already bound to type {bound.type.name}"
             self._findings.report(rules.REBOUND, message, variable.span)
             return None, False
-        return found, False
+        return bound, False
 
     def _is_parameter(self, variable: ast.VarSyntax) -> bool:
         if variable.name not in self._findings.parameters:
@@ -144,15 +144,15 @@ class MatchChecker:
     def _entry(
         self, field: ast.FieldSyntax, declared: NodeType, variable: Variable | None
     ) -> Condition | None:
-        found = declared.find(field.name.text)
-        if found is None:
+        member = declared.find(field.name.text)
+        if member is None:
             message = f"node type {declared.name} has no property '{field.name.text}'"
             known = (p.name for p in declared.properties)
             self._findings.unknown(rules.UNKNOWN_ENTRY, message, field.name.span, field.name.text, known)
             if isinstance(field.value, ast.VarSyntax):
                 self._findings.parameter(field.value)
             return None
-        return self._holds(field, found, f"{declared.name}.{found.name}", variable)
+        return self._holds(field, member, f"{declared.name}.{member.name}", variable)
 
     def _holds(
         self, field: ast.FieldSyntax, declared: Property, place: str, variable: Variable | None
@@ -164,8 +164,8 @@ class MatchChecker:
             self._findings.report(rule, message, field.value.span)
             return None
         # Of a list property the entry is one element.
-        wanted = replace(declared.type, is_list=False, nullable=False)
-        operand = self._findings.assigned(field.value, wanted, place)
+        item_type = replace(declared.type, is_list=False, nullable=False)
+        operand = self._findings.assigned(field.value, item_type, place)
         if operand is None or variable is None:
             return None
         left = PropertyValue(variable, declared)
@@ -212,13 +212,13 @@ class MatchChecker:
             return None, False
         if variable.name not in scope:
             return None, True
-        found = scope.find(variable.name)
-        if found is not None and found.is_edge:
+        bound = scope.find(variable.name)
+        if bound is not None and bound.is_edge:
             message = f"'${variable.name}' is an edge and cannot be an endpoint"
             self._findings.report(rules.EDGE_BINDING, message, variable.span)
             return None, False
         # One whose type was refused fits anywhere, but nothing can be made of it.
-        return found, found is not None
+        return bound, bound is not None
 
     def _check_edge_variable(self, traversal: ast.TraversalSyntax, scope: Scope) -> bool:
         binding = traversal.binding

@@ -152,7 +152,7 @@ class _Checker:
     def _assignments(
         self, target: TableType, fields: Sequence[ast.FieldSyntax], *, update: bool
     ) -> tuple[Assignment, ...]:
-        found: list[Assignment] = []
+        assignments: list[Assignment] = []
         seen: set[str] = set()
         for field in fields:
             name = field.name.text
@@ -169,8 +169,8 @@ class _Checker:
                 self._refuse_fixed(place, target, field.name)
             operand = self._findings.assigned(field.value, place.type, f"{target.name}.{name}")
             if operand is not None:
-                found.append(Assignment(place, operand))
-        return tuple(found)
+                assignments.append(Assignment(place, operand))
+        return tuple(assignments)
 
     def _place(self, name: Ident, target: TableType) -> Place | None:
         """Return the property or endpoint of a name; anything else is T11."""
@@ -197,12 +197,12 @@ class _Checker:
             self._findings.report(rules.KEY_UPDATE, message, name.span, "delete the node and insert another")
 
     def _require(self, target: TableType, statement: ast.InsertSyntax) -> None:
-        given = {field.name.text for field in statement.fields}
+        assigned = {field.name.text for field in statement.fields}
         needed: list[str] = []
         if isinstance(target, EdgeType):
             needed += [end.value for end in Endpoint]
-        needed += [p.name for p in target.properties if _must_be_given(p, target, given)]
-        missing = [name for name in needed if name not in given]
+        needed += [p.name for p in target.properties if _must_be_given(p, target, assigned)]
+        missing = [name for name in needed if name not in assigned]
         if missing:
             names = ", ".join(f"'{name}'" for name in missing)
             noun = "property" if len(missing) == 1 else "properties"
@@ -264,8 +264,8 @@ class _Checker:
         match value:
             case ast.ListSyntax(items):
                 constants = tuple(constant(item) for item in items)
-                found = constant(value).type
-                fits = place is not None and (not items or self._listed(found, place, value))
+                list_type = constant(value).type
+                fits = place is not None and (not items or self._listed(list_type, place, value))
                 return Among(_of_row(place, target), constants) if place is not None and fits else None
             case ast.VarSyntax():
                 reference = self._findings.parameter(value)
@@ -280,10 +280,11 @@ class _Checker:
         self._findings.report(rules.INCOMPATIBLE, message, value.span)
         return None
 
-    def _listed(self, found: PropertyType, place: Place, value: ast.ValueSyntax) -> bool:
-        fits = same_family(found.scalar, place.type.scalar)
+    def _listed(self, list_type: PropertyType, place: Place, value: ast.ValueSyntax) -> bool:
+        fits = same_family(list_type.scalar, place.type.scalar)
         if not fits:
-            message = f"cannot compare {place_name(place)}, which is {place.type}, with the values of {found}"
+            subject = f"{place_name(place)}, which is {place.type}"
+            message = f"cannot compare {subject}, with the values of {list_type}"
             self._findings.report(rules.INCOMPATIBLE, message, value.span)
         return fits
 
@@ -302,11 +303,11 @@ def _value(expression: ast.ExprSyntax) -> ast.ValueSyntax:
     return expression
 
 
-def _must_be_given(declared: Property, target: TableType, given: set[str]) -> bool:
+def _must_be_given(declared: Property, target: TableType, assigned: set[str]) -> bool:
     if declared.type.nullable or declared.default is not None:
         return False
     # A vector may be made from its source before the row is stored.
-    return declared.embed is None or target.property_by_id(declared.embed.source).name not in given
+    return declared.embed is None or target.property_by_id(declared.embed.source).name not in assigned
 
 
 def _key_hint(target: TableType) -> str | None:

@@ -98,8 +98,8 @@ class OrderChecker:
                 self._key(sort, self._values.value(expression, scope))
             case _:
                 value = self._values.value(expression, scope)
-                found = None if value is None else type_of(value)
-                if found is not None and found.scalar is Scalar.BLOB:
+                value_type = None if value is None else type_of(value)
+                if value_type is not None and value_type.scalar is Scalar.BLOB:
                     self._findings.report(rules.BLOB, "rows cannot be ordered by a Blob", sort.span)
                     return
                 what = (
@@ -124,31 +124,31 @@ class OrderChecker:
             if self._has_limit(meant, sort.span):
                 message = f"'{text}' is a nearest output: order by nearest(...) itself"
                 self._findings.report(rules.NEAREST_ALIAS, message, sort.span)
-        elif meant is not None and (found := ranked(meant)) is not None and position == 0:
-            self._rank(position, sort, found)
+        elif meant is not None and (ranking := ranked(meant)) is not None and position == 0:
+            self._rank(position, sort, ranking)
         else:
             if meant is not None:
                 self._has_limit(meant, sort.span)
             self._key(sort, reference)
 
-    def _rank(self, position: int, sort: ast.SortSyntax, found: Ranking | None) -> None:
+    def _rank(self, position: int, sort: ast.SortSyntax, ranking: Ranking | None) -> None:
         if position > 0:
             self._refuse("a ranking must be the first sort item", sort.span, None)
         elif self._grouped or self._body.distinct:
             kind = "grouped" if self._grouped else "distinct"
             self._refuse(f"a ranking orders rows of the match, not {kind} rows", sort.span, None)
-        elif found is not None and self._has_limit(found, sort.span):
+        elif ranking is not None and self._has_limit(ranking, sort.span):
             aliases = [s for s in self._body.order if isinstance(s.expression, ast.NameSyntax)]
-            if isinstance(found, Nearest) and aliases:
+            if isinstance(ranking, Nearest) and aliases:
                 message = "ordering by nearest cannot be combined with an alias"
                 self._findings.report(rules.NEAREST_ALIAS, message, aliases[0].span)
-            self.ranking = found
+            self.ranking = ranking
 
-    def _has_limit(self, found: Value, span: Span) -> bool:
-        if self._body.limit is not None or not isinstance(found, Nearest | Rrf):
+    def _has_limit(self, ranking: Value, span: Span) -> bool:
+        if self._body.limit is not None or not isinstance(ranking, Nearest | Rrf):
             return True
-        name = "nearest" if isinstance(found, Nearest) else "rrf"
-        rule = rules.NEAREST_LIMIT if isinstance(found, Nearest) else rules.RRF
+        name = "nearest" if isinstance(ranking, Nearest) else "rrf"
+        rule = rules.NEAREST_LIMIT if isinstance(ranking, Nearest) else rules.RRF
         message = f"ordering by {name} needs a limit"
         self._findings.report(rule, message, span, "add 'limit 10' after the order")
         return False
@@ -156,8 +156,8 @@ class OrderChecker:
     def _key(self, sort: ast.SortSyntax, value: Value | None) -> None:
         if value is None:
             return
-        found = type_of(value)
-        if found is None or not is_plain(found):
+        value_type = type_of(value)
+        if value_type is None or not is_plain(value_type):
             self._refuse(f"rows cannot be ordered by {shown_type(value)}", sort.span, None)
             return
         if self._grouped or self._body.distinct:
@@ -289,16 +289,16 @@ class _Outputs:
         value = self._values.value(written.expression, self._scope)
         if value is None:
             return None
-        found = type_of(value)
-        if found is not None and found.scalar is Scalar.BLOB:
+        value_type = type_of(value)
+        if value_type is not None and value_type.scalar is Scalar.BLOB:
             self._findings.report(rules.BLOB, "a Blob cannot be returned", written.expression.span)
             return None
         return value
 
     def _column(self, name: str, value: Value) -> OutputColumn:
-        found = type_of(value)
-        if found is not None:
-            return OutputColumn.of(name, found)
+        value_type = type_of(value)
+        if value_type is not None:
+            return OutputColumn.of(name, value_type)
         node = self._values.meant(value)
         return OutputColumn(name, OBJECT, isinstance(node, EntityValue) and node.variable.optional)
 

@@ -247,8 +247,8 @@ class Traverser:
         direction = Direction.EITHER if traversal.undirected else _direction(edge, left, right)
         ends = self.ends(Hops(edge, direction))
         fits = [
-            self._fits(edge, end, wanted, written)
-            for end, wanted, written in zip(
+            self._fits(edge, end, declared, written)
+            for end, declared, written in zip(
                 (left, right), ends, (traversal.left, traversal.right), strict=True
             )
         ]
@@ -268,8 +268,8 @@ class Traverser:
             self._findings.report(rules.UNKNOWN_EDGE, f"there is no edge type '{name.text}'", name.span, hint)
         return edge
 
-    def _fits(self, edge: EdgeType, end: Variable | None, wanted: NodeType, written: ast.VarSyntax) -> bool:
-        if end is None or node_type(end).id == wanted.id:
+    def _fits(self, edge: EdgeType, end: Variable | None, declared: NodeType, written: ast.VarSyntax) -> bool:
+        if end is None or node_type(end).id == declared.id:
             return True
         source, target = statements.endpoints(edge, self._catalog)
         message = (

@@ -82,14 +82,14 @@ class ValueChecker:
     def _bare(self, variable: ast.VarSyntax, scope: Scope) -> Value | None:
         name = variable.name
         if name in scope and not variable.anonymous:
-            found = scope.find(name)
-            if found is None:
+            bound = scope.find(name)
+            if bound is None:
                 return None
-            if found.is_edge:
+            if bound.is_edge:
                 message = f"'${name}' is an edge and cannot be used by itself"
                 self.findings.report(rules.EDGE_BINDING, message, variable.span, f"use '${name}.@id'")
                 return None
-            return EntityValue(found)
+            return EntityValue(bound)
         if name in self.findings.parameters:
             parameter = self.findings.parameters[name]
             return None if parameter is None else ParamRef(parameter)
@@ -134,13 +134,13 @@ class ValueChecker:
 
     def _entity_field(self, variable: Variable, name: str, span: Span) -> EntityField | None:
         parts = [part for part in EntityPart if variable.is_edge or part.value not in ENDPOINTS]
-        found = next((part for part in parts if part.value == name), None)
-        if found is None:
+        field_part = next((part for part in parts if part.value == name), None)
+        if field_part is None:
             shown = ", ".join(f"@{part.value}" for part in parts)
             message = f"there is no field '@{name}' of '${variable.name}': it has {shown}"
             self.findings.report(rules.UNKNOWN_PROPERTY, message, span)
             return None
-        return EntityField(variable, found)
+        return EntityField(variable, field_part)
 
     def _unknown_property(self, variable: Variable, name: str, span: Span) -> None:
         declared = variable.type
@@ -186,9 +186,9 @@ class ValueChecker:
         return Arithmetic(expression.operator, left, right, result)
 
     def _number(self, value: Value, span: Span) -> PropertyType | None:
-        found = type_of(value)
-        if found is not None and not found.is_list and found.scalar in NUMBERS:
-            return found
+        value_type = type_of(value)
+        if value_type is not None and not value_type.is_list and value_type.scalar in NUMBERS:
+            return value_type
         message = f"arithmetic needs numbers, found {shown_type(value)}"
         self.findings.report(rules.INCOMPATIBLE, message, span)
         return None
@@ -205,8 +205,8 @@ class ValueChecker:
         self._inside_aggregate = False
         if argument is None:
             return None
-        found = type_of(argument)
-        if found is not None and found.scalar is Scalar.BLOB:
+        argument_type = type_of(argument)
+        if argument_type is not None and argument_type.scalar is Scalar.BLOB:
             message = f"{function.value} does not work on a Blob"
             self.findings.report(rules.BLOB, message, aggregate.argument.span)
             return None
@@ -237,10 +237,10 @@ class ValueChecker:
         return ShortestPath(left, hops, right)
 
     def _end(self, variable: ast.VarSyntax, scope: Scope) -> Variable | None:
-        found = self._bare(variable, scope)
-        if isinstance(found, EntityValue):
-            return found.variable
-        if found is not None:
+        value = self._bare(variable, scope)
+        if isinstance(value, EntityValue):
+            return value.variable
+        if value is not None:
             message = f"'${variable.name}' is a parameter, not a node of the match"
             self.findings.report(rules.PARAMETER_BOUND, message, variable.span)
         return None
@@ -251,8 +251,8 @@ class ValueChecker:
 
 def shown_type(value: Value) -> str:
     """Return what to call the type of a value."""
-    found = type_of(value)
-    return "a node" if found is None else str(replace(found, nullable=False))
+    value_type = type_of(value)
+    return "a node" if value_type is None else str(replace(value_type, nullable=False))
 
 
 def _fitting(value: Value, own: PropertyType, other: PropertyType) -> tuple[Value, PropertyType]:
@@ -276,19 +276,19 @@ def _result(left: Scalar, right: Scalar) -> Scalar:
 
 def _aggregated(function: AggregateFunction, argument: Value) -> PropertyType | None:
     """Return the type of an aggregate, or None when it does not work on its argument."""
-    found = type_of(argument)
-    plain = found is not None and is_plain(found)
-    number = plain and found is not None and found.scalar in NUMBERS
+    argument_type = type_of(argument)
+    plain = argument_type is not None and is_plain(argument_type)
+    number = plain and argument_type is not None and argument_type.scalar in NUMBERS
     match function:
         case AggregateFunction.COUNT:
             return PropertyType(Scalar.I64, nullable=True)
-        case AggregateFunction.COUNT_DISTINCT if plain or found is None:
+        case AggregateFunction.COUNT_DISTINCT if plain or argument_type is None:
             return PropertyType(Scalar.I64, nullable=True)
         case AggregateFunction.SUM | AggregateFunction.AVG if number:
             return PropertyType(Scalar.F64, nullable=True)
-        case AggregateFunction.MIN | AggregateFunction.MAX if plain and found is not None:
-            return replace(found, nullable=True) if found.scalar in _ORDERED else None
-        case AggregateFunction.COLLECT if plain and found is not None:
-            return PropertyType(found.scalar, nullable=True, is_list=True)
+        case AggregateFunction.MIN | AggregateFunction.MAX if plain and argument_type is not None:
+            return replace(argument_type, nullable=True) if argument_type.scalar in _ORDERED else None
+        case AggregateFunction.COLLECT if plain and argument_type is not None:
+            return PropertyType(argument_type.scalar, nullable=True, is_list=True)
         case _:
             return None
