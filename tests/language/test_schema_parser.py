@@ -236,6 +236,8 @@ def test_a_lone_surrogate_is_a_finding() -> None:
         pytest.param("node A @x(" * 5_000, id="open-parentheses"),
         pytest.param("{" * 50_000, id="open-braces"),
         pytest.param('"' * 9_999, id="quotes"),
+        pytest.param('node A @description("' + '\\"' * 500_000, id="open-string"),
+        pytest.param("node A {} " + "/* " * 500_000, id="open-comments"),
         pytest.param("node A { x: Vector(" + "9" * 50_000 + ") }", id="huge-number"),
         pytest.param("node A { x: I32 @range(x, 1.." + "9" * 50_000 + ") }", id="huge-bound"),
         pytest.param("node " + "A" * 100_000 + " implements B {}", id="huge-name"),

@@ -233,8 +233,7 @@ class Parser:
         """Name what stands there if it is a token elsewhere in the grammar, which says more than a letter."""
         terminal, end = _scan(text, position, self._terminals)
         if terminal is None or terminal.ignored:
-            expected = {t.name for t in self._state(stack[-1]).candidates if not t.ignored}
-            return SyntaxMismatch(position, None, expected)
+            return SyntaxMismatch(position, None, self._accepted(stack))
         token = Token(terminal.name, text[position:end], position, end)
         return SyntaxMismatch(position, token, self._accepted(stack))
 

@@ -137,14 +137,15 @@ class Splitting:
     """How one language cuts a text into definitions, before any of them is parsed."""
 
     word: str  # the pattern of a word
-    other: str  # the pattern of what is neither space, comment, string nor word
     starts: Callable[[Sequence[re.Match[str]], int, int], bool]  # tokens, position, depth of brackets
     max_depth: int | None = None
 
 
 @cache
-def _token_pattern(word: str, other: str) -> re.Pattern[str]:
+def _token_pattern(word: str) -> re.Pattern[str]:
     string = r'"(?:[^"\\]|\\[\s\S])*"'
+    # What is never closed goes on to the end, so that no text is scanned more than twice.
+    other = r'/\*[\s\S]*|"[\s\S]*|[\s\S]'
     return re.compile(
         rf"(?P<skip>[ \t\r\n]+|{COMMENT})|(?P<string>{string})|(?P<word>{word})|(?P<other>{other})"
     )
@@ -155,7 +156,7 @@ def definitions(text: str, splitting: Splitting) -> Iterator[DefinitionText]:
 
     One ends where its brackets are closed, and where the next one starts.
     """
-    pattern = _token_pattern(splitting.word, splitting.other)
+    pattern = _token_pattern(splitting.word)
     tokens = [token for token in pattern.finditer(text) if token.lastgroup != "skip"]
     first, depth = 0, 0
     for position, token in enumerate(tokens):

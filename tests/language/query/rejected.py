@@ -110,6 +110,7 @@ REJECTED = [
     Rejected("Q000", read("$p: P", "¦date(1)"), "date takes one text in double quotes"),
     Rejected("Q000", read("$p: P", "¦9223372036854775808"), "does not fit 64 bits", "U64"),
     Rejected("Q000", read("$p: P", '"a¦\\x"'), "unsupported escape sequence: \\x"),
+    Rejected("Q000", "query q¦# () {}", "unexpected '#', expected '('"),
     Rejected("Q000", read("$p: P", '¦"a'), "the string is never closed"),
     Rejected("Q000", "query q() { ¦/* ", "the comment is never closed"),
     Rejected(

@@ -158,10 +158,8 @@ def _starts_query(tokens: Sequence[re.Match[str]], position: int, depth: int) ->
     return (inner.startswith("$") and colon == ":") or (inner == ")" and name != "now")
 
 
-# What is never closed goes on to the end, so that no text is scanned more than twice.
 _SPLITTING = Splitting(
     word=r"\$?[A-Za-z_][A-Za-z0-9_]*",
-    other=r'/\*[\s\S]*|"[\s\S]*|[\s\S]',
     starts=_starts_query,
     max_depth=MAX_DEPTH,
 )

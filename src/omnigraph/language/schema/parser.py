@@ -178,7 +178,7 @@ def _starts_declaration(tokens: Sequence[re.Match[str]], position: int, depth: i
     return depth <= 0 or ("A" <= after[:1] <= "Z")
 
 
-_SPLITTING = Splitting(word="[A-Za-z_][A-Za-z0-9_]*", other=r"[\s\S]", starts=_starts_declaration)
+_SPLITTING = Splitting(word="[A-Za-z_][A-Za-z0-9_]*", starts=_starts_declaration)
 
 
 # -- messages ----------------------------------------------------------------------------------------
