@@ -337,3 +337,9 @@ def test_lint_reports_a_schema_and_its_queries() -> None:
     assert "query.gq:1:50: error[T6]" in str(bad)
     assert bad.to_json()["status"] == "error"
     assert not og.lint("node N { a: Strng }", ALL)
+
+
+def test_an_unknown_embedding_is_refused_before_a_graph_is_made(tmp_path: Path) -> None:
+    refused(og.InvalidRequest, lambda: og.init(tmp_path / "g", SCHEMA, embedding="mok"))
+
+    og.init(tmp_path / "g", SCHEMA).close()

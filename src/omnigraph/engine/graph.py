@@ -444,6 +444,7 @@ def init(
     Without an address (None) it is a temporary graph, for tests and play: its files are removed when it is
     closed, or when the process ends.
     """
+    embedder_of(embedding)  # a wrong one is refused before anything is made
     catalog = resolve(load_schema(schema), None, IdMinter(new_id())).catalog
     tables = {t.id: NewTable(t.name, t.kind.value, t.stored_schema) for t in catalog.tables}
     folder = None
