@@ -34,8 +34,8 @@ def test_only_public_names_show_and_each_can_be_had() -> None:
     assert dir(og) == sorted(og.__all__)
     assert set(og.__all__) >= PROMISED
     assert {name for name in og.__all__ if not hasattr(og, name)} == set()
-    with pytest.raises(AttributeError, match="no attribute 'Grap'"):
-        og.Grap  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        og.Nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_type_checkers_are_told_the_same_names_from_the_same_modules() -> None:

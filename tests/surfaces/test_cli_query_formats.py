@@ -15,8 +15,8 @@ from rich.cells import cell_len
 
 import omnigraph as og
 from omnigraph.catalog.query.expressions import OutputColumn
+from omnigraph.execution import result as result_module
 from omnigraph.execution.result import Result
-from omnigraph.surfaces.cli.support import formats
 from omnigraph.surfaces.cli.support.formats import Cells, Form, ResultFormat
 from tests.surfaces.shelf import QUERIES, SHELF, make
 
@@ -228,5 +228,5 @@ def test_pages_of_rows_are_not_seen(
     everyone: Result, format: ResultFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = written(everyone, format)
-    monkeypatch.setattr(formats, "PAGE", 2)
+    monkeypatch.setattr(result_module, "PAGE", 2)
     assert written(everyone, format) == whole
