@@ -6,7 +6,6 @@ import ast
 import importlib
 import pkgutil
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,10 +96,17 @@ def test_mypy_accepts_the_sample_program() -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-@pytest.mark.skipif(shutil.which("pyright") is None, reason="pyright is not installed")
-def test_pyright_accepts_the_sample_program() -> None:
-    ran = subprocess.run(["pyright", str(SAMPLE)], cwd=ROOT, capture_output=True, text=True, check=False)
+def test_pyright_accepts_the_sample_program_and_refuses_a_wrong_one(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text('import omnigraph as og\n\nnumber: int = og.connect("a")\n')
+    command = [sys.executable, "-m", "basedpyright", "--level", "error"]
+    ran, refused = (
+        subprocess.run([*command, str(file)], cwd=ROOT, capture_output=True, text=True, check=False)
+        for file in (SAMPLE, wrong)
+    )
     assert ran.returncode == 0, ran.stdout
+    assert refused.returncode == 1, refused.stdout
+    assert '"Graph" is not assignable to "int"' in refused.stdout
 
 
 # -- who imports what ----------------------------------------------------------------------------------
