@@ -21,7 +21,7 @@ from tests.support.places import Place
 from tests.support.processes import run_processes
 from tests.support.stores import everything
 
-pytestmark = pytest.mark.xdist_group("refused-access-disk")  # one child process for all
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("refused-access-disk")]  # one child process for all
 
 NOBODY = 65534
 READABLE, FRESH = "readable", "fresh"

@@ -86,6 +86,7 @@ def test_a_read_from_a_store_that_does_not_answer_is_stopped_and_wrote_nothing(
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "landed"), [("publish.before", False), ("publish.after", True)])
 def test_a_write_that_is_stopped_took_effect_as_a_whole_or_not_at_all(
     desk: Desk, point: str, landed: bool

@@ -20,7 +20,7 @@ from omnigraph.engine.load.sources.opening import open_source
 from tests.engine.load.sources.reading import NOW_MS, lines, node
 from tests.support.catalogs import catalog
 
-pytestmark = pytest.mark.xdist_group("bounded")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bounded")]
 
 WIDE = catalog("node Wide { v: Vector(1024) } node Note { text: String age: I32? }")
 MIB = 1 << 20
