@@ -146,7 +146,7 @@ def merge(base: State, ours: State, theirs: State) -> Merged:
     """Merge three states, or refuse."""
     groups = Groups([base, ours, theirs])
     if ours is base:
-        return Merged(theirs, dropped=frozenset(_losses(groups, ours, theirs)))
+        return Merged(_known_by_all(groups, theirs), dropped=frozenset(_losses(groups, ours, theirs)))
     unified = _unify_new(groups, base, ours, theirs)
     before, mine, other = (_canonical(groups, state) for state in (base, ours, theirs))
     merging = Merging(groups, before, mine, other)
@@ -155,6 +155,15 @@ def merge(base: State, ours: State, theirs: State) -> Merged:
     merged = merging.finish()
     losses = frozenset(_losses(groups, ours, merged.state))
     return replace(merged, unified=merged.unified | unified, dropped=losses)
+
+
+def _known_by_all(groups: Groups, state: State) -> State:
+    """The state with what was unified: a revert takes back rows, not that two ids are one thing."""
+    types = {}
+    for number, declared in state.types.items():
+        props = tuple(replace(p, also=p.also | groups.members(p.number)) for p in declared.props)
+        types[number] = replace(declared, props=props, also=declared.also | groups.members(number))
+    return replace(state, types=types)
 
 
 def _losses(groups: Groups, ours: State, merged: State) -> Iterator[Loss]:

@@ -562,3 +562,17 @@ def test_an_edge_to_a_node_that_the_target_deleted_is_found_also_where_the_sourc
         with pytest.raises(MergeConflict, match="'r2' not found in A"):
             graph.merge("side")
         assert [row["k"] for row in graph.nodes("A").to_arrow().to_pylist()] == ["r1"]
+
+
+def test_a_revert_of_a_merge_that_unified_takes_back_its_rows_and_not_that_two_ids_are_one(
+    twice: Graph,
+) -> None:
+    merged = twice.merge("side")
+    assert merged.unified
+    twice.revert(str(merged.commit_id))
+
+    back = twice.merge("main", into="side")  # a fast-forward: what only the side had is deleted, and counted
+
+    assert (back.unified, back.dropped) == ((), ())
+    assert values(twice, "Q", "v", "side") == values(twice, "Q", "v")
+    assert sum(entry.deleted for entry in back.types if entry.name == "Q") > 0
