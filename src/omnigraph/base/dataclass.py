@@ -90,9 +90,9 @@ def _slotted(cls: Any, own: dict[str, Field[Any]]) -> Any:
     body["__slots__"] = tuple(name for name in own if name not in taken)
     body.pop("__dict__", None)
     body.pop("__weakref__", None)
-    made = type(cls)(cls.__name__, cls.__bases__, body)
-    made.__qualname__ = cls.__qualname__
-    return made
+    slotted = type(cls)(cls.__name__, cls.__bases__, body)
+    slotted.__qualname__ = cls.__qualname__
+    return slotted
 
 
 # -- what all classes share ------------------------------------------------------------------------------
@@ -191,8 +191,8 @@ def _compile_init(cls: Any, frozen: bool) -> None:
         body.append("self.__post_init__()")
     parameters = ", ".join(["self", *plain, *(["*", *keyword] if keyword else [])])
     exec(f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"]), names)
-    made = names["__init__"]
-    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    init = names["__init__"]
+    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     declared = getattr(cls, FIELDS).values()
-    made.__annotations__ = {field.name: field.type for field in declared if field.init} | {"return": None}
-    cls.__init__ = made
+    init.__annotations__ = {field.name: field.type for field in declared if field.init} | {"return": None}
+    cls.__init__ = init

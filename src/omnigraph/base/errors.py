@@ -86,6 +86,15 @@ def at_most(lines: tuple[str, ...], total: int | None = None) -> tuple[str, ...]
     return lines[:LISTED] + ((f"... and {more} more",) if more else ())
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "row"), counted(1_200, "row"), counted(0, "query", "queries")
+    ('1 row', '1200 rows', '0 queries')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 # -- the request was wrong -------------------------------------------------------------------------
 
 
@@ -472,8 +481,6 @@ def _violation_row(violation: Mapping[str, Any]) -> tuple[str, ...]:
     if place is None:
         place = f"{violation['entity_kind']} {violation['entity_id']!r}"
         what = what.removesuffix(f" ({place})")
-    else:
-        what = what.removeprefix(f"{place}: ")
     return str(place), str(violation["code"]), str(violation["type_name"] or "-"), what
 
 

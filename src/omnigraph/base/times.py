@@ -240,8 +240,8 @@ def read_moment(at: At) -> Moment:
         return CommitAt(text)
     if _NUMBER.fullmatch(text):
         return VersionAt(int(text))
-    if found := _ANCESTOR.fullmatch(text):
-        return AncestorAt(found["name"], int(found["steps"]))
+    if ancestor := _ANCESTOR.fullmatch(text):
+        return AncestorAt(ancestor["name"], int(ancestor["steps"]))
     if _TIME.fullmatch(text) and (time := _time(text)) is not None:
         return TimeAt(_microseconds(time))
     return TagAt(text)

@@ -322,8 +322,7 @@ class Graph:
         graph is bound to, unless it is named. `kinds`, `types` and `ops` choose among the changes.
         """
         view = self.view
-        b = b if b is not None else view.commit_id or view.branch
-        return self._diff.diff(a, b, branch=view.branch, kinds=kinds, types=types, ops=ops)
+        return self._diff.diff(a, view.end(b), branch=view.branch, kinds=kinds, types=types, ops=ops)
 
     def entity(self, type: str, id: EntityId) -> Entity:
         """Return one entity, to read at any moment and to list its versions."""

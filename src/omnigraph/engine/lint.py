@@ -11,7 +11,8 @@ from typing import Any
 
 from omnigraph.base.arguments import checked
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, counted
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.lint import lint as lint_schema
 from omnigraph.catalog.query import LintReport, lint_queries
@@ -19,9 +20,8 @@ from omnigraph.catalog.query.lint import Finding, never_set
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.query import QueryText, read_query
 from omnigraph.engine.schema.schema import SchemaText, read_schema
-from omnigraph.execution.result import counted
 from omnigraph.language.diagnostics import Diagnostic, Severity, SourceText, render
-from omnigraph.language.schema import load
+from omnigraph.language.schema import CheckedSchema, load
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,8 +83,7 @@ def lint(schema: SchemaText, queries: QueryText | None = None) -> LintResult:
     result = LintResult(((source, diagnostics),))
     if queries is None or not result:
         return result
-    # The ids are thrown away with the catalog: nothing is ever stored under them.
-    catalog = resolve(load(text, file=file), None, IdMinter("lint")).catalog
+    catalog = catalog_to_check_by(load(text, file=file))
     origin = {"kind": "file", "path": file}
     reports: list[LintReport] = [
         lint_queries(gq, catalog, schema_source=origin, file=name) for gq, name in _query_texts(queries)
@@ -94,6 +93,11 @@ def lint(schema: SchemaText, queries: QueryText | None = None) -> LintResult:
         (*result.texts, *((report.source, report.diagnostics) for report in reports)),
         never_set(checked_queries),
     )
+
+
+def catalog_to_check_by(schema: CheckedSchema) -> Catalog:
+    """Return a schema as a catalog. Its ids are thrown away with it: nothing is ever stored under them."""
+    return resolve(schema, None, IdMinter("lint")).catalog
 
 
 def _query_texts(queries: QueryText) -> Iterator[tuple[str, str]]:

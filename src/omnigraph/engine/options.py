@@ -59,6 +59,10 @@ class View:
             return self.branch, self.commit_id
         return self.branch if branch is None else branch, at
 
+    def end(self, named: At | None) -> At:
+        """Return the state that a diff leads to."""
+        return named if named is not None else self.commit_id or self.branch
+
     def line(self, branch: str | None) -> str:
         """Return the branch whose history is asked for."""
         return self.branch if branch is None else branch

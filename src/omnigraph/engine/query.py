@@ -140,7 +140,7 @@ class Queries:
             return self._answer(self._prepare(gq, params, query_name, branch, at, options), None)
 
         with measured() as meter:
-            result = of_the_newest(answer) if at is None else answer()
+            result = of_the_newest(answer)
         return replace(result, cost=meter.cost)
 
     def explain(
@@ -164,7 +164,7 @@ class Queries:
             return Explanation(read.name, recorder.lines, prepared.context.snapshot.commit_id)
 
         with measured():
-            return of_the_newest(explanation) if at is None else explanation()
+            return of_the_newest(explanation)
 
     def _profile(self, prepared: _Prepared, recorder: Recorder) -> None:
         prepared.context.note = recorder.note

@@ -11,11 +11,11 @@ from dataclasses import field, replace
 from typing import Any
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.errors import counted
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.change import Catalogs
-from omnigraph.execution.result import counted
 from omnigraph.storage import transaction
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.cost import Cost

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from omnigraph.base.arguments import Positive, checked_methods
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest, NotFound
+from omnigraph.base.errors import InvalidRequest, NotFound, counted
 from omnigraph.base.text_table import GAP, cut_text, table_lines, text_width
 from omnigraph.base.times import python_day, python_instant, write_day, write_instant
 from omnigraph.catalog.query.expressions import OutputColumn
@@ -222,15 +222,6 @@ def _fitting(widths: list[int]) -> int:
 def is_number(kind: pa.DataType) -> bool:
     """Say whether values of a type are aligned like numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def counted(number: int, word: str) -> str:
-    """Return a count with its word in the right form.
-
-    >>> counted(1, "row"), counted(2, "row")
-    ('1 row', '2 rows')
-    """
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def cell_text(value: Any) -> str:

@@ -185,7 +185,10 @@ class Readability:
 
 
 def of_the_newest(read: Callable[[], T]) -> T:
-    """Read the newest state, which `read` captures: again, when its history is reclaimed meanwhile."""
+    """Read the newest state, which `read` captures: again, when its history is reclaimed meanwhile.
+
+    A read of a state that was named fails a second time in the same way, and is refused.
+    """
     before: HistoryReclaimed | None = None
     for _ in range(READS):
         try:

@@ -8,7 +8,7 @@ params.py         JSON values -> the values of the parameters
 lint.py           text -> report; operation.py, columns.py, describe.py: descriptions for machines
 """
 
-from omnigraph.catalog.query.check.compile import CheckedQuery, check, compile_query, examine
+from omnigraph.catalog.query.check import CheckedQuery, check, compile_query, examine
 from omnigraph.catalog.query.expressions import Parameter, Stored, Values, operand_value
 from omnigraph.catalog.query.lint import LintReport, lint_queries, query_entry
 from omnigraph.catalog.query.params import BadParameters, ParamText, bind_params

@@ -14,7 +14,7 @@ from typing import Any
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType
-from omnigraph.catalog.query.check.compile import CheckedQuery, examine
+from omnigraph.catalog.query.check import CheckedQuery, examine
 from omnigraph.catalog.query.statements import CheckedMutation, Operation, Update, place_name
 from omnigraph.language.diagnostics import Diagnostic, QueryError, Severity, SourceText
 from omnigraph.language.query import QuerySyntax, parse, rules

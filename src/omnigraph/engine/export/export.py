@@ -106,7 +106,7 @@ def export_files(
         plan = plan_export(store, names, branch, at)
         return _export(store, plan, chosen, destination, storage_options, progress)
 
-    return of_the_newest(export) if at is None else export()
+    return of_the_newest(export)
 
 
 def _export(

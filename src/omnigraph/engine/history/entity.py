@@ -118,9 +118,7 @@ class Entity:
         """Return the entity's values, now or then, under the names of now; None if it is not there."""
         target, moment = self._view.read(branch, at)
         with measured():
-            if moment is None:
-                return of_the_newest(lambda: self._get(target, None))
-            return self._get(target, moment)
+            return of_the_newest(lambda: self._get(target, moment))
 
     def _get(self, branch: str, at: At | None) -> dict[str, Any] | None:
         snapshot, catalog = read_state(self._store, self._catalogs, branch, at)

@@ -187,8 +187,8 @@ class LoadDraft(InputDraft):
             if now is None or change.replaces or not before.declares_alike(declared, catalog, now):
                 raise ReadSetConflict("schema", expected=before.identity, actual=catalog.identity)
             rows = _under_columns(change.rows, declared, now).select(now.stored_schema.names)
-            given = None if change.given is None else _under_columns(change.given, declared, now)
-            changes.append(replace(change, declared=now, rows=rows, given=given))
+            given_rows = None if change.given is None else _under_columns(change.given, declared, now)
+            changes.append(replace(change, declared=now, rows=rows, given=given_rows))
         return ChangeSet.of(catalog, changes)
 
     def locate(self, findings: Findings, change: ChangeSet) -> Findings:

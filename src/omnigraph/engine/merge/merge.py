@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown
+from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown, counted
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.entity import last_touched
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
@@ -24,7 +24,6 @@ from omnigraph.engine.merge.write import MergeWrite
 from omnigraph.engine.options import MergeOptions, WriteOptions
 from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
 from omnigraph.engine.write import ExecutorFor
-from omnigraph.execution.result import counted
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.history import holds, merge_bases

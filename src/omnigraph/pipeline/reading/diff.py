@@ -162,8 +162,7 @@ def diff(
     """Return the changes that lead from one state to another; with a type, their images are structs."""
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
     view = graph.view
-    b = b if b is not None else view.commit_id or view.branch
-    before, after = (side(store, named, view.branch).state for named in (a, b))
+    before, after = (side(store, named, view.branch).state for named in (a, view.end(b)))
     comparison = StateComparison(store, catalogs, before, after)
     chosen = None if type is None else comparison.newer.named(type)
     images = Images(None if chosen is None else comparison.pair(chosen).declared)

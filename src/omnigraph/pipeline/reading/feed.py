@@ -249,8 +249,8 @@ def _text(image: Any) -> str | None:
 
 
 def _one(values: pa.ChunkedArray) -> pa.Array:
-    found = values.combine_chunks()
-    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+    whole = values.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
 
 
 # -- feed --------------------------------------------------------------------------------------------
@@ -285,8 +285,8 @@ class Feed:
             chain.latest()  # knows what was reclaimed since
             try:
                 before, after = chain.at(place[1] - 1), chain.at(place[1])
-                found = StateComparison(store, Catalogs(store.schemas), before, after, self.wanted)
-                yield from self.images.rows(found)
+                comparison = StateComparison(store, Catalogs(store.schemas), before, after, self.wanted)
+                yield from self.images.rows(comparison)
             except HistoryReclaimed as error:
                 raise gap(self.branch, error) from error
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest, NotFound
+from omnigraph.base.errors import InvalidRequest, NotFound, counted
 from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.surfaces.cli.query import (
     Explain,
@@ -28,7 +28,6 @@ from omnigraph.surfaces.cli.query import (
 )
 from omnigraph.surfaces.cli.settings import PROJECT_FILE, WRITES, Settings
 from omnigraph.surfaces.cli.support.call import GraphUri, call_of, note_old_spelling
-from omnigraph.surfaces.cli.support.output import counted
 from omnigraph.surfaces.cli.support.params import (
     Param,
     Params,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.base.errors import EntityNotFound, InvalidRequest
+from omnigraph.base.errors import EntityNotFound, InvalidRequest, counted
 from omnigraph.base.times import FORMS
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
 from omnigraph.surfaces.cli.support.command_line import Commands
-from omnigraph.surfaces.cli.support.output import counted, graph_and_words, shown_time
+from omnigraph.surfaces.cli.support.output import graph_and_words, shown_time
 
 if TYPE_CHECKING:
     from omnigraph.catalog.steps import Step

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.support.call import Call, GraphUri, call_of
-from omnigraph.surfaces.cli.support.output import counted
 from omnigraph.surfaces.cli.support.params import Snapshot, read_at
 from omnigraph.surfaces.cli.support.progress import spark_here, task_bar
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.language.diagnostics import SchemaError, Severity, render
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of, note_old_spelling
-from omnigraph.surfaces.cli.support.output import counted
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from omnigraph.catalog.catalog import Catalog
     from omnigraph.catalog.query import LintReport
     from omnigraph.catalog.query.lint import Finding, QueryReport
 
@@ -129,6 +127,8 @@ def _linted(
     graph_uri: str | None,
 ) -> Linted:
     from omnigraph.catalog.query import lint_queries
+    from omnigraph.engine.lint import catalog_to_check_by
+    from omnigraph.engine.schema.schema import load_schema
 
     if schema is None:
         with call.connect(address, graph_uri) as graph:
@@ -137,20 +137,11 @@ def _linted(
     else:
         origin = {"kind": "file", "path": str(schema)}
         try:
-            catalog = _catalog(schema)
+            catalog = catalog_to_check_by(load_schema(schema))
         except SchemaError as error:
             return Linted(path, origin, schema_error=error)
     reports = (lint_queries(text, catalog, schema_source=origin, file=file) for file, text in texts)
     return Linted(path, origin, tuple(reports))
-
-
-def _catalog(schema: Path) -> Catalog:
-    from omnigraph.catalog.identity import IdMinter
-    from omnigraph.catalog.resolve import resolve
-    from omnigraph.engine.schema.schema import load_schema
-
-    # The ids are thrown away with the catalog: nothing is ever stored under them.
-    return resolve(load_schema(schema), None, IdMinter("lint")).catalog
 
 
 # -- for people ------------------------------------------------------------------------------------

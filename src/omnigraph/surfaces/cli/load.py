@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.support.call import (
     Address,
     Call,
@@ -19,7 +19,6 @@ from omnigraph.surfaces.cli.support.call import (
     Message,
     call_of,
 )
-from omnigraph.surfaces.cli.support.output import counted
 from omnigraph.surfaces.cli.support.progress import load_bar
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.support.call import Address, GraphUri, call_of
-from omnigraph.surfaces.cli.support.output import counted
 from omnigraph.surfaces.cli.support.progress import Worker, WorkerFlag, spark_here, task_bar
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.support.call import Call, GraphUri, IfCommit, Message, call_of
-from omnigraph.surfaces.cli.support.output import counted, graph_and_words, shown_time
+from omnigraph.surfaces.cli.support.output import graph_and_words, shown_time
 from omnigraph.surfaces.cli.support.progress import Worker, WorkerFlag, spark_here, task_bar
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.support.call import (
     Call,
     GraphUri,
@@ -24,7 +24,6 @@ from omnigraph.surfaces.cli.support.call import (
     note_old_spelling,
 )
 from omnigraph.surfaces.cli.support.formats import Form, ResultFormat, choose
-from omnigraph.surfaces.cli.support.output import counted
 from omnigraph.surfaces.cli.support.params import (
     Inline,
     OldName,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.base.errors import counted
 from omnigraph.base.times import FORMS
 from omnigraph.language.diagnostics import Severity, SourceText, render
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, IfCommit, Message, call_of
 from omnigraph.surfaces.cli.support.command_line import Commands
-from omnigraph.surfaces.cli.support.output import counted
 
 if TYPE_CHECKING:
     from rich.text import Text

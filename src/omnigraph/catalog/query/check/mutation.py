@@ -61,8 +61,8 @@ def check_mutation(
     checker = _Checker(findings)
     statements = tuple(checker.statement(statement) for statement in body.statements)
     _refuse_mixture(query, body, findings)
-    if findings.found:
-        return None, findings.found
+    if findings.diagnostics:
+        return None, findings.diagnostics
     sound = tuple(s for s in statements if s is not None)
     checked = CheckedMutation(
         query.name.text,

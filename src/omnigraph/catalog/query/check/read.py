@@ -235,8 +235,8 @@ def check_read(
     outputs.check(body.outputs)
     order = OrderChecker(findings, values, outputs.outputs, outputs.grouped, body)
     order.check(scope)
-    if findings.found:
-        return None, findings.found
+    if findings.diagnostics:
+        return None, findings.diagnostics
     sound = tuple(output for output in outputs.outputs if output is not None)
     reads = statements.in_order((*match.reads, *values.reads))
     checked = CheckedRead(

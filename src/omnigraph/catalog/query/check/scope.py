@@ -111,7 +111,7 @@ class QueryFindings:
 
     def __init__(self, query: ast.QuerySyntax, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
         # A parameter whose type was refused already has None for a value.
         self.parameters: dict[str, Parameter | None] = {}
         for param in query.params:
@@ -125,7 +125,7 @@ class QueryFindings:
 
     def report(self, rule: Rule, message: str, span: Span, suggestion: str | None = None) -> None:
         """Add a fault."""
-        self.found.append(Diagnostic(rule, message, span, suggestion))
+        self.diagnostics.append(Diagnostic(rule, message, span, suggestion))
 
     def unknown(self, rule: Rule, message: str, span: Span, name: str, known: Iterable[str]) -> None:
         """Add a fault about a name that does not exist."""

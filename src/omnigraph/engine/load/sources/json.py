@@ -355,8 +355,10 @@ class RecordFraming:
             raise Refused("envelope", f"{HEADER} can only be the first line")
         self._opened = True
         if not isinstance(header, dict) or header.get("format") != FORMAT:
-            found = header.get("format") if isinstance(header, dict) else header
-            raise Refused("envelope", f"unknown export format {shown(found)}: this release reads {FORMAT}")
+            file_format = header.get("format") if isinstance(header, dict) else header
+            raise Refused(
+                "envelope", f"unknown export format {shown(file_format)}: this release reads {FORMAT}"
+            )
         if (digest := header.get("schema_digest")) != self._catalog.declaration_digest:
             raise Refused(
                 "envelope",
@@ -372,8 +374,10 @@ class RecordFraming:
         if not isinstance(end, dict):
             raise Refused("envelope", f"{END} must be an object, found {shown(end)}")
         if end.get("lines") != self._records:
-            found = shown(end.get("lines"))
-            raise Refused("envelope", f"the export counts {found} records, the file has {self._records}")
+            counted_lines = shown(end.get("lines"))
+            raise Refused(
+                "envelope", f"the export counts {counted_lines} records, the file has {self._records}"
+            )
         if end.get("sha256") != self._digest.hexdigest():
             raise Refused("envelope", "the content does not match the export's sha256: it was changed")
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.settings import Settings
-from omnigraph.surfaces.cli.support.output import counted
 
 if TYPE_CHECKING:
     from omnigraph.execution.result import Result

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from omnigraph.base.errors import GraphError, InvalidRequest, Kind
+from omnigraph.base.errors import GraphError, InvalidRequest, Kind, counted
 from omnigraph.language.diagnostics import SourceError
 from omnigraph.surfaces.cli.settings import Settings, is_remote
 from omnigraph.surfaces.cli.support.deadline import DeadlineProgress, Stage
@@ -217,15 +217,6 @@ def in_flags(remedy: str) -> str:
     'Give --type, or use --mode overwrite'
     """
     return _ARGUMENT.sub(lambda argument: f"{FLAGS[argument[1]]} {argument[2] or ''}".rstrip(), remedy)
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "row"), counted(1_200, "row"), counted(0, "query", "queries")
-    ('1 row', '1200 rows', '0 queries')
-    """
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def shown_time(time_us: int) -> str:
