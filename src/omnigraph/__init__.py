@@ -17,12 +17,12 @@ from typing import Any
 _NAMES_BY_MODULE = {
     "base.arguments": "BadArgument",
     "base.errors": """
-        AlreadyInitialized AmbiguousCommit BadMoment BranchExists BranchNotFound ChangeFeedGap
-        CommitNotFound ConflictError ConstraintViolation EntityNotFound GraphClosed GraphError
-        GraphNotFound HistoryReclaimed IntegrityError InvalidRequest KeyConflict Kind NotFound
-        OutcomeUnknown PastState PreconditionFailed PublishContention ReadSetConflict
-        ResourceLimit SchemaUnsupported StorageDenied StorageError TagExists TagNotFound
-        TypeNotFound
+        AlreadyInitialized AmbiguousCommit BadMoment BranchExists BranchNotFound
+        ChangeFeedGap CommitNotFound ConflictError ConstraintViolation EntityNotFound
+        GraphClosed GraphError GraphNotFound HistoryReclaimed IntegrityError
+        InvalidRequest KeyConflict Kind LimitExceeded NotFound OutcomeUnknown PastState
+        PreconditionFailed PublishContention SchemaUnsupported StaleVersion StorageDenied
+        StorageError TagExists TagNotFound TypeNotFound
     """,
     "catalog.query.params": "BadParameters",
     "engine.branches": "Branch",
@@ -33,8 +33,8 @@ _NAMES_BY_MODULE = {
     "engine.lint": "LintResult lint",
     "engine.merge.conflicts": "Conflict MergeConflict SchemaConflict",
     "engine.merge.merge": "MergeOutcome",
-    "engine.receipt": "Receipt",
     "engine.table": "TypeRows",
+    "engine.write": "Receipt",
     "execution.result": "Result",
     "language.diagnostics": "Diagnostic QueryError SchemaError SourceError",
     "storage.claims": "KeyReused",

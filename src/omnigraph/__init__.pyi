@@ -58,6 +58,9 @@ from omnigraph.base.errors import (
     Kind as Kind,
 )
 from omnigraph.base.errors import (
+    LimitExceeded as LimitExceeded,
+)
+from omnigraph.base.errors import (
     NotFound as NotFound,
 )
 from omnigraph.base.errors import (
@@ -73,13 +76,10 @@ from omnigraph.base.errors import (
     PublishContention as PublishContention,
 )
 from omnigraph.base.errors import (
-    ReadSetConflict as ReadSetConflict,
-)
-from omnigraph.base.errors import (
-    ResourceLimit as ResourceLimit,
-)
-from omnigraph.base.errors import (
     SchemaUnsupported as SchemaUnsupported,
+)
+from omnigraph.base.errors import (
+    StaleVersion as StaleVersion,
 )
 from omnigraph.base.errors import (
     StorageDenied as StorageDenied,
@@ -138,11 +138,11 @@ from omnigraph.engine.merge.conflicts import (
 from omnigraph.engine.merge.merge import (
     MergeOutcome as MergeOutcome,
 )
-from omnigraph.engine.receipt import (
-    Receipt as Receipt,
-)
 from omnigraph.engine.table import (
     TypeRows as TypeRows,
+)
+from omnigraph.engine.write import (
+    Receipt as Receipt,
 )
 from omnigraph.execution.result import (
     Result as Result,
@@ -195,6 +195,7 @@ __all__ = [
     "KeyConflict",
     "KeyReused",
     "Kind",
+    "LimitExceeded",
     "LintResult",
     "MergeConflict",
     "MergeOutcome",
@@ -204,14 +205,13 @@ __all__ = [
     "PreconditionFailed",
     "PublishContention",
     "QueryError",
-    "ReadSetConflict",
     "Receipt",
-    "ResourceLimit",
     "Result",
     "SchemaConflict",
     "SchemaError",
     "SchemaUnsupported",
     "SourceError",
+    "StaleVersion",
     "StorageDenied",
     "StorageError",
     "Tag",

@@ -31,7 +31,7 @@ def test_lookups() -> None:
 
     assert made.edge("borrowed") is borrowed
     assert made.find_node("Nobody") is None
-    assert made.by_id(book.id) is book
+    assert made.by_id.get(book.id) is book
     assert made.table(borrowed.table_id) is borrowed
     assert [t.name for t in made.tables] == ["Book", "Reader", "Borrowed", "InReplyTo", "SequelOf"]
     assert [e.name for e in made.edges_from(reader.id)] == ["Borrowed", "InReplyTo"]

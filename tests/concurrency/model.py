@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
-from omnigraph.base.errors import ReadSetConflict
+from omnigraph.base.errors import StaleVersion
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage.manifest.records import (
     ChainIdentity,
@@ -214,7 +214,7 @@ def _go_on(now: Version, me: Writer, rules: Rules) -> Writer:
             consulted=frozenset(),
             schema_decides=False,
         )
-    except ReadSetConflict:
+    except StaleVersion:
         return replace(me, at="refused")
     return replace(me, base=now, at="stage" if decision is Decision.PREPARE_AGAIN else "swap")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from omnigraph.base.errors import BranchExists, BranchHasDescendants, BranchNotFound
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
 from tests.support.places import Place

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.base.errors import PreconditionFailed
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DeleteIds, Upsert

@@ -20,8 +20,8 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, OutcomeUnknown
-from omnigraph.engine.receipt import Receipt
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.engine.write import Receipt
+from omnigraph.storage.durability import FailpointHit, armed
 from tests.support.contents import read
 from tests.support.graphs import chain_of
 from tests.support.people import SCHEMA, ages, head, q

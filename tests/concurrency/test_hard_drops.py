@@ -22,9 +22,9 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import GraphError, HistoryReclaimed
-from omnigraph.base.times import SystemClock
+from omnigraph.base.ids import SystemClock
 from omnigraph.engine.load.assembly import LoadProgress
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from tests.support.contents import check_whole
 from tests.support.places import Place

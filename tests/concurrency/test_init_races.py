@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.base.errors import AlreadyInitialized, GraphError, InvalidRequest
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import NewTable
 from tests.support import workers

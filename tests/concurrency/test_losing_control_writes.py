@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from omnigraph.base.errors import PublishContention
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from tests.support.graphs import make_graph, persons, upsert_person
 from tests.support.places import Place

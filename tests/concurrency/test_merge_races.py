@@ -6,7 +6,7 @@ from pathlib import Path
 
 import omnigraph as og
 from omnigraph.base.errors import ConflictError
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from tests.support.graphs import chain_of
 from tests.support.places import Place
 from tests.support.processes import run_processes

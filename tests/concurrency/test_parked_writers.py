@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.base.errors import GraphError
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Upsert
 from tests.support import workers

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from omnigraph.base.errors import GraphError, ReadSetConflict
-from omnigraph.storage.failpoints import armed
+from omnigraph.base.errors import GraphError, StaleVersion
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
 from tests.support.places import Place
@@ -63,7 +63,7 @@ def test_of_strict_updates_from_one_base_one_commits_and_the_others_are_told(
 
         results = together(opened, lambda store, _: store.publish("main", Increment("ada")).commit_id)
 
-        losers = [result for result in results if isinstance(result, ReadSetConflict)]
+        losers = [result for result in results if isinstance(result, StaleVersion)]
         assert len(losers) == THREADS - 1
         assert persons(opened[0]) == {"ada": 1}
         assert len(chain_of(opened[0])) == 3

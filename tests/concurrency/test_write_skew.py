@@ -15,9 +15,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import GraphError, ReadSetConflict
-from omnigraph.engine.receipt import Receipt
-from omnigraph.storage.failpoints import armed
+from omnigraph.base.errors import GraphError, StaleVersion
+from omnigraph.engine.write import Receipt
+from omnigraph.storage.durability import armed
 from tests.support.contents import read
 from tests.support.graphs import chain_of
 from tests.support.people import (
@@ -153,7 +153,7 @@ def test_a_replacement_is_not_disturbed_by_an_edge_that_it_does_not_concern(
 def test_a_deletion_whose_victim_got_an_edge_meanwhile_is_told_and_cascades_on_retry(
     graph: Graph, place: Place, edge: Callable[[str, str], Act]
 ) -> None:
-    with coming_first(place, edge("alice", "bob")), pytest.raises(ReadSetConflict) as caught:
+    with coming_first(place, edge("alice", "bob")), pytest.raises(StaleVersion) as caught:
         delete_bob(graph)
 
     assert caught.value.fields["member"] == "Knows"

@@ -96,9 +96,9 @@ def test_the_list_of_branches_that_people_see_is_two_requests_and_heads_are_aske
     s3_server: S3Server, proxy: S3Proxy
 ) -> None:
     with graph_at(*places(s3_server, proxy), depth=5, branches=20) as store:
-        door = GraphBranches(store, View())
-        plain = Figures("list, 20 branches", (count(proxy, door.list),))
-        counted = Figures("list with counts", (count(proxy, lambda: door.list(counts=True)),))
+        branches = GraphBranches(store, View())
+        plain = Figures("list, 20 branches", (count(proxy, branches.list),))
+        counted = Figures("list with counts", (count(proxy, lambda: branches.list(counts=True)),))
         report([plain, counted])
     check_at_most(plain, LIST_REQUESTS)
     check_at_most(counted, LIST_REQUESTS + 21 * 2)  # heads and counts: a cold probe of each chain

@@ -1,9 +1,9 @@
 """The operations that are killed half way, the graph they start from, and what they are expected to pass.
 
 Room    tests. Spawned children import this module by name; no pytest here.
-Base    made so that one write passes every step a write can pass: Person has one settled fragment, covered by
-        the key index, whose rows are deleted by a deletion file; and a tail so full that the next write folds
-        it into a fragment big enough to be indexed. `review` has a commit of its own, `v1` is a tag.
+Base    made so that one write passes every step a write can pass: Person has one settled fragment, whose key
+        hashes lie beside it and whose rows are deleted by a deletion file; and a tail so full that the next
+        write folds it into a fragment that gets key hashes. `review` has a commit of its own, `v1` is a tag.
 Path    each operation names the durable steps it passes, and the one that makes it visible: a process killed
         before that step is over leaves the graph as it was, one killed later as it is to be. A step that only
         adds a version to a branch, which nobody can tell by what it holds, is named as `noted`.
@@ -19,10 +19,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from omnigraph.storage.claims import Claim, Claims
-from omnigraph.storage.failpoints import Step
+from omnigraph.storage.durability import Step
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import Upsert
+from omnigraph.storage.tables.effects import BuildIndexes, IndexSpec, StoredIndexKind, Upsert
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
 from tests.support.death import dying_at, noting_points
 from tests.support.graphs import KNOWS, PERSON, PERSON_SCHEMA, knows, make_graph, people, upsert_person, write
@@ -66,7 +66,7 @@ def make_base(address: str, options: Options) -> None:
 
 
 def do_write(address: str, options: Options) -> None:
-    """Insert, update and delete in two tables: deletion files, a fold and an index segment, in one commit."""
+    """Insert, update and delete in two tables: deletion files, a fold and its key hashes, in one commit."""
     persons = Upsert(people(["new", "big7", "tail3-5"], age=99), remove=pa.array(["big8", "tail2-2"]))
     edges = Upsert(knows({"new": ("new", "big7"), "e7": ("big7", "new")}), remove=pa.array(["e8"]))
     with GraphStore.open(address, storage_options=options) as store:
@@ -77,6 +77,14 @@ def do_branch_write(address: str, options: Options) -> None:
     """Write one row to a branch."""
     with GraphStore.open(address, storage_options=options) as store:
         upsert_person(store, "second", branch="review")
+
+
+def do_build_indexes(address: str, options: Options) -> None:
+    """Build an index of one table."""
+    effect = BuildIndexes((IndexSpec("age", StoredIndexKind.BTREE),))
+    plan = PublishPlan(CommitKind.MAINTENANCE, effects={PERSON: effect})
+    with GraphStore.open(address, storage_options=options) as store:
+        store.publish("main", PlannedWrite(plan))
 
 
 def do_claimed_write(address: str, options: Options) -> None:
@@ -147,26 +155,26 @@ WRITE_STEPS = (
     Step.TABLE_DATA,
     Step.TABLE_DELETIONS,
     Step.TABLE_COMMIT,
-    Step.TABLE_INDEX,
+    Step.DERIVED,
     Step.STAGED_SYNC,
     Step.CHECKSUM,
     Step.PUBLISH,
     Step.HEAD_SYNC,
 )
+INDEX_STEPS = (
+    Step.TABLE_INDEX,
+    Step.TABLE_COMMIT,
+    Step.STAGED_SYNC,
+    Step.CHECKSUM,
+    Step.PUBLISH,
+    Step.HEAD_SYNC,
+)
+SMALL_WRITE_STEPS = tuple(step for step in WRITE_STEPS if step not in (Step.TABLE_DELETIONS, Step.DERIVED))
 OPERATIONS = (
     Operation("write", do_write, WRITE_STEPS, Step.PUBLISH),
-    Operation(
-        "write-on-branch",
-        do_branch_write,
-        tuple(step for step in WRITE_STEPS if step is not Step.TABLE_DELETIONS),
-        Step.PUBLISH,
-    ),
-    Operation(
-        "claimed-write",
-        do_claimed_write,
-        (Step.CLAIM, *(step for step in WRITE_STEPS if step is not Step.TABLE_DELETIONS)),
-        Step.PUBLISH,
-    ),
+    Operation("build-indexes", do_build_indexes, INDEX_STEPS, Step.PUBLISH),
+    Operation("write-on-branch", do_branch_write, SMALL_WRITE_STEPS, Step.PUBLISH),
+    Operation("claimed-write", do_claimed_write, (Step.CLAIM, *SMALL_WRITE_STEPS), Step.PUBLISH),
     Operation("add-table", do_add_table, (Step.TABLE_CREATE, Step.SCHEMA_PUT, *WRITE_STEPS), Step.PUBLISH),
     Operation(
         "create-branch",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.base.errors import BranchNotFound, GraphError
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from tests.crash.cases import INIT, ON_A_BASE, everywhere, on_s3, points
 from tests.crash.ground import Ground, look

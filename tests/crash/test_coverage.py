@@ -5,9 +5,12 @@ The table of `operations.py` is what the killing tests go by; here it is compare
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from omnigraph.storage.failpoints import names
+from omnigraph.storage.derived.files import folder_of
+from omnigraph.storage.durability import names
 from omnigraph.storage.store import GraphStore
 from tests.crash.ground import Ground
 from tests.crash.operations import BY_NAME, OPERATIONS, RECLAIM, TAIL, Operation
@@ -43,7 +46,7 @@ def test_operation_becomes_visible_in_one_step(ground: Ground, operation: Operat
     assert ground.trace(operation).count(f"{operation.visible.value}.after") == 1
 
 
-def test_the_write_really_folds_deletes_and_indexes(local_ground: Ground) -> None:
+def test_the_write_really_folds_deletes_and_derives(local_ground: Ground) -> None:
     """Otherwise dying at those steps would prove less than it seems to."""
     write = BY_NAME["write"]
     place = local_ground.fresh(write)
@@ -56,9 +59,10 @@ def test_the_write_really_folds_deletes_and_indexes(local_ground: Ground) -> Non
     left = {part.fragment_id: part for part in after.get_fragments()}
     assert len(fragments - left.keys()) == TAIL, "the tail was folded"
     assert any(part.metadata.deletion_file is not None for part in left.values()), "rows were deleted"
-    segments = [segment for index in after.describe_indices() for segment in index.segments]
-    covered = {fragment for segment in segments for fragment in segment.fragment_ids}
-    assert (left.keys() - fragments) <= covered, "the folded fragment was indexed"
+    folded = [file.path for number in left.keys() - fragments for file in left[number].metadata.files]
+    assert folded
+    for file in folded:
+        assert any(Path(place.address, "tables", PERSON, folder_of(file)).iterdir()), "it has key hashes"
 
 
 @pytest.mark.parametrize("operation", [one for one in OPERATIONS if one.needs_base], ids=str)

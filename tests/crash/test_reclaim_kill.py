@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.base.errors import GraphError, HistoryReclaimed
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.files import referenced, stored_files
 from tests.crash import operations

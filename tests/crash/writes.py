@@ -1,7 +1,7 @@
 """Mutations and a load that are killed half way, and the graph they start from.
 
 Room    tests. Spawned children import this module by name; no pytest here.
-Base    people enough that their table has a settled fragment, which the key index covers, and a tail.
+Base    people enough that their table has a settled fragment, which has key hashes, and a tail.
 Key     all are run under an idempotency key, so that whoever comes after the crash can repeat them and find
         out whether they had landed.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.engine.receipt import Receipt
-from omnigraph.storage.failpoints import Step
+from omnigraph.engine.write import Receipt
+from omnigraph.storage.durability import Step
 from tests.support.death import Options, die_at
 from tests.support.people import SCHEMA, knows, person, q, thing
 
@@ -63,7 +63,7 @@ STEPS = (
     Step.CLAIM,
     Step.TABLE_DATA,
     Step.TABLE_DELETIONS,
-    Step.TABLE_INDEX,
+    Step.DERIVED,
     Step.TABLE_COMMIT,
     Step.STAGED_SYNC,
     Step.CHECKSUM,
@@ -71,8 +71,8 @@ STEPS = (
     Step.HEAD_SYNC,
 )
 WRITES = (
-    Write("update", update, STEPS),
-    Write("delete", delete, tuple(step for step in STEPS if step is not Step.TABLE_DATA)),
+    Write("update", update, tuple(step for step in STEPS if step is not Step.DERIVED)),
+    Write("delete", delete, tuple(step for step in STEPS if step not in (Step.TABLE_DATA, Step.DERIVED))),
     Write("load", load, STEPS),
 )
 BY_NAME = {write.name: write for write in WRITES}

@@ -132,6 +132,8 @@ def test_tags_are_made_at_heads_and_at_the_past(graph: Graph) -> None:
 def test_commits_come_in_pages(graph: Graph) -> None:
     made = [graph.mutate(ADD, n=name, actor=name).commit_id for name in "bcd"]
     page = graph.commits.list(limit=2)
+    assert (len(page), page[0], page[-1:]) == (2, page.commits[0], page.commits[1:])
+    assert page.commits[1] in page
     assert [commit.id for commit in page] == made[:0:-1]
     assert len(page) == 2
 

@@ -8,10 +8,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import HistoryReclaimed, IntegrityError, ReadSetConflict
+from omnigraph.base.errors import HistoryReclaimed, IntegrityError, StaleVersion
 from omnigraph.catalog.catalog import UnknownType
 from omnigraph.catalog.steps import Effect
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.location import Location
 from omnigraph.storage.opener import manifest_file
 from tests.support.contents import check_whole, insert, read, state
@@ -362,7 +362,7 @@ def test_a_row_that_arrives_during_a_hard_drop_stops_it_and_loses_nothing(graph:
     with (
         og.connect(place.address, durability="os", **place.kwargs) as other,
         armed({"publish.before": once(lambda: insert(other, {"Person": [{"slug": "late"}]}))}),
-        pytest.raises(ReadSetConflict) as caught,
+        pytest.raises(StaleVersion) as caught,
     ):
         graph.schema.apply(NO_DIARY, allow_data_loss=True)
 

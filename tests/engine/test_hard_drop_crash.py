@@ -10,7 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import HistoryReclaimed
-from omnigraph.storage.failpoints import Step
+from omnigraph.storage.durability import Step
 from tests.engine import workers
 from tests.engine.test_hard_drop import SECRET, holding
 from tests.support.contents import check_whole, insert, read, state
@@ -31,7 +31,6 @@ edge Knows: Person -> Person
 STEPS = (
     Step.SCHEMA_PUT,
     Step.TABLE_DATA,
-    Step.TABLE_INDEX,
     Step.TABLE_COMMIT,
     Step.STAGED_SYNC,
     Step.CHECKSUM,

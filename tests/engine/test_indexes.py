@@ -13,14 +13,14 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.indexes import IndexReport, TypeIndexes, declared_indexes, ensure_indexes
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.derived.files import DerivedFiles
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import CommitKind
-from omnigraph.storage.tables import keys
+from omnigraph.storage.tables import layout
 from omnigraph.storage.tables.effects import Append, DeleteIds, IndexSpec, Overwrite, StoredIndexKind, Upsert
-from omnigraph.storage.tables.keys import MAX_SEGMENTS
+from omnigraph.storage.tables.indexes import MAX_SEGMENTS
 from tests.support.contents import change, read, stored_rows
 from tests.support.graphs import chain_of
 from tests.support.places import Place
@@ -45,6 +45,14 @@ DECLARED = ["born", "embedding", "kind", "size", "text", "title"]
 def graph(local_place: Place) -> Iterator[Graph]:
     with og.init(local_place.address, SCHEMA, durability="os") as made:
         yield made
+
+
+@pytest.fixture
+def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file that has key hashes counts as large: it is worth an adjacency of its own."""
+    tiers = (layout.TIERS[0], layout.TIERS[0] + 1)
+    for module in ("omnigraph.storage.tables.layout", "omnigraph.execution.entities"):
+        monkeypatch.setattr(f"{module}.TIERS", tiers)
 
 
 def ensure(graph: Graph, branch: str = "main") -> IndexReport:
@@ -104,7 +112,6 @@ def test_the_kind_of_an_index_follows_the_type_of_its_property(graph: Graph) -> 
     found = {spec.column: spec.kind for spec in declared_indexes(catalog.node("Doc"))}
 
     assert found == {
-        "id": StoredIndexKind.BTREE,
         "born": StoredIndexKind.BTREE,
         "kind": StoredIndexKind.BTREE,
         "size": StoredIndexKind.BTREE,
@@ -114,12 +121,13 @@ def test_the_kind_of_an_index_follows_the_type_of_its_property(graph: Graph) -> 
     }
 
 
-def test_the_ends_of_edges_are_indexed_without_being_asked_for(graph: Graph) -> None:
+def test_ids_and_the_ends_of_edges_need_no_index(graph: Graph) -> None:
+    """They are found by the key hashes beside the data files."""
     edge = graph.schema.catalog().edge("Cites")
 
-    assert isinstance(edge, EdgeType)
-    assert [spec.column for spec in declared_indexes(edge)] == ["id", "src", "dst", "weight"]
-    assert {spec.kind for spec in declared_indexes(edge)} == {StoredIndexKind.BTREE}
+    assert [(spec.column, spec.kind) for spec in declared_indexes(edge)] == [
+        ("weight", StoredIndexKind.BTREE)
+    ]
 
 
 # -- one run, and the next
@@ -131,7 +139,7 @@ def test_everything_declared_is_built_in_one_maintenance_commit(graph: Graph) ->
 
     report = ensure(graph)
 
-    assert row(report).created == tuple(sorted(["id", *DECLARED]))
+    assert row(report).created == tuple(DECLARED)
     assert row(report).committed
     assert row(report).pending == ()
     assert covers_all(graph)
@@ -191,21 +199,87 @@ def test_many_runs_leave_few_segments(graph: Graph) -> None:
     assert max(segments(graph).values()) <= MAX_SEGMENTS
 
 
-def test_what_a_bulk_write_left_out_is_caught_up_on(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "INLINE_ROWS", 100)
+# -- what is derived from data files
+
+
+def settled(graph: Graph) -> None:
+    """Put documents and edges into files that are large enough for key hashes and adjacency."""
     put(graph, range(12_000), vectors=False)
     declared = graph.schema.catalog().edge("Cites")
     ids = docs(graph, range(12_000), vectors=False)["id"].to_pylist()
     edges = [{"id": f"e{n}", "src": ids[n], "dst": ids[n + 1]} for n in range(11_000)]
     change(graph, "Cites", Append(stored_rows(declared, edges)))
-    assert uncovered(graph)["id"]
-    assert uncovered(graph, "Cites")["src"]
+
+
+def derived_files(graph: Graph) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in Path(graph.uri).glob("tables/*/_derived/*/*")}
+
+
+@pytest.mark.usefixtures("all_large")
+def test_what_is_missing_beside_data_files_is_written_without_a_commit(graph: Graph) -> None:
+    settled(graph)
+    first = ensure(graph)
+    head = graph.store.snapshot().commit_id
+    written = derived_files(graph)
+    for path in written:
+        path.unlink()
 
     report = ensure(graph)
 
-    assert covers_all(graph, "Cites")
-    assert not uncovered(graph)["id"]
-    assert row(report, "Cites").created == ("dst", "id", "src", "weight")
+    assert row(first, "Cites").derived == ("adjacency",)  # key hashes were written with the files
+    assert row(report).derived == ("born", "id", "kind", "size", "text")
+    assert row(report, "Cites").derived == ("dst", "id", "src", "adjacency")
+    assert (report.commit_id, graph.store.snapshot().commit_id) == (None, head)
+    assert derived_files(graph) == written
+    assert row(report, "Cites").to_json()["derived"] == ["dst", "id", "src", "adjacency"]
+
+
+@pytest.mark.usefixtures("all_large")
+def test_nothing_is_written_where_nothing_is_missing(graph: Graph) -> None:
+    settled(graph)
+    ensure(graph)
+    written = {path: path.stat().st_mtime_ns for path in derived_files(graph)}
+
+    report = ensure(graph)
+
+    assert not any(one.derived for one in report.types)
+    assert written == {path: path.stat().st_mtime_ns for path in derived_files(graph)}
+
+
+@pytest.mark.usefixtures("all_large")
+def test_damaged_files_are_written_anew(graph: Graph) -> None:
+    settled(graph)
+    ensure(graph)
+    written = derived_files(graph)
+    for path, content in written.items():
+        replacement = path.with_name("damaged")
+        replacement.write_bytes(content[:-70] + bytes([content[-70] ^ 1]) + content[-69:])
+        replacement.replace(path)
+
+    report = ensure(graph)
+
+    assert "adjacency" in row(report, "Cites").derived
+    assert derived_files(graph) == written
+
+
+@pytest.mark.usefixtures("all_large")
+def test_a_store_that_cannot_be_written_reports_nothing_and_fails_nothing(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(graph)
+    ensure(graph)
+    for path in derived_files(graph):
+        path.unlink()
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(DerivedFiles, "_write_local", refuse)
+    report = ensure(graph)
+
+    assert report.commit_id is None
+    assert not any(one.derived or one.error for one in report.types)
+    assert not derived_files(graph)
 
 
 def test_each_branch_has_its_own_coverage(graph: Graph) -> None:
@@ -261,7 +335,7 @@ def test_an_index_without_vectors_is_pending_and_its_siblings_are_built(graph: G
     report = ensure(graph)
 
     assert [(one.property, one.reason) for one in row(report).pending] == [("embedding", "no vectors yet")]
-    assert row(report).created == ("born", "id", "kind", "size", "text", "title")
+    assert row(report).created == ("born", "kind", "size", "text", "title")
     again = ensure(graph)
     assert again.commit_id is None
     assert row(again).pending == row(report).pending
@@ -313,12 +387,12 @@ def failing_at(number: int) -> Callable[[], None]:
 def test_an_index_that_fails_is_pending_with_the_reason_and_the_others_are_published(graph: Graph) -> None:
     put(graph, range(50))
 
-    with armed({"table_index.before": failing_at(0)}):  # the first is that on ids
+    with armed({"table_index.before": failing_at(0)}):
         report = ensure(graph)
 
-    assert [(one.property, one.reason) for one in row(report).pending] == [("id", "the disk is full")]
-    assert set(row(report).created) == set(DECLARED)
-    assert row(ensure(graph)).created == ("id",)
+    assert [(one.property, one.reason) for one in row(report).pending] == [("born", "the disk is full")]
+    assert set(row(report).created) == {*DECLARED} - {"born"}
+    assert row(ensure(graph)).created == ("born",)
 
 
 def test_a_table_that_cannot_be_read_is_reported_and_the_others_are_published(
@@ -362,7 +436,7 @@ def test_a_writer_that_publishes_first_costs_no_second_build(graph: Graph) -> No
 
     assert row(report).committed
     specs = len(declared_indexes(graph.schema.catalog().node("Doc")))
-    assert len(built) == specs + 3  # each of the three stagings also looks after the key index
+    assert len(built) == specs
     assert len(read(graph, "Doc")) == 5_010
     ensure(graph)
     assert covers_all(graph)

@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import ReadSetConflict
+from omnigraph.base.errors import StaleVersion
 from omnigraph.catalog.catalog import UnknownType
 from omnigraph.catalog.steps import (
     AddConstraint,
@@ -25,7 +25,7 @@ from omnigraph.catalog.steps import (
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
 )
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from tests.engine.cases import CASES, TYPES, Case, person
 from tests.support.contents import check_whole, insert, read, state
 from tests.support.places import Place
@@ -118,7 +118,7 @@ def check_with_writer_first(case: Case, place: Place) -> None:
     with start(case, place) as graph, og.connect(place.address, durability="os", **place.kwargs) as other:
         late = once(lambda: insert(other, {case.type_name: [case.late]}))
         if case.rewrites:
-            with armed({"publish.before": late}), pytest.raises(ReadSetConflict) as caught:
+            with armed({"publish.before": late}), pytest.raises(StaleVersion) as caught:
                 graph.schema.apply(case.after)
             assert caught.value.fields["member"] == case.type_name
             assert graph.schema.show() == case.before
@@ -149,7 +149,7 @@ def test_a_row_that_arrives_during_an_apply_on_s3_stops_a_rewrite_and_nothing_el
 def test_an_apply_that_met_a_conflict_succeeds_when_repeated(local_place: Place, case: Case) -> None:
     with start(case, local_place) as graph, og.connect(local_place.address, durability="os") as other:
         late = once(lambda: insert(other, {case.type_name: [case.late]}))
-        with armed({"publish.before": late}), pytest.raises(ReadSetConflict):
+        with armed({"publish.before": late}), pytest.raises(StaleVersion):
             graph.schema.apply(case.after)
 
         assert graph.schema.apply(case.after).applied

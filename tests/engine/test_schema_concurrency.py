@@ -8,9 +8,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import ReadSetConflict
+from omnigraph.base.errors import StaleVersion
 from omnigraph.catalog.catalog import UnknownType
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from tests.engine import workers
 from tests.engine.cases import person
 from tests.engine.workers import Answer
@@ -109,7 +109,7 @@ def test_an_apply_that_lost_to_another_schema_names_both_schemas(local_place: Pl
         was = graph.store.snapshot().schema
         with (
             armed({"publish.before": once(lambda: other.schema.apply(WITH_CITY))}),
-            pytest.raises(ReadSetConflict) as caught,
+            pytest.raises(StaleVersion) as caught,
         ):
             graph.schema.apply(WITH_TOWN)
 

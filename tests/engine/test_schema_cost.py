@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from tests.cost.test_write_cost import places, report
 from tests.engine.cases import person
 from tests.support.contents import insert, read

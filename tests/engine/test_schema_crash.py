@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 import omnigraph as og
-from omnigraph.storage.failpoints import Step
+from omnigraph.storage.durability import Step
 from tests.crash.operations import LOCAL_ONLY
 from tests.engine import workers
 from tests.support.contents import BranchState, check_whole, insert, state
@@ -20,7 +20,7 @@ from tests.support.places import Copies, Place
 pytestmark = pytest.mark.xdist_group("schema-crash")
 
 SIDES = ("before", "after")
-MANY_TIMES = ("table_data", "table_index", "table_commit")  # passed once or more for each table
+MANY_TIMES = ("table_data", "table_commit")  # passed once or more for each table
 DECIDING = {Step.SCHEMA_PUT, Step.PUBLISH}
 BEFORE = """
 node Person { slug: String @key  age: I32?  score: I32?  nick: String? }
@@ -41,7 +41,6 @@ STEPS = (
     Step.TABLE_CREATE,
     Step.SCHEMA_PUT,
     Step.TABLE_DATA,
-    Step.TABLE_INDEX,
     Step.TABLE_COMMIT,
     Step.STAGED_SYNC,
     Step.CHECKSUM,

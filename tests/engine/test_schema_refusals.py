@@ -11,11 +11,11 @@ from omnigraph.base.errors import (
     ConstraintViolation,
     InvalidRequest,
     PreconditionFailed,
-    ReadSetConflict,
     SchemaUnsupported,
+    StaleVersion,
 )
 from omnigraph.language.diagnostics import SchemaError
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from tests.engine.cases import knows, person
 from tests.support.contents import check_whole, insert, objects_at, read, state
 from tests.support.places import Place
@@ -170,7 +170,7 @@ def test_the_first_row_of_an_empty_type_is_never_let_past_a_demand_that_it_break
         arrive = once(lambda: insert(other, {"Person": [{"slug": "b", "p": late}]}))
         with (
             armed({"publish.before": arrive}),
-            pytest.raises((ReadSetConflict, ConstraintViolation, SchemaUnsupported)),
+            pytest.raises((StaleVersion, ConstraintViolation, SchemaUnsupported)),
         ):
             graph.schema.apply(person(after))
 

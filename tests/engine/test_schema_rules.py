@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.storage.failpoints import armed, names
+from omnigraph.storage.durability import armed, names
 from tests.engine.cases import person
 from tests.support.contents import check_whole, insert, read, state
 from tests.support.places import Place
@@ -178,7 +178,7 @@ def test_an_apply_that_meets_a_fork_leaves_it_whole(place: Place, point: str) ->
 
 # -- handles that live long
 
-DOORS: dict[str, Callable[[Graph], object]] = {
+OPERATIONS: dict[str, Callable[[Graph], object]] = {
     "catalog": lambda graph: graph.schema.catalog().node("City"),
     "show": lambda graph: graph.schema.show() == AFTER,
     "plan": lambda graph: graph.schema.plan(AFTER).steps == (),
@@ -190,13 +190,13 @@ DOORS: dict[str, Callable[[Graph], object]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_handle_opened_before_an_apply_knows_the_new_schema_at_its_next_operation(
-    place: Place, door: str
+    place: Place, operation: str
 ) -> None:
     with made(place) as graph, og.connect(place.address, durability="os", **place.kwargs) as other:
         assert graph.schema.show() == BEFORE
         read(graph, "Person")
         other.schema.apply(AFTER)
 
-        assert DOORS[door](graph)
+        assert OPERATIONS[operation](graph)

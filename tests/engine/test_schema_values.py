@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.times import SystemClock
+from omnigraph.base.ids import SystemClock
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DeleteIds, Upsert
 from tests.engine.cases import person

@@ -161,19 +161,19 @@ def _arrow(row: dict[str, Any]) -> pa.Table:
     return pa.table({name: pa.array([good.get(name), row[name]], kinds[name]) for name in row})
 
 
-DOORS = [_records, _lines, _csv, _table, _stored, _parquet, _timestamps, _polars, _pandas]
+INPUTS = [_records, _lines, _csv, _table, _stored, _parquet, _timestamps, _polars, _pandas]
 
 
 BAD = {"at": FAR, "day": FAR_DAY, "times": [0, BC], "days": [FAR_DAY, 0]}
 TEXTS = {"at": FAR_TEXT, "day": FAR_DAY_TEXT, "times": BC_TEXT, "days": FAR_DAY_TEXT}
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("give", INPUTS)
 def test_a_load_refuses_years_that_cannot_be_read_back_and_names_the_row(
-    graph: Graph, tmp_path: Path, door: Callable[[Graph, dict[str, Any], Path], None]
+    graph: Graph, tmp_path: Path, give: Callable[[Graph, dict[str, Any], Path], None]
 ) -> None:
     with pytest.raises(GraphError) as refused:
-        door(graph, {"k": "bad", **BAD}, tmp_path)
+        give(graph, {"k": "bad", **BAD}, tmp_path)
 
     violations = {one["property"]: one for one in refused.value.fields["violations"]}
     assert set(violations) == set(BAD)

@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import ReadSetConflict
-from omnigraph.storage.failpoints import armed
+from omnigraph.base.errors import StaleVersion
+from omnigraph.storage.durability import armed
 from tests.support.workers import once
 
 PLAIN = "node P { k: String @key  a: String?  b: String? }"
@@ -124,7 +124,7 @@ def test_a_load_whose_types_are_declared_otherwise_meanwhile_says_so(graph: Grap
         other.schema.apply(other_type)
 
     with og.connect(graph.uri) as other, armed({"publish.before": once(changed)}):
-        with pytest.raises(ReadSetConflict):
+        with pytest.raises(StaleVersion):
             graph.load(iter([{"type": "P", "data": {"k": "2", "a": "A"}}]), mode="append")
         assert rows(graph) == []
         graph.load([{"type": "P", "data": {"k": "2", "a": "A"}}], mode="append")
@@ -136,6 +136,6 @@ def test_an_overwrite_that_meets_a_type_made_again_is_refused(graph: Graph) -> N
     with (
         og.connect(graph.uri) as other,
         armed({"publish.before": once(lambda: remade(other))}),
-        pytest.raises(ReadSetConflict),
+        pytest.raises(StaleVersion),
     ):
         graph.load(records, mode="overwrite")

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import GraphError
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from tests.support.contents import insert
 from tests.support.death import dying_at, noting_points
 from tests.support.workers import meet, once

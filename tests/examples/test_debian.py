@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from examples.debian import index, parse, run, snapshot
 from examples.debian.index import Wanted, lists_in, maintainer_name, opened, relation, sort_key, stanzas_of
 from omnigraph import Graph, GraphError, connect, init
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from tests.spark import conftest
 
 spark = conftest.spark

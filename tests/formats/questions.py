@@ -1,6 +1,6 @@
 """Questions to a stored graph and its answers, as JSON: what a graph said when it was written must stay so.
 
-Room    tests. A question is a door and its arguments. Answers hold no type that JSON lacks; a moment is
+A question is a call and its arguments. Answers hold no type that JSON lacks; a moment is
         a number of milliseconds, and a refusal is its code.
 """
 
@@ -18,7 +18,7 @@ from omnigraph import Graph
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType, TableType
 
-Question = dict[str, Any]  # "door", and the arguments by name
+Question = dict[str, Any]  # "call", and the arguments by name
 SEARCHES = {
     "words": 'match { $d: Document search($d.text, "lakes") } return { $d.slug }',
     "score": 'match { $d: Document } return { $d.slug } order { bm25($d.text, "lake forest") }',
@@ -30,44 +30,44 @@ SEARCHES = {
 
 def questions(graph: Graph) -> Iterator[Question]:
     """Yield everything that is worth asking: each branch, each commit, each tag, and the ways between."""
-    yield {"door": "branches"}
-    yield {"door": "tags"}
+    yield {"call": "branches"}
+    yield {"call": "tags"}
     branches = [branch.name for branch in graph.branches.list()]
     commits: dict[str, None] = {}  # in order
     for branch in branches:
-        yield {"door": "commits", "branch": branch}
+        yield {"call": "commits", "branch": branch}
         yield from _heads(graph, branch)
         line = [commit.id for commit in graph.commits.list(branch, limit=200)]
         commits |= dict.fromkeys(line)
         for newer, older in pairwise(line):
-            yield {"door": "diff", "a": older, "b": newer}
-        yield from ({"door": "diff", "a": branch, "b": other} for other in branches if other != branch)
-    yield {"door": "feed", "branch": "main"}
+            yield {"call": "diff", "a": older, "b": newer}
+        yield from ({"call": "diff", "a": branch, "b": other} for other in branches if other != branch)
+    yield {"call": "feed", "branch": "main"}
     for moment in [*commits, *(tag.name for tag in graph.tags.list())]:
-        yield {"door": "schema", "branch": "main", "at": moment}
+        yield {"call": "schema", "branch": "main", "at": moment}
         for catalog in (graph.schema.catalog(at=moment), graph.schema.catalog()):  # names of then, and of now
             yield from (_everything(catalog, declared, at=moment) for declared in catalog.tables)
     yield from _past(graph.schema.catalog(), [tag.name for tag in graph.tags.list()])
 
 
 def _heads(graph: Graph, branch: str) -> Iterator[Question]:
-    yield {"door": "schema", "branch": branch}
+    yield {"call": "schema", "branch": branch}
     catalog = graph.schema.catalog(branch)
     for declared in catalog.tables:
-        door = "nodes" if isinstance(declared, NodeType) else "edges"
-        yield {"door": door, "name": declared.name, "branch": branch}
+        call = "nodes" if isinstance(declared, NodeType) else "edges"
+        yield {"call": call, "name": declared.name, "branch": branch}
         yield _everything(catalog, declared, branch=branch)
     for body in SEARCHES.values():
-        yield {"door": "query", "gq": f"query q($v: Vector(2)) {{ {body} }}", "branch": branch, "v": [1, 0]}
+        yield {"call": "query", "gq": f"query q($v: Vector(2)) {{ {body} }}", "branch": branch, "v": [1, 0]}
     for slug in ("d1", "d2", "d3"):
-        yield {"door": "entity", "type": "Document", "id": slug, "branch": branch}
+        yield {"call": "entity", "type": "Document", "id": slug, "branch": branch}
 
 
 def _past(current: Catalog, tags: list[str]) -> Iterator[Question]:
     """Earlier states under the names of now."""
     for tag in tags:
-        yield from ({"door": "nodes", "name": declared.name, "at": tag} for declared in current.nodes)
-        yield from ({"door": "edges", "name": declared.name, "at": tag} for declared in current.edges)
+        yield from ({"call": "nodes", "name": declared.name, "at": tag} for declared in current.nodes)
+        yield from ({"call": "edges", "name": declared.name, "at": tag} for declared in current.edges)
 
 
 def _everything(catalog: Catalog, declared: TableType, **where: Any) -> Question:
@@ -80,14 +80,14 @@ def _everything(catalog: Catalog, declared: TableType, **where: Any) -> Question
         clause = f"$a: {source.name} $a {declared.name[0].lower()}{declared.name[1:]} $b"
         shown = [f"$a.{source.properties[-1].name} as source", f"$b.{target.properties[-1].name} as target"]
     gq = f"query q() {{ match {{ {clause} }} return {{ {', '.join(shown)} }} }}"
-    return {"door": "query", "gq": gq, **where}
+    return {"call": "query", "gq": gq, **where}
 
 
 def answer(graph: Graph, question: Question) -> Any:
     """Return what a graph says today."""
-    given = {name: value for name, value in question.items() if name != "door"}
+    given = {name: value for name, value in question.items() if name != "call"}
     try:
-        return json.loads(json.dumps(_answer(graph, question["door"], given)))
+        return json.loads(json.dumps(_answer(graph, question["call"], given)))
     except og.GraphError as error:
         return {"refused": error.code}
 
@@ -97,8 +97,8 @@ def is_refusal(answered: Any) -> bool:
     return isinstance(answered, dict) and "refused" in answered
 
 
-def _answer(graph: Graph, door: str, given: dict[str, Any]) -> Any:
-    match door:
+def _answer(graph: Graph, call: str, given: dict[str, Any]) -> Any:
+    match call:
         case "branches":
             return [branch.to_json() for branch in graph.branches.list(counts=True)]
         case "tags":
@@ -123,7 +123,7 @@ def _answer(graph: Graph, door: str, given: dict[str, Any]) -> Any:
         case "feed":
             page = graph.changes.poll(**given, start="beginning", limit=8_000)
             return [block.to_json() for block in page.blocks]
-    raise ValueError(door)
+    raise ValueError(call)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

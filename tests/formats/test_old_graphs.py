@@ -18,6 +18,7 @@ import omnigraph as og
 from omnigraph import Graph
 from tests.formats.make_graph import REPEATED_CHANGE, REPEATED_LOAD, document
 from tests.formats.questions import Question, answer
+from tests.support.derived import EVERYTHING, derived_files, small_tiers
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(HERE.glob("*.tar.gz"))
@@ -48,9 +49,9 @@ def differing(graph: Graph, asked: list[Question]) -> list[tuple[Question, Any]]
 
 def stays(question: Question) -> bool:
     """Say whether later writes leave an answer alone: it names its moment, and shows no name of today."""
-    if question["door"] == "diff":
+    if question["call"] == "diff":
         return not {question["a"], question["b"]} & {"main", "grown", "grown/deeper", "past", "review"}
-    return "at" in question and question["door"] != "nodes"  # which have the properties of today
+    return "at" in question and question["call"] != "nodes"  # which have the properties of today
 
 
 def test_there_is_one() -> None:
@@ -62,7 +63,7 @@ def test_an_old_graph_says_what_it_said_and_goes_on(stored: tuple[Graph, list[Qu
     assert differing(graph, asked) == []
 
     fixed = [entry for entry in asked if stays(entry)]
-    assert {entry["door"] for entry in fixed} == {"query", "edges", "diff", "schema"}
+    assert {entry["call"] for entry in fixed} == {"query", "edges", "diff", "schema"}
     before = graph.query(COUNT).rows[0]["n"]
     graph.load([document(20, "New on a lake"), document(21, "New")], mode="append")
     graph.mutate('query q() { update Document set { text: "Newer" } where slug = "d21" }', branch="grown")
@@ -97,3 +98,24 @@ def test_a_load_that_had_a_key_is_never_done_twice(stored: tuple[Graph, list[Que
     first = graph.commits.get(caught.value.fields["first_commit_id"])
     assert (caught.value.code, first.kind.value, first.actor) == ("idempotency_mismatch", "load", "ann")
     assert graph.store.snapshot().commit_id == head
+
+
+def test_an_old_graph_gets_derived_files_and_says_what_it_said(
+    stored: tuple[Graph, list[Question]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file counts as large: all that the release of today keeps beside such files is completed."""
+    graph, asked = stored
+    for branch in ("main", "grown"):
+        graph.ensure_indexes(branch=branch)
+    assert not derived_files(graph.uri)
+    of_its_commits = differing(graph, asked)  # the indexes were commits: heads and logs show them
+    small_tiers(monkeypatch, EVERYTHING)
+
+    reports = [graph.ensure_indexes(branch=branch) for branch in ("main", "grown")]
+
+    written = {name for report in reports for one in report.types for name in one.derived}
+    assert {"id", "src", "dst", "adjacency"} <= written
+    assert derived_files(graph.uri)
+    assert not any(one.derived for one in graph.ensure_indexes().types)
+    with og.connect(graph.uri) as fresh:
+        assert differing(fresh, asked) == of_its_commits

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.logic.cases import BadCase, parse, same, same_rows
-from tests.logic.doors import Embedded, Way
+from tests.logic.surfaces import Embedded, Way
 from tests.logic.test_logic import run
 
 WORLD = """

@@ -1,4 +1,4 @@
-"""Every logic test, behind every door, in every way of reading."""
+"""Every logic test, on every surface, in every way of reading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zlib import crc32
 import pytest
 
 from tests.logic.cases import Branch, Case, Mark, Mutate, Query, Refusal, World, load_cases, same, same_rows
-from tests.logic.doors import DOORS, Answer, Door, Place, Refused, Traversal, Way
+from tests.logic.surfaces import SURFACES, Answer, Place, Refused, Surface, Traversal, Way
 
 HERE = Path(__file__).parent
 TRAVERSALS: tuple[Traversal, ...] = ("lookup", "csr")
@@ -29,22 +29,22 @@ FILES = sorted({case.file for case in CASES})
 EMBEDDED = "embedded"
 _numbers = count()
 
-OpenWorld = Callable[[str, World, Way], Door]
+OpenWorld = Callable[[str, World, Way], Surface]
 
 
 @pytest.fixture(scope="session")
 def open_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenWorld]:
     """Open the graph of a world; cases share it, since those that write do so on branches of their own."""
-    opened: list[Door] = []
+    opened: list[Surface] = []
 
     @cache
-    def open_once(door: str, schema: str, way: Way, world: _ByIdentity) -> Door:
-        opened.append(DOORS[door](tmp_path_factory.mktemp("world"), world.world, way))
+    def open_once(surface: str, schema: str, way: Way, world: _ByIdentity) -> Surface:
+        opened.append(SURFACES[surface](tmp_path_factory.mktemp("world"), world.world, way))
         return opened[-1]
 
-    yield lambda door, world, way: open_once(door, world.schema, way, _ByIdentity(world))
-    for door in opened:
-        door.close()
+    yield lambda surface, world, way: open_once(surface, world.schema, way, _ByIdentity(world))
+    for surface in opened:
+        surface.close()
 
 
 class _ByIdentity:
@@ -66,21 +66,23 @@ def sample(file: str) -> list[Case]:
     return sorted(inside, key=lambda case: crc32(case.title.encode()))[: ceil(len(inside) / 5)]
 
 
-def marks(case: Case, door: str) -> list[pytest.MarkDecorator]:
+def marks(case: Case, surface: str) -> list[pytest.MarkDecorator]:
     """Keep the cases of a file on one worker, for they share graphs; leave most repeats to the full run."""
     together = pytest.mark.xdist_group(f"logic {case.file}")
-    return [together] if door == EMBEDDED or str(case) in OFTEN_REPEATED else [together, pytest.mark.full]
+    return [together] if surface == EMBEDDED or str(case) in OFTEN_REPEATED else [together, pytest.mark.full]
 
 
 OFTEN_REPEATED = {str(case) for file in FILES for case in sample(file)}
-BEHIND_DOORS = [
-    pytest.param(case, door, id=f"{case}-{door}", marks=marks(case, door)) for case in CASES for door in DOORS
+ON_SURFACES = [
+    pytest.param(case, surface, id=f"{case}-{surface}", marks=marks(case, surface))
+    for case in CASES
+    for surface in SURFACES
 ]
 
 
-@pytest.mark.parametrize(("case", "door"), BEHIND_DOORS)
-def test_case(case: Case, door: str, open_world: OpenWorld) -> None:
-    run(case, open_world(door, case.world, Way()))
+@pytest.mark.parametrize(("case", "surface"), ON_SURFACES)
+def test_case(case: Case, surface: str, open_world: OpenWorld) -> None:
+    run(case, open_world(surface, case.world, Way()))
 
 
 @pytest.mark.slow
@@ -101,7 +103,7 @@ def test_cases_have_the_same_outcome_in_every_way(file: str, way: Way, open_worl
 # -- running -----------------------------------------------------------------------------------------
 
 
-def run(case: Case, graph: Door) -> None:
+def run(case: Case, graph: Surface) -> None:
     """Run the steps of a case; what it writes goes to a branch of its own."""
     branch = graph.base
     if case.writes:
@@ -122,7 +124,7 @@ def run(case: Case, graph: Door) -> None:
                 _mutate(step, graph, names[step.branch or "here"])
 
 
-def _query(step: Query, graph: Door, branch: str, marks: dict[str, str]) -> None:
+def _query(step: Query, graph: Surface, branch: str, marks: dict[str, str]) -> None:
     def ask() -> Answer:
         at = None if step.at is None else marks[step.at]
         return graph.query(step.text, step.params, step.name, branch, at)
@@ -137,7 +139,7 @@ def _query(step: Query, graph: Door, branch: str, marks: dict[str, str]) -> None
         assert same_rows(step.rows, answer.rows), _difference(step, answer)
 
 
-def _mutate(step: Mutate, graph: Door, branch: str) -> None:
+def _mutate(step: Mutate, graph: Surface, branch: str) -> None:
     def change() -> tuple[int, int]:
         return graph.mutate(step.text, step.params, step.name, branch)
 

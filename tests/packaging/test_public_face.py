@@ -24,7 +24,7 @@ PROMISED = {
     *("Graph", "Result", "Receipt", "Diff", "MergeOutcome", "Conflict", "Commit", "Branch"),
     *("lint", "init", "connect", "__version__", "GraphError", "InvalidRequest", "QueryError", "SchemaError"),
     *("NotFound", "MergeConflict", "KeyConflict", "PreconditionFailed", "ConstraintViolation"),
-    *("HistoryReclaimed", "StorageError", "ResourceLimit"),
+    *("HistoryReclaimed", "StorageError", "LimitExceeded"),
 }
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

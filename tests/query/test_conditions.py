@@ -209,17 +209,17 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         yield graph
 
 
-@pytest.mark.parametrize("door", IN_READS)
-def test_a_read_takes_a_list_of_any_length(listed: Graph, door: str) -> None:
-    text = f"match {{ $p: P  {IN_READS[door]} }} return {{ count($p) as n }}"
+@pytest.mark.parametrize("place", IN_READS)
+def test_a_read_takes_a_list_of_any_length(listed: Graph, place: str) -> None:
+    text = f"match {{ $p: P  {IN_READS[place]} }} return {{ count($p) as n }}"
     found = listed.query(f"query q($xs: [String], $first: String) {{ {text} }}", xs=WORDS, first="d")
 
     assert found.one()["n"] == LISTED // 2
 
 
-@pytest.mark.parametrize("door", IN_WRITES)
-def test_a_write_takes_a_list_of_any_length(listed: Graph, door: str) -> None:
-    text = f"query u($xs: [String]) {{ update P set {{ mark: 1 }} where {IN_WRITES[door]} }}"
+@pytest.mark.parametrize("place", IN_WRITES)
+def test_a_write_takes_a_list_of_any_length(listed: Graph, place: str) -> None:
+    text = f"query u($xs: [String]) {{ update P set {{ mark: 1 }} where {IN_WRITES[place]} }}"
 
     assert listed.mutate(text, xs=WORDS).affected_nodes == LISTED // 2
 

@@ -23,6 +23,7 @@ from tests.query.plain import PlainGraph
 from tests.query.reference import answer
 from tests.query.texts import Text, random_text
 from tests.query.worlds import SCHEMA, World, random_world
+from tests.support.derived import EVERYTHING, derived_files, small_tiers, spoil
 
 QUERIES = 6  # for each graph
 Traversal = Literal["auto", "lookup", "csr"]
@@ -43,6 +44,61 @@ def test_engine_agrees_with_the_reference(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(1_000, 2_000))
 def test_engine_agrees_with_the_reference_in_every_way(seed: int) -> None:
     check(Random(seed), (*EVERY_WAY, *ONE_RULE_OFF))
+
+
+# -- with derived files present, absent, partial and damaged
+
+
+STATES: dict[str, tuple[str, ...]] = {
+    "present": (),
+    "absent": ("delete_all",),
+    "partial": ("delete",),
+    "damaged": ("flip", "scramble"),
+    "traded": ("swap",),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("state", STATES)
+def test_engine_agrees_whatever_became_of_derived_files(
+    monkeypatch: pytest.MonkeyPatch, state: str, seed: int
+) -> None:
+    check_derived(Random(f"{state} {seed}"), monkeypatch, state)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(1_000, 1_100))
+@pytest.mark.parametrize("state", STATES)
+def test_engine_agrees_whatever_became_of_derived_files_in_every_way(
+    monkeypatch: pytest.MonkeyPatch, state: str, seed: int
+) -> None:
+    check_derived(Random(f"{state} {seed}"), monkeypatch, state, EVERY_WAY)
+
+
+def check_derived(
+    rnd: Random, monkeypatch: pytest.MonkeyPatch, state: str, ways: Iterable[Way] = SOME_WAYS
+) -> None:
+    """Ask some reads of a graph in which every file has derived ones, before and after they are spoilt."""
+    small_tiers(monkeypatch, EVERYTHING, few=rnd.choice([1, 30]), cheap=rnd.choice([0, 60]))
+    world = random_world(rnd)
+    texts = [random_text(rnd) for _ in range(QUERIES)]
+    states = {"main": world.plain, "side": world.plain_branch}
+    with opened(world) as graph:
+        if rnd.random() < 0.5:
+            for branch in states:
+                graph.ensure_indexes(branch=branch)
+        if world.main:
+            assert derived_files(graph.uri)
+        asked = [(text, branch) for text in texts for branch in states]
+        for text, branch in asked if rnd.random() < 0.5 else asked[:2]:
+            compare(graph, text, branch, states[branch], ways)
+        spoil(graph.uri, rnd, STATES[state])
+        with og.connect(graph.uri) as fresh:
+            for (text, branch), reader in product(asked, (graph, fresh)):
+                compare(reader, text, branch, states[branch], ways)
+
+
+# -- one world
 
 
 def check(rnd: Random, ways: Iterable[Way] = EVERY_WAY) -> None:

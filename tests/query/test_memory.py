@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import ResourceLimit
+from omnigraph.base.errors import LimitExceeded
 from omnigraph.execution import answer
 from omnigraph.execution.answer import Answerer
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
@@ -57,7 +57,7 @@ def graph(address: Path) -> Iterator[Graph]:
 
 @pytest.mark.parametrize("gq", [TEXTS, FRIENDS, GROUPS])
 def test_a_query_without_room_ends_with_a_typed_error(graph: Graph, gq: str) -> None:
-    with pytest.raises(ResourceLimit) as caught:
+    with pytest.raises(LimitExceeded) as caught:
         graph.query(gq, memory_bytes=MIB // 2)
 
     assert caught.value.fields["limit"] == MIB // 2
@@ -69,7 +69,7 @@ def test_a_query_without_room_ends_with_a_typed_error(graph: Graph, gq: str) -> 
 def test_a_column_in_the_cache_counts_for_every_query_that_uses_it(graph: Graph) -> None:
     assert len(graph.query(TEXTS)) == PEOPLE
 
-    with pytest.raises(ResourceLimit):
+    with pytest.raises(LimitExceeded):
         graph.query(TEXTS, memory_bytes=4 * MIB)
 
 
@@ -88,7 +88,7 @@ def test_what_other_queries_left_is_dropped_for_what_this_one_needs() -> None:
     budget.hold("rows", object(), 3_500, "rows")
 
     assert caches.columns.nbytes <= 500
-    with pytest.raises(ResourceLimit, match="beside 1 MiB already held"):
+    with pytest.raises(LimitExceeded, match="beside 1 MiB already held"):
         budget.check_bytes(600, "more rows")
     budget.hold("rows", object(), 3_500, "the same rows again")  # counts once
 
@@ -180,7 +180,7 @@ def _growth(place: str, gq: str) -> tuple[str, int]:
         Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
         try:
             outcome = f"{len(graph.query(gq))} rows"
-        except ResourceLimit as error:
+        except LimitExceeded as error:
             outcome = str(error)
     return outcome, _resident("VmHWM") - before
 
@@ -239,6 +239,6 @@ def _asked(place: str, gq: str) -> tuple[str, int]:
     with og.connect(place, memory_bytes=LIMIT) as graph:
         try:
             outcome = f"{len(graph.query(gq))} rows"
-        except ResourceLimit as error:
+        except LimitExceeded as error:
             outcome = str(error)
     return outcome, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -56,8 +56,8 @@ class _Writer:
 
     def read(self) -> Text:
         scope = Scope()
-        clauses = [self._introduce(scope)]
-        for _ in range(self._rnd.randint(0, 3)):
+        clauses = self._shape(scope) if self._maybe(0.25) else [self._introduce(scope)]
+        for _ in range(self._rnd.randint(0, 3 if len(clauses) == 1 else 1)):
             clauses.append(self._clause(scope, 0))
         outputs, tail = self._outputs(scope)
         declared = ", ".join(f"${name}: {kind}" for name, (kind, _) in self._params.items())
@@ -79,6 +79,56 @@ class _Writer:
         name = f"p{len(self._params)}"
         self._params[name] = (kind, value)
         return f"${name}"
+
+    # -- shapes that have operators of their own ----------------------------------------------------
+
+    def _shape(self, scope: Scope) -> list[str]:
+        """Return the clauses of a join by value, of a chain or star of hops, or of a cycle."""
+        match self._rnd.choice(("join", "chain", "star", "cycle")):
+            case "join":
+                return self._value_join(scope)
+            case "cycle":
+                a, b, c = self._new_nodes(scope, self._rnd.choice(("A", "B")), 3)
+                ends = [(a, b), (b, c), self._rnd.choice([(a, c), (c, a)])]
+                ends += [(b, a)] if self._maybe(0.2) else []
+                edge = "aa" if scope.nodes[a] == "A" else "bb"
+                return [f"${x} {self._either(edge)} ${y}" for x, y in ends]
+            case shape:
+                nodes = self._new_nodes(scope, "A", self._rnd.randint(3, 5))
+                before = nodes if shape == "chain" else nodes[:1] * len(nodes)
+                clauses = [f"${x} {self._either('aa')} ${y}" for x, y in zip(before, nodes[1:], strict=False)]
+                if self._maybe(0.3):
+                    (b,) = self._new_nodes(scope, "B", 1)
+                    clauses.append(f"${nodes[-1]} ab ${b}")
+                return clauses
+
+    def _value_join(self, scope: Scope) -> list[str]:
+        clauses = [self._binding(scope), self._binding(scope)]
+        if self._maybe(0.3):
+            clauses.append(self._binding(scope))
+        by_type: dict[str, list[str]] = {}
+        for text, scalar in self._properties(scope):
+            if not scalar.startswith("["):
+                family = "number" if scalar in NUMBERS and scalar != "F32" else scalar
+                by_type.setdefault(family, []).append(text)
+        several = [texts for texts in by_type.values() if len({text.split(".")[0] for text in texts}) > 1]
+        for texts in self._rnd.sample(several, min(len(several), self._rnd.randint(1, 2))):
+            left = self._rnd.choice(texts)
+            right = self._rnd.choice([text for text in texts if text.split(".")[0] != left.split(".")[0]])
+            clauses.append(f"{left} = {right}")
+        return clauses
+
+    def _new_nodes(self, scope: Scope, kind: str, count: int) -> list[str]:
+        names = []
+        for _ in range(count):
+            name = self._new_name(scope)
+            assert name is not None
+            scope.nodes[name] = kind
+            names.append(name)
+        return names
+
+    def _either(self, edge: str) -> str:
+        return f"<{edge}>" if self._maybe(0.25) else edge
 
     # -- clauses -----------------------------------------------------------------------------------
 
@@ -261,7 +311,7 @@ class _Writer:
 
     def _outputs(self, scope: Scope) -> tuple[str, str]:
         readable = list(self._properties(scope))
-        if scope.nodes and self._maybe(0.15):  # a count alone has shortcuts of its own
+        if scope.nodes and self._maybe(0.25):  # a count alone has shortcuts of its own
             return f"return {{ count(${self._rnd.choice(sorted(scope.nodes))}) as n }}", self._tail(["n"])
         if self._maybe(0.35):
             outputs, keys = self._grouped(scope, readable)

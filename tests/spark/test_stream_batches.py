@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import InvalidRequest, StagedFilesGone
 from omnigraph.engine.load.assembly import WriteMode
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline.reading.source import OmnigraphSource
 from omnigraph.pipeline.streaming.publishing import Batch, BatchPlan, BatchTarget, plan_write, publish_batch
 from omnigraph.pipeline.streaming.sink import StreamSink, TaskMessage

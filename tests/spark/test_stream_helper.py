@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest
 from omnigraph.engine.load.assembly import WriteMode
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline import stream
 from omnigraph.pipeline.streaming.publishing import BatchTarget
 from omnigraph.pipeline.streaming.stream import _Batches, _Work

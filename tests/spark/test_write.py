@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 import omnigraph as og
 from omnigraph import Graph, GraphError
-from omnigraph.base.errors import ConstraintViolation, NotFound, ReadSetConflict, StagedFilesGone
+from omnigraph.base.errors import ConstraintViolation, NotFound, StagedFilesGone, StaleVersion
 from omnigraph.engine.load.assembly import WriteMode
 from omnigraph.pipeline import read, register, written
 from omnigraph.pipeline.reading.source import OmnigraphSource
@@ -331,7 +331,7 @@ def test_a_schema_that_came_in_between_is_a_conflict(graph: Graph) -> None:
     plan = planned(graph)
     outcome = plan.run(rows(("a", 1)))
     graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32? town: String?"))
-    with pytest.raises(ReadSetConflict):
+    with pytest.raises(StaleVersion):
         publish(graph.store, plan.target, plan.snapshot, [outcome], Intent())
     assert ages(graph) == {}
 

@@ -28,13 +28,12 @@ FORBIDDEN_CALLS = {
     "update_config": "moves the head",
     "write_dataset": "moves the head",
 }
-MOVES_A_HEAD = ("storage/manifest/metadata.py", "storage/tables/files.py")  # metadata, and creation itself
+MOVES_A_HEAD = ("storage/manifest/chain.py", "storage/tables/files.py")  # metadata, and creation itself
 PUBLISHERS = ("storage/publish.py", "storage/manifest/branches.py", "storage/store.py")
 MAKES_STATES = ("advance", "control")  # both always write graph_head (test_records.py)
-DURABLE = {"write_fragments", "delete_rows", "merge_columns", "create_index_uncommitted", "index_change"}
-SYNCS_BEFORE_PUBLISHING = ("storage/staging.py", "storage/manifest/metadata.py")
+DURABLE = {"write_fragments", "delete_rows", "merge_columns", "create_index_uncommitted"}
+SYNCS_BEFORE_PUBLISHING = ("storage/staging.py", "storage/manifest/chain.py")
 UNMARKED = {
-    ("storage/tables/keys.py", "create_index_uncommitted"): "inside index_change, whose calls are checked",
     ("storage/store.py", "objects.create"): "the probe for create-if-absent, which is taken away again",
 }
 
@@ -51,7 +50,7 @@ def one_opener(modules: Modules) -> Iterator[str]:
         if _dotted(call.func) in ("lance.dataset", "dataset", "LanceDataset", "lance.LanceDataset"):
             if name != "storage/opener.py":
                 yield f"{name}:{call.lineno}: opens a dataset"
-        elif _dotted(call.func).endswith("opener.latest") and name != "storage/manifest/metadata.py":
+        elif _dotted(call.func).endswith("opener.latest") and name != "storage/manifest/chain.py":
             yield f"{name}:{call.lineno}: opens by latest"
 
 
@@ -130,7 +129,7 @@ def every_step_is_used(modules: Modules, steps: frozenset[str]) -> Iterator[str]
     used = {
         node.attr
         for name, module in modules.items()
-        if name != "storage/failpoints.py"
+        if name != "storage/durability.py"
         for node in ast.walk(module)
         if isinstance(node, ast.Attribute) and _dotted(node.value) == "Step"
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.base.errors import BranchExists, BranchHasDescendants, BranchNotFound
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from tests.support.graphs import persons, upsert_person
 from tests.support.places import Place

@@ -15,7 +15,7 @@ from omnigraph.base.errors import (
     ReservedBranch,
     TagExists,
 )
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from tests.support.graphs import chain_of, persons, upsert_person
 from tests.support.places import Place

@@ -11,7 +11,7 @@ from omnigraph.base.errors import (
     CommitNotFound,
     HistoryReclaimed,
 )
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DropColumn, Upsert
 from tests.support.graphs import KNOWS, PERSON, chain_of, knows, make_graph, persons, upsert_person, write

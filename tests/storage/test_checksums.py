@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import omnigraph as og
 from omnigraph.base.errors import GraphError, HistoryReclaimed, IntegrityError, InvalidRequest
 from omnigraph.surfaces.cli.app import app
+from tests.support.derived import derived_files, put, small_tiers
 
 SCHEMA = """
 node P { k: String @key  n: I64  f: F64?  t: String?  l: [I32]?  b: Blob? }
@@ -208,3 +209,40 @@ def test_folds_leave_no_file_without_a_checksum(tmp_path: Path) -> None:
             )
         report = graph.verify(history=True)
     assert (report.ok, report.unrecorded) == (True, ())
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_derived_files_are_checked_by_their_own_checksums_and_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: bool
+) -> None:
+    """They are worked out again: a report that names one is still good."""
+    small_tiers(monkeypatch)
+    schema = "node P { k: String @key }\nedge E: P -> P"
+    with og.init(tmp_path / "g.og", schema, durability="os") as graph:
+        graph.load([{"type": "P", "data": {"k": f"k{i}"}} for i in range(200)], mode="append")
+        graph.load([{"edge": "E", "from": f"k{i}", "to": "k5"} for i in range(200)], mode="append")
+        keys, adjacency = (
+            next(path for path in derived_files(tmp_path / "g.og") if kind in str(path))
+            for kind in ("keys-", "adjacency")
+        )
+        keys.with_name(".keys-9.unfinished").write_bytes(b"half")
+
+        before = graph.verify(history=history)
+        assert (before.ok, before.derived, before.derived_damaged) == (True, 5, ())
+        assert before.unrecorded == ()
+        assert graph.verify(history=history, record=True).added == 0
+
+        for path in (keys, adjacency):
+            content = path.read_bytes()
+            put(path, content[:-70] + bytes(byte ^ 0xFF for byte in content[-70:]))
+        after = graph.verify(history=history)
+        assert (after.ok, after.files) == (True, before.files)
+        named = sorted(str(path.relative_to(tmp_path / "g.og")) for path in (keys, adjacency))
+        assert sorted(after.derived_damaged) == named
+        assert sorted(after.to_json()["derived"]["damaged"]) == named
+
+        for path in (keys, adjacency):
+            path.unlink()
+        assert graph.verify(history=history).derived_damaged == ()
+        graph.ensure_indexes()
+        assert graph.verify(history=history).derived == 5

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from omnigraph.base.errors import Kind, ReadSetConflict
+from omnigraph.base.errors import Kind, StaleVersion
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.storage.manifest.records import (
@@ -172,7 +172,7 @@ def test_a_plan_that_depends_on_rows_goes_on_while_those_stayed_the_same(name: s
 def test_a_plan_that_depends_on_rows_is_told_which_member_moved(name: str) -> None:
     row = ROWS[name]
 
-    with pytest.raises(ReadSetConflict) as caught:
+    with pytest.raises(StaleVersion) as caught:
         outcome(row.now, frozenset({S}))
 
     error = caught.value
@@ -205,14 +205,14 @@ def test_only_files_that_were_staged_after_retention_ran_are_sure_to_be_there(
 
 
 def test_a_plan_that_changes_the_schema_conflicts_with_another_schema_even_without_rows() -> None:
-    with pytest.raises(ReadSetConflict) as caught:
+    with pytest.raises(StaleVersion) as caught:
         outcome(schema(BASE), frozenset(), schema_decides=True)
 
     assert caught.value.fields == {"member": "schema", "expected": "s1", "actual": "s2"}
 
 
 def test_the_first_moved_member_in_table_order_is_named() -> None:
-    with pytest.raises(ReadSetConflict) as caught:
+    with pytest.raises(StaleVersion) as caught:
         outcome(content(BASE, W, S, C), frozenset({W, S, C}))
 
     assert caught.value.fields["member"] == f"Type {min(W, S, C)}"
@@ -221,7 +221,7 @@ def test_the_first_moved_member_in_table_order_is_named() -> None:
 def test_the_conflict_names_the_commits_that_the_table_was_expected_and_found_at() -> None:
     now = content(BASE, S)
 
-    with pytest.raises(ReadSetConflict) as caught:
+    with pytest.raises(StaleVersion) as caught:
         outcome(now, frozenset({S}))
 
     assert caught.value.fields["expected"] == BASE.head

@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.base.errors import PreconditionFailed
 from omnigraph.storage.cost import Cost, measured, process_totals, stage
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import (
     AddColumn,
@@ -82,7 +82,7 @@ EFFECTS: dict[str, dict[str, Effect]] = {
     "append": {PERSON: Append(people(["x", "y"]))},
     "upsert": {PERSON: Upsert(people(["h0", "new"]))},
     "upsert of two tables": {PERSON: Upsert(people(["h0"])), KNOWS: Upsert(knows({"e": ("a", "b")}))},
-    "large append with its index": {PERSON: Append(MANY)},
+    "large append with its key hashes": {PERSON: Append(MANY)},
     "delete by ids": {PERSON: DeleteIds(pa.array(["h0"]))},
     "overwrite": {PERSON: Overwrite(people(["z"]))},
     "filled column": {PERSON: AddColumn(pa.field("score", pa.float64()), pa.scalar(1.0))},

@@ -15,18 +15,20 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.base.errors import GraphError, StorageError
-from omnigraph.storage.durability import Syncer
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import Syncer, armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import (
     AddColumn,
     Append,
+    BuildIndexes,
     DeleteIds,
     DropColumn,
     Effect,
+    IndexSpec,
     Overwrite,
     SeveralEffects,
+    StoredIndexKind,
     Upsert,
 )
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
@@ -35,8 +37,8 @@ from tests.support.places import Place
 
 BEFORE, AFTER, RETURNED = "publish.before", "publish.after", "returned"
 # Lance writes the first two beside what it commits and needs neither to read nor to commit again; a checksum
-# that is lost makes a file unrecorded, not damaged.
-UNNEEDED = ("/_transactions/", "latest_version_hint.json", "/__checksums")
+# that is lost makes a file unrecorded, not damaged; a derived file that is lost or torn is worked out again.
+UNNEEDED = ("/_transactions/", "latest_version_hint.json", "/__checksums", "/_derived/")
 MANY = 12_000
 
 
@@ -79,12 +81,12 @@ def files(root: Path) -> set[str]:
 
 def folders(root: Path) -> set[str]:
     found = (path for path in (root, *root.rglob("*")) if path.is_dir() and path.name != "_transactions")
-    return {str(path) for path in found if "__checksums" not in path.parts}
+    return {str(path) for path in found if not {"__checksums", "_derived"} & {*path.parts}}
 
 
 @pytest.fixture
 def graph(events: Events, local_place: Place) -> Iterator[GraphStore]:
-    """A synced graph with a small table of edges and a large one of people, indexed by key."""
+    """A synced graph with a small table of edges and a large one of people, with key hashes."""
     with make_graph(local_place.address) as made:
         write(made, {PERSON: Append(people(f"p{number:05d}" for number in range(MANY)))})
         write(made, {KNOWS: Upsert(knows({"e": ("a", "b")}))})
@@ -112,7 +114,7 @@ NAMED = people(["n1"]).drop_columns(["age"])
 EFFECTS: dict[str, dict[str, Effect]] = {
     "append": {PERSON: Append(people(["n1", "n2"]))},
     "append to two tables": {PERSON: Append(people(["n1"])), KNOWS: Append(knows({"f": ("a", "b")}))},
-    "large append with its index": {KNOWS: Append(knows({f"k{n}": ("a", "b") for n in range(MANY)}))},
+    "large append": {KNOWS: Append(knows({f"k{n}": ("a", "b") for n in range(MANY)}))},
     "upsert": {PERSON: Upsert(ONE)},
     "delete": {PERSON: DeleteIds(pa.array(["p00001", "p00002"]))},
     "overwrite": {PERSON: Overwrite(people(["n1"]))},
@@ -122,6 +124,10 @@ EFFECTS: dict[str, dict[str, Effect]] = {
     "several": {PERSON: SeveralEffects((DropColumn("age"), DeleteIds(pa.array(["p00001"])), Append(NAMED)))},
 }
 PLANS: dict[str, PublishPlan] = {
+    "index": PublishPlan(
+        CommitKind.MAINTENANCE,
+        effects={PERSON: BuildIndexes((IndexSpec("age", StoredIndexKind.BTREE),))},
+    ),
     **{name: PublishPlan(CommitKind.MUTATION, effects=effects) for name, effects in EFFECTS.items()},
     "schema": PublishPlan(CommitKind.SCHEMA, schema=b"another"),
     "new table": PublishPlan(
@@ -176,10 +182,20 @@ def test_a_file_is_synced_before_the_folder_that_names_it(events: Events, graph:
 def test_deletion_files_and_indexes_are_among_what_is_synced(events: Events, graph: GraphStore) -> None:
     """So that the tests above cannot pass for want of such files."""
     upserted, _, _ = publish(events, graph, PLANS["upsert"])
-    indexed, _, _ = publish(events, graph, PLANS["large append with its index"])
+    indexed, _, _ = publish(events, graph, PLANS["index"])
 
     kinds = {Path(path).relative_to(graph.location.uri).parts[2] for path in upserted | indexed}
     assert kinds == {"data", "_deletions", "_versions", "_indices"}
+
+
+def test_key_hashes_are_written_and_nobody_waits_for_the_disk_to_have_them(
+    events: Events, graph: GraphStore
+) -> None:
+    """A power cut may take them or leave a part of one: whoever needs them works them out again."""
+    publish(events, graph, PLANS["large append"])
+
+    assert list(Path(graph.location.uri, "tables", KNOWS).glob("_derived/*/keys-*"))
+    assert not [path for path in events.synced() if "_derived" in path]
 
 
 # -- other things that are acknowledged

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from omnigraph.base.errors import CommitNotFound
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import RECENT
 from omnigraph.storage.store import GraphStore
 from tests.support.graphs import build_history, chain_of, make_graph, upsert_person

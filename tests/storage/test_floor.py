@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.chain import MANIFEST
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.opener import manifest_file

@@ -10,8 +10,17 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.fragment import DataFile, FragmentMetadata
 
-from omnigraph.storage.tables.layout import FOLD_AT_ONCE, PER_TIER, TIERS, FragmentSize, plan_fold, settled
+from omnigraph.storage.tables.layout import (
+    FOLD_AT_ONCE,
+    PER_TIER,
+    ROW_WEIGHT,
+    TIERS,
+    FragmentLayout,
+    FragmentSize,
+    plan_fold,
+)
 
 SMALL_BOUND = PER_TIER * len(TIERS) + 1  # a write adds its own fragment to full tiers
 sizes = st.builds(FragmentSize, rows=st.integers(1, 40_000), bytes=st.integers(200, 4 << 20))
@@ -133,5 +142,8 @@ def test_the_choice_does_not_depend_on_the_order_of_the_fragments() -> None:
 
 
 def test_a_fragment_is_settled_once_it_is_past_the_first_tier() -> None:
-    assert not settled(FragmentSize(rows=0, bytes=TIERS[0] - 1))
-    assert settled(FragmentSize(rows=0, bytes=TIERS[0]))
+    def is_settled(weight: int) -> bool:
+        file = DataFile("a.lance", [0], file_size_bytes=weight - ROW_WEIGHT)
+        return FragmentLayout.of(FragmentMetadata(0, [file], physical_rows=1), b"").settled
+
+    assert (is_settled(TIERS[0] - 1), is_settled(TIERS[0])) == (False, True)

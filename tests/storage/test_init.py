@@ -19,7 +19,7 @@ from omnigraph.base.errors import (
     InvalidRequest,
     StoreUnsupported,
 )
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.location import LocalObjects, Objects, RemoteObjects
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
@@ -91,6 +91,7 @@ def test_leftovers_of_a_graph_are_cleared_when_asked(place: Place) -> None:
         store.branches.create("left", "main")
         store.tags.create("tagged", store.snapshot().state)
     objects = location(place).objects
+    assert objects.create("tables/t-left/_derived/f/keys-0", b"left over")
     for key, _ in list(objects.list("__manifest")):
         objects.delete(key)
 

@@ -21,7 +21,7 @@ from lance import LanceDataset, LanceOperation
 from lance.query import MatchQuery
 from lance.schema import LanceSchema
 
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables import layout, predicate
 from omnigraph.storage.tables.effects import AddColumn, Append, DeleteIds, RenameColumn, Upsert

@@ -318,12 +318,12 @@ def test_storage_options_that_are_wrong_are_refused_at_every_door(wrong: str, tm
     options = WRONG_OPTIONS[wrong]
     schema = "node P { k: String @key }"
     with og.init(tmp_path / "g.og", schema, durability="os") as graph:
-        doors: list[Callable[[], object]] = [
+        calls: list[Callable[[], object]] = [
             lambda: og.init("s3://nowhere/g.og", schema, storage_options=options),
             lambda: og.connect("s3://nowhere/g.og", storage_options=options),
             lambda: graph.export("s3://nowhere/out", storage_options=options),
             lambda: Location.parse("s3://nowhere/g.og", options),
         ]
-        for door in doors:
+        for call in calls:
             with pytest.raises(InvalidRequest, match=r"storage.option"):
-                door()
+                call()

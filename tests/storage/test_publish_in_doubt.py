@@ -16,8 +16,8 @@ from omnigraph.base.errors import (
     OutcomeUnknown,
     StorageError,
 )
-from omnigraph.base.times import SystemClock
-from omnigraph.storage.failpoints import armed
+from omnigraph.base.ids import SystemClock
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import RECENT
 from omnigraph.storage.store import GraphStore
 from tests.support.faults import Match

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.base.errors import (
-    ReadSetConflict,
+    StaleVersion,
 )
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import (
@@ -197,7 +197,7 @@ def test_a_write_that_depends_on_rows_is_told_when_they_moved(
     mine = Scripted({PERSON: effect})
     with (
         armed({"publish.before": Once(lambda: theirs.append(upsert_person(rival, "d", age=5)))}),
-        pytest.raises(ReadSetConflict) as caught,
+        pytest.raises(StaleVersion) as caught,
     ):
         store.publish("main", mine)
 
@@ -248,7 +248,7 @@ def test_rows_that_the_caller_read_to_decide_count_like_rows_that_an_effect_foun
     mine = Scripted({PERSON: Upsert(people(["c"]))}, {"decided_by": frozenset({KNOWS})})
     with (
         armed({"publish.before": Once(lambda: write(rival, {KNOWS: Upsert(EDGE)}))}),
-        pytest.raises(ReadSetConflict, match="Knows"),
+        pytest.raises(StaleVersion, match="Knows"),
     ):
         store.publish("main", mine)
 
@@ -275,7 +275,7 @@ def test_a_delete_under_a_new_schema_is_a_conflict_on_the_schema(
 ) -> None:
     with (
         armed({"publish.before": Once(lambda: accept(rival, b"second"))}),
-        pytest.raises(ReadSetConflict) as caught,
+        pytest.raises(StaleVersion) as caught,
     ):
         write(store, {PERSON: DeleteIds(pa.array(["a"]))})
 
@@ -285,7 +285,7 @@ def test_a_delete_under_a_new_schema_is_a_conflict_on_the_schema(
 def test_of_two_racing_schema_changes_one_is_told(store: GraphStore, rival: GraphStore) -> None:
     with (
         armed({"publish.before": Once(lambda: accept(rival, b"second"))}),
-        pytest.raises(ReadSetConflict, match="schema"),
+        pytest.raises(StaleVersion, match="schema"),
     ):
         accept(store, b"third")
 

@@ -14,7 +14,7 @@ from omnigraph.base.errors import (
     PreconditionFailed,
     PublishContention,
 )
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent, RetryPolicy
 from omnigraph.storage.store import GraphStore

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from omnigraph.base.errors import GraphError, HistoryReclaimed, IntegrityError
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.derived.adjacency import Bases, Cover, base_of
+from omnigraph.storage.derived.files import DerivedFiles, folder_of, is_derived
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.opener import manifest_file
 from omnigraph.storage.reclaim import Reclaimed
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.effects import DeleteIds, Overwrite, Upsert
+from omnigraph.storage.tables.effects import (
+    BuildIndexes,
+    DeleteIds,
+    IndexSpec,
+    Overwrite,
+    StoredIndexKind,
+    Upsert,
+)
 from omnigraph.storage.tables.files import referenced, stored_files
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan
 from tests.support.graphs import KNOWS, PERSON, knows, make_graph, people, persons, upsert_person, write
@@ -33,17 +44,19 @@ from tests.support.stores import (
 
 pytestmark = pytest.mark.s3_when_full
 
-SETTLED = 5_000  # rows enough for a fragment that the key index covers
+SETTLED = 5_000  # rows enough for a fragment that has key hashes
 
 
 @pytest.fixture
 def deep(place: Place) -> Iterator[GraphStore]:
-    """A graph whose Person table has an index, a deletion file, a tail, and versions nobody needs."""
+    """A graph whose Person table has an index, key hashes, a deletion file, a tail, and unneeded versions."""
     with make_graph(place.address, durability="os", **place.kwargs) as made:
         write(made, {PERSON: Upsert(people(f"p{n}" for n in range(SETTLED)))})
         write(made, {KNOWS: Upsert(knows({"e": ("p1", "p2")}))})
         write(made, {PERSON: DeleteIds(pa.array(["p7"]))})
         upsert_person(made, "tail")
+        indexes = BuildIndexes((IndexSpec("age", StoredIndexKind.BTREE),))
+        made.publish("main", PlannedWrite(PublishPlan(CommitKind.MAINTENANCE, effects={PERSON: indexes})))
         yield made
 
 
@@ -81,9 +94,45 @@ def test_only_what_the_head_refers_to_is_left(deep: GraphStore, place: Place) ->
     gone = before.keys() - after.keys()
     assert (taken.files, taken.bytes) == (len(gone), sum(before[file] for file in gone))
     assert taken.versions == sum(file.endswith(".manifest") for file in gone) > 0
-    assert {"data", "_deletions", "_indices", "_versions", "_transactions"} == {
-        f.split("/")[0] for f in after
+    assert {f.split("/")[0] for f in after} == {
+        "data",
+        "_deletions",
+        "_derived",
+        "_indices",
+        "_versions",
+        "_transactions",
     }
+
+
+def test_what_is_derived_from_dropped_files_goes_with_them(deep: GraphStore, place: Place) -> None:
+    """Key hashes tell which values there were; adjacency which nodes were connected."""
+    derived, kept = DerivedFiles(deep.location), files(place)
+    data = max(kept, key=lambda file: (file.startswith("data/"), kept[file])).removeprefix("data/")
+    other = Cover(PERSON, PERSON, (("other.lance", 1),), (), ())
+    of_the_head = replace(other, edges=((data, SETTLED),))
+    write_base(derived, of_the_head)
+    write_base(derived, other)
+    derived.write(PERSON, f"{folder_of('other.lance')}/keys-0", "keys", {}, {})
+    derived.write(PERSON, f"{folder_of(data)}/.keys-9.unfinished", "keys", {}, {})
+    deep.branches.create("side", "main")  # it holds what main gives up
+    write(deep, {PERSON: Overwrite(people(["p1"]))})
+
+    deep.reclaim([PERSON])
+
+    assert {file for file in files(place) if is_derived(file)} == {
+        of_the_head.name,
+        *(file for file in kept if is_derived(file)),
+    }
+    deep.branches.delete("side")
+    deep.reclaim([PERSON])
+    assert not [file for file in files(place) if is_derived(file)]
+
+
+def write_base(files: DerivedFiles, cover: Cover) -> None:
+    nothing = np.zeros(0, np.int32)
+    with ThreadPoolExecutor(1) as pool:
+        base = base_of(cover, nothing, nothing, (0, 0), pool)
+    assert Bases(files).write(PERSON, base)
 
 
 def test_the_head_reads_finds_and_writes_as_before(deep: GraphStore, place: Place) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.storage.failpoints import Step, names
+from omnigraph.storage.durability import Step, names
 from tests.storage import rules
 
 STEPS = frozenset(step.name for step in Step)
@@ -23,7 +23,7 @@ RULES: dict[str, rules.Rule] = {
     "durable steps are marked": rules.durable_steps_are_marked,
     "every step is used": partial(rules.every_step_is_used, steps=STEPS),
 }
-STAGE, METADATA = "storage/tables/stage.py", "storage/manifest/metadata.py"
+STAGE, METADATA = "storage/tables/stage.py", "storage/manifest/chain.py"
 STORE, BRANCHES = "storage/store.py", "storage/manifest/branches.py"
 # For each rule, code that breaks it: where it stands, and what it says.
 BAD: dict[str, list[tuple[str, str]]] = {
@@ -65,7 +65,6 @@ BAD: dict[str, list[tuple[str, str]]] = {
         (STAGE, "write_fragments(rows, base)"),
         (STAGE, "fragment.delete_rows(offsets)"),
         (STAGE, "with durable(Step.TABLE_DATA):\n  pass\nfragment.merge_columns(f)"),
-        (STAGE, "change = index_change(done, sizes)"),
         (STAGE, "handle.create_index_uncommitted('id', 'BTREE')"),
         (STAGE, "with other(Step.TABLE_COMMIT):\n  LanceDataset.commit(base, op)"),
         ("storage/schema_objects.py", "self._location.objects.create(key, data)"),

@@ -1,4 +1,4 @@
-"""Tables: the tail stays short without maintenance, and keys are found whatever the key index covers."""
+"""Tables: the tail stays short without maintenance, and keys are found whether or not they have hashes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset
 
+from omnigraph.storage.derived.files import is_derived, keys_name
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteIds, Overwrite, Upsert
-from omnigraph.storage.tables.keys import MAX_SEGMENTS, PROBE_LIMIT, index_name
+from omnigraph.storage.tables.files import stored_files
+from omnigraph.storage.tables.keys import PROBE_LIMIT
 from omnigraph.storage.tables.layout import PER_TIER, TIERS
 from tests.storage.docs import DOC, Row, Stream, doc, ids, make_docs, rows, table
 from tests.support.graphs import write
@@ -27,12 +29,15 @@ def fragments(store: GraphStore, **at: Any) -> int:
     return len(store.table(store.snapshot(**at), DOC).get_fragments())
 
 
-def covered(store: GraphStore) -> tuple[int, set[int]]:
-    """Return how many segments the key index has, and the living fragments it covers."""
-    handle = store.table(store.snapshot(), DOC)
-    living = {fragment.fragment_id for fragment in handle.get_fragments()}
-    segments = [s for i in handle.describe_indices() if i.name == index_name("id") for s in i.segments]
-    return len(segments), {f for segment in segments for f in segment.fragment_ids} & living
+def covered(store: GraphStore) -> set[int]:
+    """Return the fragments whose ids have key hashes."""
+    handle, stored = store.table(store.snapshot(), DOC), stored_files(store.location, DOC)
+    return {
+        fragment.fragment_id
+        for fragment in handle.get_fragments()
+        for file in fragment.metadata.files
+        if keys_name(file.path, 0) in stored
+    }
 
 
 def big(count: int = MANY, prefix: str = "k", start: int = 0) -> pa.Table:
@@ -104,33 +109,32 @@ def test_a_tail_that_a_stream_left_long_is_worked_off(local_place: Place) -> Non
         assert len(rows(store)) == 50
 
 
-# -- the key index
+# -- key hashes
 
 
-def test_a_large_append_is_covered_by_the_key_index(place: Place) -> None:
+def test_a_large_append_has_key_hashes(place: Place) -> None:
     with make_docs(place.address, **place.kwargs) as store:
         write(store, {DOC: Append(big())})
 
-        assert covered(store) == (1, {0})
+        assert covered(store) == {0}
+        assert not store.table(store.snapshot(), DOC).describe_indices()
 
 
-def test_a_small_table_has_no_key_index(local_place: Place) -> None:
+def test_a_small_table_has_no_key_hashes(local_place: Place) -> None:
     with make_docs(local_place.address) as store:
         write(store, {DOC: Append(big(100))})
 
-        assert covered(store) == (0, set())
+        assert covered(store) == set()
 
 
-def test_the_key_index_keeps_few_segments_and_covers_every_large_fragment(local_place: Place) -> None:
+def test_every_large_fragment_has_key_hashes_of_its_own(local_place: Place) -> None:
     with make_docs(local_place.address) as store:
-        for number in range(9):
+        for number in range(5):
             write(store, {DOC: Append(big(MANY * 3, start=number * MANY * 3))})
-            segments, found = covered(store)
-            assert segments <= MAX_SEGMENTS
-            assert len(found) == fragments(store)
+            assert len(covered(store)) == fragments(store) == number + 1
 
 
-def test_a_small_write_does_not_ask_again_what_the_key_index_covers(
+def test_a_small_write_neither_asks_for_indexes_nor_writes_key_hashes(
     local_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -142,38 +146,40 @@ def test_a_small_write_does_not_ask_again_what_the_key_index_covers(
 
     with make_docs(local_place.address) as store:
         write(store, {DOC: Append(big())})
-        write(store, {DOC: Append(table([doc("first")]))})
+        derived = {file for file in stored_files(store.location, DOC) if is_derived(file)}
         monkeypatch.setattr(LanceDataset, "describe_indices", counted)
         for number in range(2 * PER_TIER):  # folds among them
             write(store, {DOC: Upsert(table([doc(f"n{number % 9}")]))})
         write(store, {DOC: DeleteIds(ids("k000007", "n1"))})
-        assert not asked
 
-        write(store, {DOC: Append(big(start=MANY))})
-        assert asked
-        monkeypatch.undo()
-        assert len(covered(store)[1]) == 2
-        assert len(rows(store)) == 2 * MANY + 1 + 9 - 2
+        assert not asked
+        assert derived == {file for file in stored_files(store.location, DOC) if is_derived(file)}
+        assert len(rows(store)) == MANY + 9 - 2
 
 
 def coverage(how: str, store: GraphStore) -> None:
-    """Bring the table into a state in which the key index covers none, some or all of its rows."""
+    """Bring the table into a state in which none, some or all of its fragments have key hashes."""
     if how == "none":
         for number in range(5):
             write(store, {DOC: Append(big(200, start=number * 200))})
-        assert covered(store)[1] == set()
+        assert covered(store) == set()
     elif how == "some":
         write(store, {DOC: Append(big(MANY))})
         write(store, {DOC: Append(big(200, start=MANY))})
-        assert 0 < len(covered(store)[1]) < fragments(store)
+        assert 0 < len(covered(store)) < fragments(store)
     else:
         write(store, {DOC: Append(big(MANY))})
-        assert len(covered(store)[1]) == fragments(store) == 1
+        assert len(covered(store)) == fragments(store) == 1
+    if how == "lost":
+        for file in stored_files(store.location, DOC):
+            if is_derived(file):
+                store.location.objects.delete(f"tables/{DOC}/{file}")
+        assert covered(store) == set()
 
 
-@pytest.mark.parametrize("how", ["none", "some", "all"])
+@pytest.mark.parametrize("how", ["none", "some", "all", "lost"])
 @pytest.mark.parametrize("fresh", [False, True], ids=["warm", "cold"])
-def test_keys_are_found_whatever_the_index_covers(place: Place, how: str, fresh: bool) -> None:
+def test_keys_are_found_whatever_has_key_hashes(place: Place, how: str, fresh: bool) -> None:
     with make_docs(place.address, **place.kwargs) as store:
         coverage(how, store)
         if fresh:
@@ -204,8 +210,8 @@ def test_more_keys_than_are_worth_probing_are_found_by_a_scan(local_place: Place
         assert len({row["id"] for row in rows(store)}) == len(rows(store)) == MANY + 100
 
 
-def test_a_key_that_moved_from_an_indexed_fragment_to_the_tail_is_found_there(local_place: Place) -> None:
-    """The index still lists the old place; only its deletion vector says that the row is gone."""
+def test_a_key_that_moved_from_a_large_fragment_to_the_tail_is_found_there(local_place: Place) -> None:
+    """Key hashes still list the old place; only its deletion vector says that the row is gone."""
     with make_docs(local_place.address) as store:
         write(store, {DOC: Append(big(MANY))})
         for number in range(20):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.base.errors import GraphError, InvalidRequest, Kind
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import (
     AddColumn,

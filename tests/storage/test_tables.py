@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.base.errors import IntegrityError
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import TableChange
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import (

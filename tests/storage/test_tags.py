@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.base.errors import BadTagName, BranchExists, BranchNotFound, GraphError, TagExists, TagNotFound
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from tests.support.graphs import upsert_person
 from tests.support.places import Place

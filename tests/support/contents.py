@@ -56,7 +56,7 @@ def stored_rows(declared: TableType, records: Sequence[Record]) -> pa.Table:
 
 def _id(declared: TableType, record: Record) -> str:
     if isinstance(declared, NodeType) and declared.key:
-        return derive_id(declared, record)
+        return derive_id(declared, {p.column: record.get(p.name) for p in declared.properties})
     return str(record["id"])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.storage.failpoints import armed, names
+from omnigraph.storage.durability import armed, names
 from tests.support.places import Place
 from tests.support.processes import run_processes
 

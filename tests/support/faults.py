@@ -68,7 +68,7 @@ class FaultPlan:
 
 
 class Gate:
-    """Holds matching requests at the proxy's door until they are released."""
+    """Holds matching requests at the proxy until they are released."""
 
     def __init__(self) -> None:
         self.match: Match | None = None

@@ -11,7 +11,7 @@ from typing import Any
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.tables.effects import Overwrite
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan, PublishReceipt

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.base.errors import GraphError
-from omnigraph.storage.failpoints import Action
+from omnigraph.storage.durability import Action
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import RetryPolicy

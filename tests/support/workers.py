@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from omnigraph.base.errors import (
     GraphError,
     PreconditionFailed,
-    ReadSetConflict,
+    StaleVersion,
 )
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.store import GraphStore
@@ -139,7 +139,7 @@ def increment(address: str, options: Options, person: str, calls: int) -> tuple[
             try:
                 _done(store.publish("main", Increment(person)))
                 committed += 1
-            except ReadSetConflict:
+            except StaleVersion:
                 conflicts += 1
     return committed, conflicts
 
@@ -153,7 +153,7 @@ def delete_people(address: str, options: Options, ids: list[str]) -> tuple[int, 
             while receipt is None:
                 try:
                     receipt = write(store, {PERSON: DeleteIds(pa.array([one]))})
-                except ReadSetConflict:
+                except StaleVersion:
                     continue
             commits += receipt.commit is not None
             rows += sum(change.deleted for change in receipt.tables)

@@ -11,7 +11,7 @@ from typing import Any
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, GraphError
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from tests.support.people import person
 
 Options = Mapping[str, str]

@@ -19,7 +19,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.storage.failpoints import ENVIRONMENT
+from omnigraph.storage.durability import ENVIRONMENT
 from omnigraph.surfaces.cli.support.deadline import (
     DeadlineProgress,
     Expired,

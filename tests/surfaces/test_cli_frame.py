@@ -13,7 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph import __version__
 from omnigraph.base import errors
-from omnigraph.base.errors import GraphError, Kind, PreconditionFailed, ReadSetConflict
+from omnigraph.base.errors import GraphError, Kind, PreconditionFailed, StaleVersion
 from omnigraph.catalog import lint as catalog_lint
 from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.surfaces.cli.app import OmniGraph, main
@@ -344,7 +344,7 @@ def test_every_class_of_error_has_one_of_the_documented_exit_codes(error: type[G
         (errors.InvalidRequest("x"), 2),
         (errors.StorageDenied("x"), 3),
         (PreconditionFailed("main", expected="a", actual="b"), 4),
-        (ReadSetConflict("schema", expected="a", actual="b"), 5),
+        (StaleVersion("schema", expected="a", actual="b"), 5),
         (errors.AlreadyInitialized("x"), 5),
         (errors.GraphNotFound("x"), 6),
         (errors.BranchNotFound("x"), 6),

@@ -340,7 +340,7 @@ def test_explain_shows_the_plan_and_runs_nothing(ask: Desk, shelf: str) -> None:
     assert ran.out.splitlines()[:3] == [
         "query friends",
         "  look up $p: Person by key  (~1 rows)",
-        "  follow $p -Knows-> $f",
+        "  follow $p -Knows-> $f  (~1 rows)",
     ]
     assert query(ask, shelf, *FRIENDS, "--explain").out == ran.out
 

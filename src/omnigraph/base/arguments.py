@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial, wraps
 from inspect import Parameter, isfunction, signature
+from itertools import chain, repeat
 from typing import (
     Annotated,
     Any,
@@ -43,6 +44,7 @@ R = TypeVar("R")
 C = TypeVar("C", bound=type)
 Reader = Callable[[Any], Any]  # returns the value to go on with, or raises `_Wrong`
 LARGEST = 2**63 - 1
+NO_READER = (None, "anything")
 _SHOWN = 60  # characters of a wrong value in a message
 _LISTS = (abc.Iterable, abc.Collection, abc.Sequence, abc.Set, list, tuple, set, frozenset)
 
@@ -89,7 +91,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         nonlocal readers
         if readers is None:
             readers = _Readers(function)
-        return function(*readers.positional(args), **readers.keywords(kwargs))
+        positional, keywords = readers.read(args, kwargs)
+        return function(*positional, **keywords)
 
     return call
 
@@ -109,7 +112,7 @@ def checked_methods(cls: C) -> C:
 def expected_of(function: Callable[..., Any]) -> dict[str, str]:
     """Return what the parameters of a checked function take, in words; without those that take anything."""
     inner = getattr(function, "__wrapped__", function)
-    return {name: words for name, (_, words) in _Readers(inner).by_name.items()}
+    return {str(name): words for name, (_, words) in _Readers(inner).by_name.items()}
 
 
 class _Readers:
@@ -118,7 +121,7 @@ class _Readers:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function.__name__
         hints = get_type_hints(function, include_extras=True)
-        self.by_name: dict[str, tuple[Reader, str]] = {}
+        self.by_name: dict[str | None, tuple[Reader | None, str]] = {}
         self._order: list[str] = []
         self._rest: str | None = None  # the parameter that takes any number of arguments
         for name, parameter in signature(function).parameters.items():
@@ -130,37 +133,30 @@ class _Readers:
             if reader is not None and parameter.kind is not Parameter.VAR_KEYWORD:
                 self.by_name[name] = (reader, words)
 
-    def positional(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return positional arguments, checked."""
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call, checked."""
         by_name = self.by_name
-        read = [
-            self._read(name, value) if name in by_name else value
-            for name, value in zip(self._order, args, strict=False)
-        ]
-        rest = args[len(read) :]
-        if self._rest in by_name:
-            rest = tuple(self._read(self._rest, value) for value in rest)
-        return (*read, *rest)
+        names = chain(self._order, repeat(self._rest))  # the rest goes to the one that takes any number
+        given = [*zip(names, args, strict=False), *kwargs.items()]
+        read = []
+        for name, value in given:
+            reader, words = by_name.get(name, NO_READER)
+            try:
+                read.append(value if reader is None else reader(value))
+            except _Wrong as wrong:
+                raise self._refusal(wrong, name, words, value) from None
+        return tuple(read[: len(args)]), dict(zip(kwargs, read[len(args) :], strict=True))
 
-    def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return keyword arguments, checked."""
-        by_name = self.by_name
-        return {name: self._read(name, value) if name in by_name else value for name, value in kwargs.items()}
-
-    def _read(self, name: str, value: Any) -> Any:
-        reader, words = self.by_name[name]
-        try:
-            return reader(value)
-        except _Wrong as wrong:
-            expected = wrong.expected if wrong.near else words
-            shown = _shown(wrong.value if wrong.near else value)
-            raise BadArgument(
-                f"{self._function}: argument {name!r} must be {expected}, not {shown}",
-                function=self._function,
-                argument=name,
-                expected=expected,
-                given=shown,
-            ) from None
+    def _refusal(self, wrong: _Wrong, name: str | None, words: str, value: Any) -> BadArgument:
+        expected = wrong.expected if wrong.near else words
+        shown = _shown(wrong.value if wrong.near else value)
+        return BadArgument(
+            f"{self._function}: argument {name!r} must be {expected}, not {shown}",
+            function=self._function,
+            argument=name,
+            expected=expected,
+            given=shown,
+        )
 
 
 # -- one reader for each form of annotation ----------------------------------------------------------

@@ -62,7 +62,8 @@ class BoundedCache(Generic[K, V]):
                 self._weight += self._weights[key]
             else:
                 self._weight = self._weigh_all(self._values.values())
-            self._shrink(self._limit, keep=1)
+            if self._weight > self._limit:
+                self._shrink(self._limit, keep=1)
             return value
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
@@ -84,6 +85,16 @@ class BoundedCache(Generic[K, V]):
         """Let go of the values that were not used for longest, until they weigh no more than this."""
         with self._lock:
             self._shrink(limit, keep=0)
+
+    def drop(self, key: K) -> None:
+        """Let go of one value."""
+        with self._lock:
+            if self._values.pop(key, None) is None:
+                return
+            if self._weigh_all is None:
+                self._weight -= self._weights.pop(key)
+            else:
+                self._weight = self._weigh_all(self._values.values())
 
     def clear(self) -> None:
         """Let go of all values."""

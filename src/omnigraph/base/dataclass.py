@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -196,3 +196,27 @@ def _compile_init(cls: Any, frozen: bool) -> None:
     declared = getattr(cls, FIELDS).values()
     init.__annotations__ = {field.name: field.type for field in declared if field.init} | {"return": None}
     cls.__init__ = init
+
+
+# -- as JSON -------------------------------------------------------------------------------------------------
+
+
+class JsonFields:
+    """A dataclass whose public JSON is its fields, in their order.
+
+    A field has its own name there, or the one that `json_names` gives it; those in `json_if_known` are left
+    out while they are None. Values whose JSON has a shape of its own write `to_json` themselves.
+    """
+
+    __slots__ = ()
+    json_names: ClassVar[Mapping[str, str]] = {}
+    json_if_known: ClassVar[frozenset[str]] = frozenset()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        values = {name: getattr(self, name) for name in getattr(self, FIELDS)}
+        return {
+            self.json_names.get(name, name): value
+            for name, value in values.items()
+            if value is not None or name not in self.json_if_known
+        }

@@ -253,7 +253,7 @@ class ConflictError(GraphError):
     kind = Kind.CONFLICT
 
 
-class ReadSetConflict(ConflictError):
+class StaleVersion(ConflictError):
     """A table (or the schema) that decided what to write has moved; read again and repeat."""
 
     code = "read_set_conflict"
@@ -502,8 +502,11 @@ class KeyConflict(ConflictError):
         return entity_id
 
 
-class ResourceLimit(GraphError):
+class LimitExceeded(GraphError):
     """The work would need more memory, time or space than it may have; `fields` say which."""
 
     kind = Kind.UNAVAILABLE
     code = "resource_limit"
+
+
+ResourceLimit = LimitExceeded  # what execution calls it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 K = TypeVar("K")
@@ -20,9 +19,6 @@ class FrozenMap(dict[K, V]):
     """
 
     __slots__ = ()
-
-    def __init__(self, items: Mapping[K, V] | None = None) -> None:
-        super().__init__(items or {})
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("a FrozenMap cannot be changed")

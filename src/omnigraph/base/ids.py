@@ -1,10 +1,14 @@
-"""Ids: ULIDs, sortable by time, as upper-case text of 26 characters."""
+"""Ids and the clock: what a write takes from the machine that it runs on.
+
+Ids are ULIDs, sortable by time, as upper-case text of 26 characters.
+"""
 
 from __future__ import annotations
 
 import secrets
+import time
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ulid import ULID
 
@@ -94,3 +98,40 @@ def minted_us(text: str) -> int:
     1469922850259000
     """
     return (int(ULID.from_str(text)) >> _RANDOM_BITS) * 1000
+
+
+# -- clock ---------------------------------------------------------------------------------------
+#
+# The one source of time, passed in so that tests can move it.
+
+
+class Clock(Protocol):
+    """Wall time for records, monotonic time for measuring, and waiting."""
+
+    def now_us(self) -> int:
+        """Microseconds since the epoch, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_us(self) -> int:
+        """Microseconds since the epoch, UTC."""
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)

@@ -12,9 +12,7 @@ graphs hold such values: it is then text with a signed year.
 from __future__ import annotations
 
 import re
-import time
 from datetime import UTC, date, datetime, timedelta
-from typing import Protocol
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.ids import is_id
@@ -127,43 +125,6 @@ def write_instant(milliseconds: int) -> str:
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
     return f"{write_day(days)}T{hour:02}:{minute:02}:{second:02}.{fraction:03}Z"
-
-
-# -- clock ---------------------------------------------------------------------------------------
-#
-# The one source of time, passed in so that tests can move it.
-
-
-class Clock(Protocol):
-    """Wall time for records, monotonic time for measuring, and waiting."""
-
-    def now_us(self) -> int:
-        """Microseconds since the epoch, UTC."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
-
-
-class SystemClock:
-    """The machine's own clock."""
-
-    def now_us(self) -> int:
-        """Microseconds since the epoch, UTC."""
-        return time.time_ns() // 1000
-
-    def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)
 
 
 # -- moment --------------------------------------------------------------------------------------

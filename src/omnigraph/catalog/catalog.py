@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -48,12 +49,13 @@ class Catalog:
         return {t.name: t for t in self.interfaces}
 
     @cached_property
-    def _ids(self) -> dict[str, AnyType]:
+    def by_id(self) -> Mapping[str, AnyType]:
+        """The declarations by id."""
         return {t.id: t for t in self.types}
 
     @cached_property
     def _any_ids(self) -> dict[str, AnyType]:
-        return {identity: t for t in self._ids.values() for identity in t.ids} | self._ids
+        return {identity: t for t in self.types for identity in t.ids} | dict(self.by_id)
 
     @property
     def types(self) -> tuple[AnyType, ...]:
@@ -116,10 +118,6 @@ class Catalog:
             raise UnknownType(f"the schema has no type {name!r}", remedy=hint, name=name)
         return declared
 
-    def by_id(self, identity: str) -> AnyType | None:
-        """Return the declaration with an id, or None."""
-        return self._ids.get(identity)
-
     @property
     def tables(self) -> tuple[TableType, ...]:
         """All types that have a table: nodes, then edges, by name."""
@@ -128,7 +126,7 @@ class Catalog:
 
     def table(self, identity: str) -> TableType:
         """Return the type whose table has this id."""
-        declared = self._ids.get(identity)
+        declared = self.by_id.get(identity)
         if isinstance(declared, NodeType | EdgeType):
             return declared
         raise UnknownType(f"the schema has no table {identity!r}", name=identity)
@@ -215,7 +213,7 @@ class Catalog:
 
     def declaration(self, declared: AnyType) -> dict[str, Any]:
         """Return what the text says of one type: names instead of ids, and everything sorted."""
-        names = {identity: known.name for identity, known in self._ids.items()}
+        names = {identity: known.name for identity, known in self.by_id.items()}
         match declared:
             case InterfaceType():
                 return encode.canonical_interface(declared)
@@ -235,7 +233,7 @@ class Catalog:
 
     def _key(self, node_id: str) -> list[tuple[str, PropertyType]]:
         """Return what the ids of a node type are made of, in order."""
-        node = self._ids[node_id]
+        node = self.by_id[node_id]
         members = [node.property_by_id(p) for p in node.key] if isinstance(node, NodeType) else []
         return [(member.name, member.type) for member in members]
 

@@ -103,7 +103,7 @@ def _quoted(declared: NodeType | InterfaceType) -> str:
 
 
 def _box_id(catalog: Catalog, identity: str) -> str:
-    declared = catalog.by_id(identity)
+    declared = catalog.by_id.get(identity)
     if declared is None:
         raise ValueError(f"the catalog names {identity!r} and does not hold it")
     return _BOX.format(kind=declared.kind.value, name=declared.name)

@@ -43,7 +43,8 @@ def canonical_text(value: object, declared: PropertyType) -> str:
     >>> canonical_text(-0.0, PropertyType(Scalar.F64)), canonical_text(1.25, PropertyType(Scalar.F32))
     ('0', '1.25')
     """
-    _require_scalar(declared)
+    if declared.is_list:
+        raise _no_text(declared)
     match declared.scalar, value:
         case Scalar.STRING, str():
             return value
@@ -58,6 +59,8 @@ def canonical_text(value: object, declared: PropertyType) -> str:
             return str((aware - _EPOCH) // _MILLISECOND)
         case (_, int()) if not isinstance(value, bool) and _stored_as_integer(declared.scalar):
             return str(value)
+        case ((Scalar.VECTOR | Scalar.BLOB), _):
+            raise _no_text(declared)
         case _:
             raise NoCanonicalText(f"{value!r} is not a value of type {declared}", type=str(declared))
 
@@ -76,10 +79,12 @@ def _float_text(value: float, scalar: Scalar) -> str:
     return np.format_float_positional(stored, unique=True, trim="-")
 
 
-def derive_id(node: NodeType, values: Mapping[str, object]) -> str:
-    """Return the id of one node from the stored values of its key, given by property name."""
-    members = [node.property_by_id(identity) for identity in _key_of(node)]
-    return join_key([canonical_text(values.get(m.name), m.type) for m in members])
+def derive_id(node: NodeType, row: Mapping[str, object]) -> str:
+    """Return the id of one node from the stored values of its key, given by stored column."""
+    if not node.key:
+        raise _no_key(node)
+    texts = [canonical_text(row.get(member.column), member.type) for member in node.key_members]
+    return texts[0] if len(texts) == 1 else join_key(texts)
 
 
 def join_key(texts: Sequence[str]) -> str:
@@ -98,7 +103,8 @@ def join_key(texts: Sequence[str]) -> str:
 
 def canonical_texts(values: pa.Array | pa.ChunkedArray, declared: PropertyType) -> pa.Array:
     """Return the texts of stored values; a null stays null."""
-    _require_scalar(declared)
+    if declared.is_list or declared.scalar in (Scalar.VECTOR, Scalar.BLOB):
+        raise _no_text(declared)
     array = _one_array(values)
     if array.type != declared.arrow:
         raise NoCanonicalText(f"a column of {array.type} holds no values of {declared}", type=str(declared))
@@ -127,9 +133,10 @@ def derive_ids(data: pa.RecordBatch | pa.Table, node: NodeType, *, by_column: bo
 
     The columns are found under their stored names, or with `by_column=False` under property names.
     """
+    if not node.key:
+        raise _no_key(node)
     texts = []
-    for identity in _key_of(node):
-        member = node.property_by_id(identity)
+    for member in node.key_members:
         column = data.column(member.column if by_column else member.name)
         if column.null_count:
             raise NoCanonicalText(
@@ -179,19 +186,16 @@ def _float_texts(array: pa.Array, declared: PropertyType) -> pa.Array:
 # -- shared ------------------------------------------------------------------------------------------
 
 
-def _key_of(node: NodeType) -> tuple[str, ...]:
-    if not node.key:
-        raise InvalidRequest(
-            f"node type {node.name!r} has no key",
-            remedy="Give its nodes generated ids (base.ids.new_id)",
-            type_name=node.name,
-        )
-    return node.key
+def _no_key(node: NodeType) -> InvalidRequest:
+    return InvalidRequest(
+        f"node type {node.name!r} has no key",
+        remedy="Give its nodes generated ids (base.ids.new_id)",
+        type_name=node.name,
+    )
 
 
-def _require_scalar(declared: PropertyType) -> None:
-    if declared.is_list or declared.scalar in (Scalar.VECTOR, Scalar.BLOB):
-        raise NoCanonicalText(f"a value of type {declared} has no canonical text", type=str(declared))
+def _no_text(declared: PropertyType) -> NoCanonicalText:
+    return NoCanonicalText(f"a value of type {declared} has no canonical text", type=str(declared))
 
 
 def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -317,6 +317,13 @@ class StoredType:
         """Return the property of an id that this type has."""
         return self._by_id[identity]
 
+    @cached_property
+    def looked_up(self) -> tuple[str, ...]:
+        """The columns that rows are looked up by, beside ids and the ends of edges."""
+        unique = (c.properties[0] for c in self.constraints if isinstance(c, Unique))
+        columns = [self.column_of(member) for member in unique if member not in ENDPOINTS]
+        return tuple(dict.fromkeys([*columns, *(self.column_of(member) for member in self._indexed())]))
+
     def column_of(self, identity: str) -> str:
         """Return the stored column of a property id or endpoint."""
         return identity if identity in ENDPOINTS else self._by_id[identity].column
@@ -347,6 +354,11 @@ class NodeType(StoredType):
     kind: ClassVar[TypeKind] = TypeKind.NODE
     key: tuple[str, ...] = ()
     implements: tuple[str, ...] = ()  # ids of interfaces
+
+    @cached_property
+    def key_members(self) -> tuple[Property, ...]:
+        """The properties of the key."""
+        return tuple(self._by_id[identity] for identity in self.key)
 
     @cached_property
     def stored_schema(self) -> pa.Schema:

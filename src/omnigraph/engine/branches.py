@@ -9,10 +9,10 @@ branch, side by side.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 from omnigraph.base.arguments import checked_methods
-from omnigraph.base.dataclass import dataclass
+from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.times import At
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.options import View
@@ -23,11 +23,14 @@ from omnigraph.storage.store import GraphStore
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(JsonFields):
     """A branch; the last three are None where they were not asked for.
 
     `ahead` are its own commits since the fork, `behind` those of its parent since then, along first parents.
     """
+
+    json_names: ClassVar = {"created_us": "created_at", "head": "graph_commit_id"}
+    json_if_known = frozenset({"head", "ahead", "behind"})
 
     name: str
     created_us: int
@@ -35,12 +38,6 @@ class Branch:
     head: str | None = None
     ahead: int | None = None
     behind: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape."""
-        shown: dict[str, Any] = {"name": self.name, "created_at": self.created_us, "parent": self.parent}
-        optional = {"graph_commit_id": self.head, "ahead": self.ahead, "behind": self.behind}
-        return shown | {key: value for key, value in optional.items() if value is not None}
 
 
 @checked_methods

@@ -81,7 +81,7 @@ class ChangeSet:
     def of(cls, catalog: Catalog, changes: Iterable[TypeChange]) -> ChangeSet:
         """Collect changes, nodes before edges, by name."""
         ordered = sorted(changes, key=lambda c: (isinstance(c.declared, EdgeType), c.declared.name))
-        return cls(catalog, {change.table_id: change for change in ordered})
+        return cls(catalog, {change.declared.id: change for change in ordered})
 
     def rows(self, table_id: str) -> int:
         """Return how many rows are written to a table."""
@@ -131,7 +131,10 @@ class Catalogs:
 
     def get(self, digest: str) -> Catalog:
         """Return the catalog of a schema hash."""
-        return self._known.get_or_make((digest,), lambda: Catalog.from_json(self._schemas.get(digest)))
+        known = self._known.get((digest,))
+        if known is None:
+            known = self._known.put((digest,), Catalog.from_json(self._schemas.get(digest)))
+        return known
 
     def past(self, now: str, then: str) -> Catalog:
         """Return what one schema declares as a state with another schema has it."""

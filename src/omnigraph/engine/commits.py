@@ -6,10 +6,10 @@ Who changed what, when; and names for commits that never move.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import ClassVar
 
 from omnigraph.base.arguments import checked_methods
-from omnigraph.base.dataclass import dataclass
+from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import NotFound
 from omnigraph.base.times import At
 from omnigraph.engine.history.resolve_at import full_commit_id, resolve
@@ -91,24 +91,16 @@ class Commits:
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(JsonFields):
     """A name for one commit."""
+
+    json_names: ClassVar = {"commit_id": "graph_commit_id", "created_us": "created_at", "actor": "actor_id"}
 
     name: str
     commit_id: str
     created_us: int
     actor: str | None = None
     message: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape."""
-        return {
-            "name": self.name,
-            "graph_commit_id": self.commit_id,
-            "created_at": self.created_us,
-            "actor_id": self.actor,
-            "message": self.message,
-        }
 
 
 @checked_methods

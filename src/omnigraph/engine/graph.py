@@ -41,11 +41,10 @@ from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.mutate.mutate import Mutations
 from omnigraph.engine.options import MergeOptions, View, WriteOptions
 from omnigraph.engine.query import Queries, QueryText
-from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.schema.schema import Schemas, SchemaText, load_schema
 from omnigraph.engine.table import TypeRows
 from omnigraph.engine.validate.executors import LocalExecutor
-from omnigraph.engine.write import ExecutorFor
+from omnigraph.engine.write import ExecutorFor, Receipt
 from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.execution.plan.explain import Explanation
 from omnigraph.execution.result import Result
@@ -136,7 +135,7 @@ class Graph:
         """Run one read (`.gq` text, or the path of a file) on one snapshot: the head of a branch, or `at`.
 
         Parameters go in `params` or, where no option has their name, as keywords. A query that needs more
-        memory than `memory_bytes` (by default, than the graph was opened with) ends with `ResourceLimit`.
+        memory than `memory_bytes` (by default, than the graph was opened with) ends with `LimitExceeded`.
         """
         branch, at = self.view.read(branch, at)
         return self._query.run(
@@ -248,7 +247,7 @@ class Graph:
             format=format,
             columns={str(name): columns for name in names} if columns else {},
             replace_types=tuple(replace_types),
-            idempotency_key=options.key,
+            idempotency_key=options.idempotency_key,
             sets_aside=on_violation == "reject",
             dry_run=dry_run,
         )
@@ -309,9 +308,13 @@ class Graph:
         *,
         dry_run: bool,
     ) -> WriteOptions:
-        target = self.view.write(branch)
+        view = self.view
+        if view.commit_id is not None:
+            raise view.refusal()
+        target = view.branch if branch is None else branch
         expected = None if if_commit is None else full_commit_id(self.store, if_commit)
-        return WriteOptions(target, expected, idempotency_key, message, actor, dry_run)
+        key = None if dry_run else idempotency_key
+        return WriteOptions(target, expected, key, message, actor, dry_run)
 
     def diff(
         self, a: At, b: At | None = None, *, kinds: Names = None, types: Names = None, ops: Names = None
@@ -331,7 +334,8 @@ class Graph:
     def ensure_indexes(self, *, branch: str | None = None, actor: str | None = None) -> IndexReport:
         """Build the indexes that the schema asks for and extend them to new rows: one maintenance commit.
 
-        No answer depends on an index. One that cannot be built is in the report, with the reason.
+        No answer depends on an index. One that cannot be built is in the report, with the reason. Derived
+        files that are missing or damaged are written too, beside the tables and without a commit.
         """
         return ensure_indexes(self.store, self._catalogs, self.view.write(branch), actor=actor)
 
@@ -420,7 +424,7 @@ class Graph:
 
 
 def _parameters(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
-    both = sorted(set(params or {}) & set(named))
+    both = sorted(params.keys() & named) if params else []
     if both:
         raise InvalidRequest(f"parameter {both[0]!r} is given twice, in params and as a keyword")
     return {**(params or {}), **named}

@@ -1,6 +1,6 @@
 """Indexes: bring the indexes of a branch up to its rows, as one maintenance commit.
 
-    catalog -> wanted indexes -> **what they lack** -> publisher
+    catalog -> wanted indexes -> **what they lack** -> publisher -> what is derived from files (derive.py)
 
 Never changes an answer and never makes a writer fail: if one publishes first, what was built is published
 on top of it, and only its new rows are added. The report has a row for each type; an index that cannot be
@@ -15,9 +15,11 @@ from typing import Any, assert_never
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, IndexKind, TableType
+from omnigraph.catalog.model import IndexKind, TableType
 from omnigraph.engine.change import Catalogs
+from omnigraph.engine.derive import complete
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -26,6 +28,7 @@ from omnigraph.storage.tables.effects import NO_VECTORS, BuildIndexes, IndexSpec
 from omnigraph.storage.transaction import PublishPlan, WriteTxn
 
 CONTENDED = "contended"
+Derived = Mapping[str, tuple[str, ...]]  # type id -> columns, and "adjacency"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,18 @@ class PendingIndex:
 
 @dataclass(frozen=True, slots=True)
 class TypeIndexes:
-    """What was done for one type; properties by name, `id`, `src` and `dst` as such."""
+    """What was done for one type; properties by name, `id`, `src` and `dst` as such.
+
+    `derived` says of which properties key hashes were written beside the data files, and whether
+    `adjacency` was; that is no part of the commit.
+    """
 
     type: str
     kind: str
     created: tuple[str, ...] = ()
     extended: tuple[str, ...] = ()
     pending: tuple[PendingIndex, ...] = ()
+    derived: tuple[str, ...] = ()
     committed: bool = False
     skipped: str | None = None
     error: str | None = None
@@ -60,6 +68,7 @@ class TypeIndexes:
             "kind": self.kind,
             "indexes": {"created": list(self.created), "extended": list(self.extended)},
             "pending": [index.to_json() for index in self.pending],
+            "derived": list(self.derived),
             "committed": self.committed,
             "skipped": self.skipped,
             "error": self.error,
@@ -92,15 +101,25 @@ def ensure_indexes(
     actor: str | None = None,
     ready: Ready | None = None,
 ) -> IndexReport:
-    """Build the indexes that are declared but missing, and extend the others to rows they do not cover."""
+    """Build the indexes that are declared but missing, extend the others, and complete derived files."""
     write = IndexWrite(catalogs, ready)
     try:
         receipt = store.publish(branch, write, Intent(actor=actor))
     except PublishContention:
-        rows = tuple(replace(row, skipped=CONTENDED) for row in write.report(frozenset()))
-        return IndexReport(branch, None, rows, Cost())
+        rows = write.report(frozenset(), _derived(store, catalogs, branch, ready))
+        return IndexReport(branch, None, tuple(replace(row, skipped=CONTENDED) for row in rows), Cost())
     moved = frozenset(change.table_id for change in receipt.tables)
-    return IndexReport(receipt.branch, receipt.commit_id, write.report(moved), receipt.cost)
+    rows = write.report(moved, _derived(store, catalogs, receipt.branch, ready))
+    return IndexReport(receipt.branch, receipt.commit_id, rows, receipt.cost)
+
+
+def _derived(store: GraphStore, catalogs: Catalogs, branch: str, ready: Ready | None) -> Derived:
+    """Complete what lies beside the files of a branch; return what was written, now or before."""
+    snapshot = store.snapshot(branch)
+    written = complete(store, catalogs.get(snapshot.schema), snapshot)
+    for table_id, names in ({} if ready is None else ready.derived).items():
+        written[table_id] = tuple(dict.fromkeys([*names, *written.get(table_id, ())]))
+    return written
 
 
 @dataclass(frozen=True)
@@ -109,6 +128,7 @@ class Ready:
 
     since: int
     effects: Mapping[str, BuildIndexes]
+    derived: Derived = FrozenMap()  # what was written beside the files already
 
 
 class IndexWrite:
@@ -152,13 +172,15 @@ class IndexWrite:
             return False
         return True
 
-    def report(self, moved: frozenset[str]) -> tuple[TypeIndexes, ...]:
-        """Return a row for each type, given the tables that were published."""
+    def report(self, moved: frozenset[str], derived: Derived) -> tuple[TypeIndexes, ...]:
+        """Return a row for each type, given the tables that were published and what was derived."""
         tables = () if self._catalog is None else self._catalog.tables
-        rows = (self._row(declared, declared.id in moved) for declared in tables)
+        rows = (
+            self._row(declared, declared.id in moved, derived.get(declared.id, ())) for declared in tables
+        )
         return tuple(sorted(rows, key=lambda row: (row.kind, row.type)))
 
-    def _row(self, declared: TableType, moved: bool) -> TypeIndexes:
+    def _row(self, declared: TableType, moved: bool, derived: Iterable[str]) -> TypeIndexes:
         work = self._effects[declared.id].work
         pending = _unborn(declared) if declared.id in self._empty else work.pending
         return TypeIndexes(
@@ -170,6 +192,7 @@ class IndexWrite:
                 PendingIndex(_name(declared, spec.column), pending[spec])
                 for spec in sorted(pending, key=lambda spec: spec.column)
             ),
+            derived=tuple(_name(declared, column) for column in derived),
             committed=moved,
             error=self._errors.get(declared.id),
         )
@@ -194,11 +217,9 @@ def _name(declared: TableType, column: str) -> str:
 
 
 def declared_indexes(declared: TableType) -> tuple[IndexSpec, ...]:
-    """Return the indexes that a type's table should have: ids and ends of edges first, then as declared."""
-    keys = (ID, *ENDPOINTS) if isinstance(declared, EdgeType) else (ID,)
+    """Return the indexes that a type's table should have. Ids and ends of edges are found by key hashes."""
     intents = {intent.column: _stored_kind(intent.kind) for intent in declared.index_intents}
-    looked_up = tuple(IndexSpec(column, StoredIndexKind.BTREE) for column in keys)
-    return looked_up + tuple(IndexSpec(column, kind) for column, kind in sorted(intents.items()))
+    return tuple(IndexSpec(column, kind) for column, kind in sorted(intents.items()))
 
 
 def _stored_kind(intended: IndexKind) -> StoredIndexKind:

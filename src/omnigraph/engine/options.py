@@ -20,15 +20,10 @@ class WriteOptions:
 
     branch: str = MAIN
     if_commit: str | None = None
-    idempotency_key: str | None = None
+    idempotency_key: str | None = None  # a rehearsal claims none
     message: str | None = None
     actor: str | None = None
     dry_run: bool = False
-
-    @property
-    def key(self) -> str | None:
-        """The idempotency key; a rehearsal claims none."""
-        return None if self.dry_run else self.idempotency_key
 
     @property
     def intent(self) -> Intent:
@@ -70,10 +65,14 @@ class View:
     def write(self, branch: str | None) -> str:
         """Return the branch to write; the past cannot be written."""
         if self.commit_id is not None:
-            raise PastState(
-                f"this is a view of the past, of commit {self.commit_id}, and only reads",
-                remedy=f"Write to a branch: graph.branch({self.branch!r}); or fork one from here: "
-                "branches.create(name)",
-                graph_commit_id=self.commit_id,
-            )
+            raise self.refusal()
         return self.branch if branch is None else branch
+
+    def refusal(self) -> PastState:
+        """Return why a view of the past refuses a write."""
+        return PastState(
+            f"this is a view of the past, of commit {self.commit_id}, and only reads",
+            remedy=f"Write to a branch: graph.branch({self.branch!r}); or fork one from here: "
+            "branches.create(name)",
+            graph_commit_id=self.commit_id,
+        )

@@ -7,12 +7,14 @@ Rows come out in the total order of the specification.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from omnigraph.catalog.model import ID
 from omnigraph.catalog.query.expressions import (
     Aggregate,
     AggregateFunction,
@@ -24,18 +26,31 @@ from omnigraph.catalog.query.expressions import (
     holds_aggregate,
     operands_of,
 )
-from omnigraph.catalog.query.statements import CheckedRead, Expand, SortKey, page
+from omnigraph.catalog.query.statements import CheckedRead, SortKey, page
+from omnigraph.execution.arrays import distinct as distinct_numbers
+from omnigraph.execution.budget import TooManyAtOnce
+from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import ONE_EMPTY_ROW, MatchRows, Ordinals, joined
-from omnigraph.execution.expand import Expander
-from omnigraph.execution.group import Groups, distinct, group, grouped, key_column
+from omnigraph.execution.counting import RowCounter
+from omnigraph.execution.entities import ONE_EMPTY_ROW, MatchRows, joined
+from omnigraph.execution.group import Groups, distinct, grouped, grouped_rows
 from omnigraph.execution.match import Matcher
 from omnigraph.execution.plan.explain import Recorder
-from omnigraph.execution.plan.steps import CountEdges, CountRows, Plan, Scan, needed_columns
+from omnigraph.execution.plan.rules import one_scan, only_counts
+from omnigraph.execution.plan.steps import (
+    CountEdges,
+    CountRows,
+    Plan,
+    Step,
+    counted_variables,
+    first_variable,
+    needed_columns,
+)
 from omnigraph.execution.ranking import Key, Ranked, Ranker, sort, ties
 from omnigraph.execution.values import Evaluator
 
 ROWS_SHARE = 16  # one part in so many of the limit is for the rows that a step makes at once, in blocks
+FEWEST = 16  # entities that the rest of a match is run for at least, where only the first rows are wanted
 SAMPLED_ABOVE, SAMPLE = 65_536, 256
 # Bytes that a row takes beside its values (measured by the growth of a process): its places in the order; and
 # where equal rows are one, its number among them and its entry in a hash table, for each of several columns.
@@ -57,7 +72,10 @@ class Answerer:
         limit, offset = page(read.limit, values, "limit"), page(read.offset, values, "offset") or 0
         most_rows = None if limit is None else limit + offset
         if plan.shortcut is not None:
-            return [self._counted(plan.shortcut, read)[offset:][:limit]]
+            count = pa.array([self._counted(plan.shortcut)], pa.int64())
+            return [count.slice(offset, limit)] * len(read.outputs)
+        if only_counts(plan):
+            return [column.slice(offset, limit) for column in self._counts(plan, read)]
         if read.keys is None and read.ranking is None and (read.distinct or plan.top):
             rows = self._first_rows(plan, read, most_rows)
         else:
@@ -72,62 +90,44 @@ class Answerer:
 
     # -- shortcuts ---------------------------------------------------------------------------------
 
-    def _counted(self, shortcut: CountRows | CountEdges, read: CheckedRead) -> pa.Array:
+    def _counted(self, shortcut: CountRows | CountEdges) -> int:
         if isinstance(shortcut, CountRows):
-            number = self._context.rows(shortcut.type_id)
-        else:
-            number = self._chain(shortcut)
-        return pa.array([number], pa.int64())
+            return self._context.rows(shortcut.type_id)
+        return RowCounter(self._context, shortcut, self._chosen).count()
 
-    def _chain(self, shortcut: CountEdges) -> int:
-        """Count the rows of a chain of hops: what comes into each node times what goes out of it."""
-        first = shortcut.clauses[0]
-        weights = {
-            variable: self._weights(variable, conditions) for variable, conditions in shortcut.conditions
-        }
-        into = self._arriving(first, weights.get(first.left), weights.get(first.right))
-        if len(shortcut.clauses) == 1:
-            return int(into.sum())
-        second = shortcut.clauses[1]
-        out = self._departing(second, weights.get(second.right))
-        return int((into * out).sum())
+    def _chosen(self, variable: Variable, conditions: tuple[Condition, ...]) -> Ordinals:
+        """Return the nodes that meet conditions."""
+        return self.matcher.step(one_scan(variable, conditions), ONE_EMPTY_ROW).bound[variable]
 
-    def _weights(self, variable: Variable, conditions: tuple[Condition, ...]) -> Ordinals:
-        """Return 1 for each node that meets the conditions, else 0."""
-        table = self._context.table(variable.type.id)
-        kept = self.matcher.run([Scan(variable, conditions)], ONE_EMPTY_ROW).bound[variable]
-        weights = np.zeros(table.span, dtype=np.int64)
-        weights[kept] = 1
-        return weights
-
-    def _arriving(self, clause: Expand, lefts: Ordinals | None, rights: Ordinals | None) -> Ordinals:
-        """Return, for each node on the right, how many nodes on the left lead to it."""
-        expander = Expander(self._context, clause.hops)
-        if lefts is None:
-            arriving = expander.degrees(left=False)
-        else:
-            a, b = expander.every_pair()
-            arriving = np.bincount(b[lefts[a] > 0], minlength=expander.end.span)
-        return arriving if rights is None else arriving * rights
-
-    def _departing(self, clause: Expand, rights: Ordinals | None) -> Ordinals:
-        """Return, for each node on the left, to how many nodes on the right it leads."""
-        expander = Expander(self._context, clause.hops)
-        if rights is None:
-            return expander.degrees(left=True)
-        a, b = expander.every_pair()
-        return np.bincount(a[rights[b] > 0], minlength=expander.start.span)
+    def _counts(self, plan: Plan, read: CheckedRead) -> list[pa.Array]:
+        """Count rows block by block: none of them is needed once it is counted."""
+        variables = counted_variables(read) or ()
+        counts = [0] * len(variables)
+        for block in self.matcher.blocks(plan.steps, ONE_EMPTY_ROW, self._context.budget.limit // ROWS_SHARE):
+            for number, variable in enumerate(variables):
+                there = np.count_nonzero(block.bound[variable] >= 0) if variable.optional else block.count
+                counts[number] += int(there)
+        return [pa.array([count], pa.int64()) for count in counts]
 
     # -- rows --------------------------------------------------------------------------------------
 
     def _first_rows(self, plan: Plan, read: CheckedRead, most_rows: int | None) -> MatchRows:
-        """Return the rows of the match that the answer is made of, if those are perhaps few of them.
+        """Return the rows of the match that the answer is made of, if those are perhaps few of them."""
+        if most_rows is not None and not read.distinct and not read.order:
+            first = self._first_by_ids(plan.steps, read, most_rows)
+            if first is not None:
+                return first
+        return self._kept(plan.steps, ONE_EMPTY_ROW, read, most_rows)
+
+    def _kept(
+        self, steps: Sequence[Step], rows: MatchRows, read: CheckedRead, most_rows: int | None
+    ) -> MatchRows:
+        """Return the rows that steps leave and that may be wanted.
 
         Equal rows and rows beyond a limit are let go block by block: the first rows of a block and those of
         the blocks before it have among them the first rows of all.
         """
-        budget = self._context.budget
-        blocks = self.matcher.blocks(plan.steps, ONE_EMPTY_ROW, budget.limit // ROWS_SHARE)
+        blocks = self.matcher.blocks(steps, rows, self._context.budget.limit // ROWS_SHARE)
         first = next(blocks)
         second = next(blocks, None)
         if second is None:
@@ -137,6 +137,51 @@ class Answerer:
             kept = self._reduced([kept, self._reduced([block], read, most_rows)], read, most_rows)
             pa.default_memory_pool().release_unused()  # else each block leaves some of what it took
         return kept
+
+    def _first_by_ids(self, steps: tuple[Step, ...], read: CheckedRead, most_rows: int) -> MatchRows | None:
+        """Return rows among which are the first of all by ids, the order where no other is asked for.
+
+        Rows are ordered by the variable that comes first by name, before any other. So once it is bound, the
+        rest of the match is run for its smallest ids, and for more of them until there are rows enough:
+        whatever the larger ones lead to comes later. None if the rows that bind it are too many at once.
+        """
+        variable, number = first_variable(steps)
+        cut, budget = number + 1, self._context.budget
+        try:
+            with budget.rows_at_most(budget.limit // ROWS_SHARE):
+                rows = self.matcher.run(steps[:cut], ONE_EMPTY_ROW)
+        except TooManyAtOnce:
+            return None
+        parts: list[MatchRows] = []
+        for part in self._by_ids(rows, variable, most_rows):
+            parts.append(self._kept(steps[cut:], part, read, most_rows))
+            if sum(made.count for made in parts) >= most_rows:
+                break
+        return joined(parts)
+
+    def _by_ids(self, rows: MatchRows, variable: Variable, few: int) -> Iterator[MatchRows]:
+        """Yield the rows by the ids of a variable, a few of them first; no id is fetched twice."""
+        ordinals = rows.bound[variable]
+        table = self._context.table(variable.type.id)
+        missing = ordinals < 0  # null is smallest
+        nodes = distinct_numbers(ordinals[~missing] if missing.any() else ordinals, table.span)
+        size = max(few, FEWEST)
+        if len(nodes) <= size:
+            yield rows
+            return
+        self._context.note(f"the smallest ids of ${variable.name} first")
+        ids = table.take(ID, nodes)
+        before = np.zeros(table.span + 1, dtype=bool)
+        before[-1] = True  # where missing rows read
+        taken_rows = np.zeros(rows.count, dtype=bool)
+        while len(nodes) > size:
+            smallest = pc.select_k_unstable(ids, size, sort_keys=[("", "ascending")])
+            before[nodes[smallest.to_numpy()]] = True
+            part = before[ordinals] & ~taken_rows
+            taken_rows |= part
+            yield rows.keep(part)
+            size *= 16
+        yield rows.keep(~taken_rows)
 
     def _reduced(self, parts: Sequence[MatchRows], read: CheckedRead, most_rows: int | None) -> MatchRows:
         """Return the first row of those that the answer shows as equal, in order; no more than are wanted."""
@@ -209,8 +254,7 @@ class Answerer:
         rows = rows.take(sort(ties(rows, self._context), rows.count)) if _collects(read) else rows
         # An alias of a key adds nothing to it.
         keys = [p for p in read.keys or () if not isinstance(read.outputs[p].value, OutputRef)]
-        compared = {p: key_column(read.outputs[p].value, rows, self._evaluator, ()) for p in keys}
-        groups = group(list(compared.values()), rows.count, self._context.budget)
+        groups = grouped_rows([read.outputs[p].value for p in keys], rows, self._evaluator)
         columns: list[pa.Array] = []
         for output in read.outputs:
             columns.append(self._of_groups(output.value, rows, groups, columns))

@@ -14,7 +14,8 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query.expressions import Values
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
-from omnigraph.execution.entities import ColumnCache, EntityTable
+from omnigraph.execution.columns import ColumnCache
+from omnigraph.execution.entities import EntityTable
 from omnigraph.execution.search.embedding import Embeddings
 from omnigraph.execution.search.search_cache import Search
 from omnigraph.execution.topology import BYTES_PER_EDGE, Topologies, Topology

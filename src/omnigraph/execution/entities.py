@@ -1,92 +1,56 @@
 """Entities: the rows of one stored version as dense numbers, and the rows of a match made of them.
 
 A query holds entities as ordinals, not as ids: the ordinal of a row is its place in the table's files,
-counted through all fragments. It is arithmetic on Lance's row address, so it costs no look-up; it is good
-for one version of one table, and deleted rows just leave holes.
+counted through all fragments, the large ones first. It is arithmetic on Lance's row address, so it costs no
+look-up; it is good for one version of one table, and deleted rows just leave holes. Versions that begin with
+the same files number the rows of those alike, which is what stored adjacency rests on (topology.py).
 
-`EntityTable` scans a table, turns ids into ordinals and reads columns by ordinal; whole columns stay in a
-bounded cache. `Rows` is what a match has bound so far.
+`EntityTable` scans a table, turns ids into ordinals and reads columns by ordinal. A column is kept as two
+arrays: one over the large files, which versions, branches and queries share, and a short one over the rest.
+`MatchRows` is what a match has bound so far.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ResourceLimit
-from omnigraph.catalog.model import ID, TableType
+from omnigraph.catalog.model import ID, NodeType, TableType
 from omnigraph.catalog.query.expressions import Variable
+from omnigraph.catalog.types import Scalar
 from omnigraph.execution.budget import Budget
+from omnigraph.execution.columns import (
+    CODED,
+    EVERY,
+    FEW,
+    NOTHING,
+    Codes,
+    ColumnCache,
+    Ordinals,
+    Picks,
+    Pieces,
+    TableKey,
+)
+from omnigraph.storage.derived.adjacency import Base, Cover, Numberer
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.layout import ADDRESS
+from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, TIERS, FragmentLayout, FragmentSize, Layout
 from omnigraph.storage.tables.predicate import Holds, Predicate, find
 from omnigraph.storage.tables.reads import TableReads
 
-Ordinals: TypeAlias = NDArray[np.int64]
-TableKey: TypeAlias = tuple[str, int]
+UNKNOWN = -2
 MISSING = -1  # the ordinal of an optional variable that matched nothing
-CACHE_BYTES = 1 << 30
+SCANS_LIKE_PICKS = 8  # picking a few values so many times costs what one scan does (measured, local disk)
 WHOLE_ABOVE = 0.02  # of a column's rows: beyond this share, reading all of it is cheaper than picking
-FEW = 4_096
-SORTED, EVERY = "id#sorted", "#every"  # what is kept beside columns; no column has such a name
-PICK_COST = 50_000  # rows of a column that are read whole in the time of picking a few (measured, local disk)
-WIDEST_ID = 128  # bytes; longer ids are not worth a sorted copy
-
-
-class ColumnCache:
-    """Whole columns by table version, least recently used first out."""
-
-    def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self._columns = BoundedCache[tuple[TableKey, str], Any](limit, lambda values: values.nbytes)
-        self._picks: dict[tuple[TableKey, str], int] = {}
-        self._too_large: set[tuple[TableKey, str]] = set()
-        self._limit = limit
-        self._lock = threading.Lock()
-
-    def worth_reading(self, table: TableKey, column: str, rows: int) -> bool:
-        """Count one more pick from a column; say whether they have cost as much as reading it whole."""
-        with self._lock:
-            if (table, column) in self._too_large:
-                return False
-            if len(self._picks) > FEW:
-                self._picks.clear()
-            picks = self._picks[(table, column)] = self._picks.get((table, column), 0) + 1
-            return picks * PICK_COST > rows
-
-    def give_up(self, table: TableKey, column: str) -> None:
-        """Note that a column has no room in memory, so that it is not read whole again without need."""
-        with self._lock:
-            if len(self._too_large) > FEW:
-                self._too_large.clear()
-            self._too_large.add((table, column))
-
-    def get(self, table: TableKey, column: str) -> Any:
-        """Return a column (or what was derived from it), if it is here."""
-        return self._columns.get((table, column))
-
-    def put(self, table: TableKey, column: str, values: Any) -> None:
-        """Keep a column, unless it alone would fill the cache."""
-        if values.nbytes <= self._limit // 2:
-            self._columns.put((table, column), values)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory taken."""
-        return self._columns.weight
-
-    def shrink(self, size: int) -> None:
-        """Let go of the columns that were not used for longest, until so much is left."""
-        self._columns.shrink(size)
 
 
 class EntityTable:
@@ -107,14 +71,20 @@ class EntityTable:
         self._columns = columns
         self._budget = Budget()
         self._every: Ordinals | None = None
-        self._scanned: dict[str, int] = {}
         layout = reads.layout(self.handle)
-        self._parts = parts = sorted(layout.parts.items())
-        lengths = np.array([part.metadata.physical_rows for _, part in parts], dtype=np.int64)
-        self._fragments = np.array([number for number, _ in parts], dtype=np.int64)
+        self.columns_read = layout.columns  # names the columns, as the files are read
+        self.parts = in_order(layout)
+        lengths = np.array([part.metadata.physical_rows for _, part in self.parts], dtype=np.int64)
+        self._fragments = np.array([number for number, _ in self.parts], dtype=np.int64)
+        self._by_number = np.argsort(self._fragments)
+        self._numbers = self._fragments[self._by_number]
         self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self.span = int(self._starts[-1])  # ordinals are below this
-        self.rows = sum(part.size.rows for _, part in parts)
+        self.rows = layout.rows
+        self._large = sum(_is_large(part) for _, part in self.parts)
+        self._small = layout.small
+        self._same_as_id = _same_as_id(declared)
+        self._remembered: dict[str, int] = {}  # ordinals of ids that were asked for, the missing among them
         # In the past, properties of today may be missing: then they are null in every row.
         self.absent = frozenset({*declared.stored_schema.names} - {*layout.schema.names})
 
@@ -134,7 +104,7 @@ class EntityTable:
     def ordinals(self, addresses: Any) -> Ordinals:
         """Return the ordinals of row addresses."""
         raw = np.asarray(addresses, dtype=np.uint64).astype(np.int64)
-        at = np.searchsorted(self._fragments, raw >> 32)
+        at = self._by_number[np.searchsorted(self._numbers, raw >> 32)]
         return self._starts[at] + (raw & 0xFFFFFFFF)
 
     def addresses(self, ordinals: Ordinals) -> NDArray[np.uint64]:
@@ -164,7 +134,7 @@ class EntityTable:
         if self.rows == self.span:
             return None
         alive = np.ones(self.span, dtype=bool)
-        for start, (number, part) in zip(self._starts[:-1].tolist(), self._parts, strict=True):
+        for start, (number, part) in zip(self._starts[:-1].tolist(), self.parts, strict=True):
             alive[start + self._reads.deleted(self.handle, number, part)] = False
         return alive
 
@@ -175,41 +145,13 @@ class EntityTable:
 
     def by_value(self, column: str, values: pa.Array) -> tuple[Ordinals, pa.Array]:
         """Return the rows whose column is one of the values, and which value each of them has."""
-        whole = self._whole(column)
-        if whole is not None:
-            at = np.flatnonzero(pc.is_in(whole, value_set=values).to_numpy(zero_copy_only=False))
-            return at, whole.take(pa.array(at))
         rows = self._reads.addressed(*self.key, column, values)
-        order = self.ordinals(rows[ADDRESS].to_numpy())
-        return order, rows[column].combine_chunks()
-
-    def scanned_by(self, column: str) -> int:
-        """Return how many rows a look-up by this column must scan, for want of an index over them."""
-        if column not in self._scanned:
-            covered: set[int] = set()
-            for index in self.handle.describe_indices():
-                if column in index.field_names:
-                    for segment in index.segments:
-                        covered |= set(segment.fragment_ids)
-            big = self._reads.layout(self.handle).big
-            self._scanned[column] = sum(
-                part.size.rows for number, part in big.items() if number not in covered
-            )
-        return self._scanned[column]
+        return self.ordinals(rows[ADDRESS].to_numpy()), rows[column].combine_chunks()
 
     def find(self, ids: pa.Array) -> Ordinals:
         """Return the ordinal of each id, or `MISSING`."""
-        whole = self._whole(ID)
-        if whole is None and self._columns.worth_reading(self.key, ID, self.rows):
-            whole = self._if_there_is_room(ID)
-        if whole is not None and len(ids) <= FEW:
-            sorted_ids = self._sorted_ids(whole)
-            if sorted_ids is not None:
-                return sorted_ids.find(ids, whole)
-        if len(ids) == 1:
-            address = self._reads.locate(*self.key, ids[0].as_py())
-            ordinal = MISSING if address is None else int(self.ordinals([address])[0])
-            return np.array([ordinal], dtype=np.int64)
+        if len(ids) <= FEW:
+            return self._found(ids)
         order, there = self.by_value(ID, pc.unique(ids))
         if not len(order):
             return np.full(len(ids), MISSING, dtype=np.int64)
@@ -217,105 +159,276 @@ class EntityTable:
         ordinals = order[pc.fill_null(place, 0).to_numpy(zero_copy_only=False)]
         return np.where(place.is_valid().to_numpy(zero_copy_only=False), ordinals, MISSING)
 
-    def _sorted_ids(self, ids: pa.Array) -> SortedIds | None:
-        sorted_ids: SortedIds | None = self._columns.get(self.key, SORTED)
-        if sorted_ids is None:
-            sorted_ids = SortedIds.of(ids)
-            if sorted_ids is not None:
-                self._columns.put(self.key, SORTED, sorted_ids)
-        return sorted_ids
+    def _found(self, ids: pa.Array) -> Ordinals:
+        """Return the ordinals of a few ids: what may have one is compared with what is known of the rows."""
+        texts = ids.to_pylist()
+        ordinals = np.array([self._remembered.get(text, UNKNOWN) for text in texts], dtype=np.int64)
+        if (ordinals != UNKNOWN).all():
+            return ordinals
+        for number, part in self._small.items():
+            at = self._reads.tail(self.handle, number, part).places(texts)
+            ordinals = np.where(at >= 0, self.start(number) + at, ordinals)
+        left = np.flatnonzero(ordinals == UNKNOWN)
+        if len(left):
+            ordinals[left] = self._compared(ids if len(left) == len(ids) else ids.take(pa.array(left)))
+        if len(self._remembered) > FEW:
+            self._remembered.clear()
+        self._remembered.update(zip(texts, ordinals.tolist(), strict=True))
+        return ordinals
+
+    def _compared(self, ids: pa.Array) -> Ordinals:
+        """Return the ordinals of ids in files past the tail."""
+        ordinals = np.full(len(ids), MISSING, dtype=np.int64)
+        which, addresses = self._reads.candidates(*self.key, ID, ids)
+        if len(addresses):
+            places = self.ordinals(addresses)
+            same = np.asarray(pc.fill_null(pc.equal(self.take(ID, places), ids.take(pa.array(which))), False))
+            ordinals[which[same]] = places[same]
+        return ordinals
+
+    # -- settled files, as adjacency numbers them ----------------------------------------------------
+
+    @cached_property
+    def settled(self) -> tuple[tuple[int, FragmentLayout], ...]:
+        """The fragments that writes do not rewrite all the time, in order: large ones, then others."""
+        return tuple(entry for entry in self.parts if _rank(entry[1]) < len(TIERS))
+
+    @property
+    def settled_parts(self) -> tuple[FragmentLayout, ...]:
+        """The settled fragments alone."""
+        return tuple(part for _, part in self.settled)
+
+    @property
+    def large(self) -> tuple[tuple[int, FragmentLayout], ...]:
+        """The fragments that only maintenance rewrites."""
+        return self.parts[: self._large]
+
+    @property
+    def settled_span(self) -> int:
+        """Ordinals of settled files are below this."""
+        return int(self._starts[len(self.settled)])
+
+    @property
+    def start_of_rest(self) -> int:
+        """Ordinals of large files are below this."""
+        return int(self._starts[self._large])
+
+    def start(self, number: int) -> int:
+        """Return the first ordinal of a fragment."""
+        return int(self._starts[self._by_number[np.searchsorted(self._numbers, number)]])
+
+    def deleted(self, number: int, part: FragmentLayout) -> Ordinals:
+        """Return the offsets of the rows of a fragment that this version has deleted, ascending."""
+        return self._reads.deleted(self.handle, number, part)
+
+    def physical_rows(self, part: FragmentLayout, offsets: Ordinals, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of rows of a fragment, deleted or not."""
+        if not len(offsets):
+            return pa.schema([self.handle.schema.field(name) for name in columns]).empty_table()
+        return self._reads.finder.physical_rows(self.handle, part, offsets, columns)
+
+    def first_places(self, ids: pa.Array) -> Ordinals:
+        """Return the first ordinal in settled files of each id, deleted or not, or `MISSING`."""
+        at, offsets = self._reads.finder.first_rows(self.handle, [part for _, part in self.settled], ID, ids)
+        return np.where(at < 0, MISSING, self._starts[at] + offsets)
+
+    def physical(self, parts: Sequence[FragmentLayout], name: str) -> list[pa.Array]:
+        """Return a column of some fragments with all their rows."""
+        return list(self._reads.physical(self.handle, parts, name))
+
+    def living_ends(self, number: int, part: FragmentLayout) -> tuple[pa.Array, pa.Array, Ordinals]:
+        """Return source and target of the living edges of a small fragment, and their offsets."""
+        if number in self._small:
+            living = self._reads.tail(self.handle, number, part)
+            return _one(living.rows["src"]), _one(living.rows["dst"]), living.offsets
+        fragment = self.handle.get_fragment(number)
+        scanner = self.handle.scanner(columns=["src", "dst"], fragments=[fragment], with_row_address=True)
+        rows = scanner.to_table()
+        return _one(rows["src"]), _one(rows["dst"]), rows[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
+
+    def ends_at(self, ordinals: Ordinals) -> list[tuple[pa.Array, pa.Array, Ordinals]]:
+        """Return source and target of some edges, those that live."""
+        if len(ordinals) and self._alive is not None:
+            ordinals = ordinals[self._alive[ordinals]]
+        if not len(ordinals):
+            return []
+        rows = self.handle._take_rows(self.addresses(ordinals).tolist(), columns=["src", "dst"])
+        return [(_one(rows["src"]), _one(rows["dst"]), ordinals)]
+
+    def stored_base(self, cover: Cover) -> Base | None:
+        """Return the largest stored adjacency that files begin with, if there is one."""
+        return self._reads.bases.newest(self.key[0], cover)
+
+    def built_base(self, cover: Cover, numberer: Numberer | None = None) -> Base:
+        """Return the adjacency of some files, worked out here."""
+        with ThreadPoolExecutor(2) as pool:  # Arrow and numpy work without holding the interpreter
+            return self._reads.bases.build(self.key[0], cover, pool, numberer)
 
     # -- columns -----------------------------------------------------------------------------------
 
     def column(self, name: str) -> pa.Array:
-        """Return a whole column by ordinal; holes are null."""
+        """Return a whole column by ordinal; at a hole there is null, or what was there before."""
         if name in self.absent:
             return self._nulls(name, self.span)
-        kept = self._whole(name)
-        if kept is not None:
-            self._hold(name, kept)
-            return kept
-        scanned = self._scanned_column(name)
-        values = _one(scanned[name])
-        if self.rows != self.span:
-            places = np.full(self.span, -1, dtype=np.int64)
-            places[self.ordinals(scanned[ADDRESS].to_numpy())] = np.arange(len(values))
-            values = values.take(pa.array(places, mask=places < 0))
-        self._hold(name, values)
-        self._columns.put(self.key, name, values)
+        name = self._read_as(name)
+        pieces = self._pieces(name)
+        if not len(pieces.tail):
+            return pieces.base
+        whole: pa.Array | None = self._columns.get(self.key, name)
+        if whole is None:
+            self._budget.check_bytes(pieces.nbytes, f"column {name} of {self.declared.name}")
+            whole = self._columns.put(self.key, name, pa.concat_arrays([pieces.base, pieces.tail]))
+        return whole
+
+    def at_hand(self, name: str) -> bool:
+        """Say whether a column is in memory, so that picking from it or judging it takes no read."""
+        return name in self.absent or self._known(self._read_as(name)) is not None
+
+    def kept_for_scans(self, name: str) -> bool:
+        """Say whether a column is in memory; one that is scanned again and again is read."""
+        if self.at_hand(name):
+            return True
+        if not self._columns.worth_reading(self._base_key, name, self.rows // SCANS_LIKE_PICKS):
+            return False
+        return self._if_there_is_room(self._read_as(name)) is not None
+
+    def _read_as(self, name: str) -> str:
+        """Return the column to read for another: a text that is the key of its node is its id as well."""
+        return ID if name == self._same_as_id else name
+
+    def _known(self, name: str) -> Pieces | None:
+        """Return a column if its large part is at hand; the rest is read."""
+        base = self._budget.held((self._base_key, name))
+        if base is None:
+            base = self._columns.get(self._base_key, name)
+        return None if base is None else Pieces(base, self._tail(name))
+
+    def _pieces(self, name: str) -> Pieces:
+        """Return a column, read where it is not at hand."""
+        pieces = self._known(name)
+        if pieces is None:
+            base = self._read([part for _, part in self.parts[: self._large]], name)
+            self._hold(name, base)
+            pieces = Pieces(self._columns.put(self._base_key, name, base), self._tail(name))
+        self._hold(name, pieces.base)
+        return pieces
+
+    def has_codes(self, name: str) -> bool:
+        """Say whether the values of a column have been numbered."""
+        return self._columns.get((self._base_key, CODED), self._read_as(name)) is not None
+
+    def codes(self, name: str) -> tuple[NDArray[np.int32], int]:
+        """Return a column as numbers by ordinal, equal where its values are, and how many there are.
+
+        The last one is for null, and for what is missing.
+        """
+        name = self._read_as(name)
+        pieces = self._pieces(name)
+        codes: Codes | None = self._columns.get((self._base_key, CODED), name)
+        if codes is None:
+            codes = self._columns.put((self._base_key, CODED), name, Codes.of(pieces.base))
+        self._budget.hold(
+            ((self._base_key, CODED), name), codes, codes.nbytes, f"column {name} of {self.declared.name}"
+        )
+        return codes.followed_by(pieces.tail)
+
+    @cached_property
+    def _tail_key(self) -> Hashable:
+        return (self.columns_read, *(part.key[1:] for _, part in self.parts[self._large :]))
+
+    @cached_property
+    def _base_key(self) -> Hashable:
+        files = tuple(part.key[1] for _, part in self.parts[: self._large])
+        return (self.columns_read, files)
+
+    def _hold(self, name: str, base: pa.Array) -> None:
+        self._budget.hold((self._base_key, name), base, base.nbytes, f"column {name} of {self.declared.name}")
+
+    def _tail(self, name: str) -> pa.Array:
+        """Return a column over the files that are not large: small ones are kept by whoever reads rows."""
+        values: pa.Array | None = self._columns.get(self._tail_key, name)
+        if values is None:
+            pieces = [self._small_piece(number, part, name) for number, part in self.parts[self._large :]]
+            values = self._columns.put(
+                self._tail_key, name, pa.concat_arrays([self._nulls(name, 0), *pieces])
+            )
         return values
 
-    def _whole(self, name: str) -> pa.Array | None:
-        """Return a whole column if it is at hand; picking a few values from it counts for nothing."""
-        kept = self._budget.held((self.key, name))
-        return self._columns.get(self.key, name) if kept is None else kept
+    def _small_piece(self, number: int, part: FragmentLayout, name: str) -> pa.Array:
+        if number not in self._small:
+            values: pa.Array | None = self._columns.get(part.key[:2], name)
+            return (
+                self._columns.put(part.key[:2], name, self._read([part], name)) if values is None else values
+            )
+        living = self._reads.tail(self.handle, number, part)
+        values = _one(living.rows[name])
+        rows = part.metadata.physical_rows
+        if len(values) == rows:
+            return values
+        places = np.full(rows, -1, dtype=np.int64)
+        places[living.offsets] = np.arange(len(values))
+        return values.take(pa.array(places, mask=places < 0))
 
-    def _hold(self, name: str, values: pa.Array) -> None:
-        self._budget.hold((self.key, name), values, values.nbytes, f"column {name} of {self.declared.name}")
-
-    def _scanned_column(self, name: str) -> pa.Table:
-        """Read a whole column, as long as there is room for it and for putting its pieces together."""
-        scanner = self.handle.scanner(columns=[name], with_row_address=True, scan_in_order=True)
-        batches: list[pa.RecordBatch] = []
+    def _read(self, parts: Sequence[FragmentLayout], name: str) -> pa.Array:
+        """Read a column of some files with all their rows, as long as there is room for it."""
+        batches: list[pa.Array] = [self._nulls(name, 0)]
         size = 0
-        for batch in scanner.to_batches():
+        for batch in self._reads.physical(self.handle, parts, name):
             batches.append(batch)
             size += batch.nbytes
             self._budget.check_bytes(2 * size, f"column {name} of {self.declared.name}")
-        return pa.Table.from_batches(batches, scanner.projected_schema)
+        return pa.concat_arrays(batches)
 
-    def _if_there_is_room(self, name: str) -> pa.Array | None:
+    def _if_there_is_room(self, name: str) -> Pieces | None:
         """Read a whole column that could as well be picked from."""
         try:
-            return self.column(name)
+            return self._pieces(name)
         except ResourceLimit:
-            self._columns.give_up(self.key, name)
+            self._columns.give_up(self._base_key, name)
             return None
 
     def take_all(self, names: Sequence[str], ordinals: Ordinals) -> dict[str, pa.Array]:
         """Return several columns for some rows; those that must be picked are picked together."""
-        columns: dict[str, pa.Array] = {}
-        absent = ordinals < 0
+        stored = {name: self._read_as(name) for name in names}
         pick = [
             name
-            for name in dict.fromkeys(names)
+            for name in dict.fromkeys(stored.values())
             if name not in self.absent
-            and self._whole(name) is None
+            and self._known(name) is None
             and self._read_whole(name, len(ordinals)) is None
         ]
+        absent = ordinals < 0
+        picked: dict[str, pa.Array] = {}
         if len(pick) > 1 and not absent.all():
-            columns = dict(zip(pick, self._picked(pick, ordinals, absent), strict=True))
-        for name in names:
-            if name not in columns:
-                columns[name] = self.take(name, ordinals)
-        return columns
+            picked = dict(zip(pick, self._picked(pick, ordinals, absent), strict=True))
+        return {
+            name: picked[read] if (read := stored[name]) in picked else self.take(name, ordinals)
+            for name in names
+        }
 
     def take(self, name: str, ordinals: Ordinals) -> pa.Array:
         """Return the values of a column for some rows, in their order; null for `MISSING`."""
         if name in self.absent:
             return self._nulls(name, len(ordinals))
-        whole = self._whole(name)
-        if whole is not None and len(ordinals) == 1 and ordinals[0] >= 0:
-            return whole.slice(int(ordinals[0]), 1)  # no copy: a look-up of one node is all slices
-        if whole is not None and self.is_every(ordinals):
-            self._hold(name, whole)
-            return self._without_holes(name, whole)
+        name = self._read_as(name)
+        pieces = self._known(name)
+        if pieces is not None and len(ordinals) == 1 and ordinals[0] >= 0:
+            return pieces.one(int(ordinals[0]))  # no copy: a look-up of one node is all slices
+        if pieces is not None and self.is_every(ordinals):
+            return self._without_holes(name, self.column(name))
         absent = ordinals < 0
-        if absent.any():
-            indices = pa.array(np.where(absent, 0, ordinals), mask=absent)
-            if absent.all():
-                return self._nulls(name, len(ordinals))
-        else:
-            indices = pa.array(ordinals)
-        if whole is None:
-            whole = self._read_whole(name, len(ordinals))
-        if whole is not None:
-            if len(ordinals) > FEW:
-                self._hold(name, whole)
-                needed = len(ordinals) * whole.nbytes // max(len(whole), 1)
-                self._budget.check_bytes(needed, f"{len(ordinals)} values of column {name}")
-            return whole.take(indices)
-        return self._picked([name], ordinals, absent)[0]
+        missing = bool(absent.any())
+        if missing and absent.all():
+            return self._nulls(name, len(ordinals))
+        if pieces is None:
+            pieces = self._read_whole(name, len(ordinals))
+        if pieces is None:
+            return self._picked([name], ordinals, absent)[0]
+        if len(ordinals) > FEW:
+            self._hold(name, pieces.base)
+            needed = len(ordinals) * pieces.nbytes // max(self.span, 1)
+            self._budget.check_bytes(needed, f"{len(ordinals)} values of column {name}")
+        return pieces.take(ordinals, absent if missing else None)
 
     def _without_holes(self, name: str, whole: pa.Array) -> pa.Array:
         if self._alive is None:
@@ -327,12 +440,12 @@ class EntityTable:
         """Say whether reading a column whole is cheaper than picking so many of its values."""
         return count > max(FEW, self.rows * WHOLE_ABOVE)
 
-    def _read_whole(self, name: str, count: int) -> pa.Array | None:
+    def _read_whole(self, name: str, count: int) -> Pieces | None:
         """Return a whole column where many values are wanted now, or few have been again and again."""
         if self._many(count):
-            return self.column(name)
+            return self._pieces(name)
         wide = pa.types.is_nested(self.declared.stored_schema.field(name).type)
-        if wide or not self._columns.worth_reading(self.key, name, self.rows):
+        if wide or not self._columns.worth_reading(self._base_key, name, self.rows):
             return None
         return self._if_there_is_room(name)
 
@@ -340,49 +453,57 @@ class EntityTable:
         return pa.nulls(count, self.declared.stored_schema.field(name).type)
 
     def _picked(self, names: Sequence[str], ordinals: Ordinals, absent: NDArray[np.bool_]) -> list[pa.Array]:
-        distinct, back = np.unique(ordinals[~absent], return_inverse=True)
-        table = self.handle._take_rows(self.addresses(distinct).tolist(), columns=list(names))
-        places = np.zeros(len(ordinals), dtype=np.int64)
-        places[~absent] = back
-        return [_one(table[name]).take(pa.array(places, mask=absent)) for name in names]
+        """Return columns for a few rows: those of large files are read and remembered, others are here."""
+        border = self.start_of_rest
+        large = np.sort(ordinals[~absent & (ordinals < border)])
+        distinct = large[np.concatenate([[True], large[1:] != large[:-1]])] if len(large) else large
+        picks = self._picks(names, distinct)
+        masked = absent if absent.any() else None
+        rest = bool((ordinals >= border).any())
+        return [
+            picks[name].take(ordinals, masked, self._tail(name) if rest else None, border) for name in names
+        ]
+
+    def _picks(self, names: Sequence[str], distinct: Ordinals) -> dict[str, Picks]:
+        """Return what is remembered of columns, with some rows among it; what is missing is read at once."""
+        known = {name: self._columns.picks(self._base_key, name) for name in names}
+        missing = [picks.missing(distinct) for picks in known.values() if picks is not None]
+        lacking = distinct if len(missing) < len(names) else np.unique(np.concatenate(missing))  # a few
+        if len(lacking):
+            table = self.handle._take_rows(self.addresses(lacking).tolist(), columns=list(names))
+            for name in names:
+                fresh = Picks(lacking, _one(table[name]))
+                known[name] = self._columns.keep_picks(self._base_key, name, fresh)
+        return {
+            name: Picks(NOTHING, self._nulls(name, 0)) if picks is None else picks
+            for name, picks in known.items()
+        }
 
 
-@dataclass(frozen=True, eq=False)
-class SortedIds:
-    """The ids of a table in order, for look-ups in memory."""
+def _same_as_id(declared: TableType) -> str | None:
+    """Return the column whose text is the id of its node: that of a key of one text."""
+    if isinstance(declared, NodeType) and len(declared.key) == 1:
+        member = declared.property_by_id(declared.key[0])
+        if member.type.scalar is Scalar.STRING:
+            return member.column
+    return None
 
-    texts: NDArray[np.bytes_]
-    order: NDArray[np.int32]
 
-    @property
-    def nbytes(self) -> int:
-        """Memory taken."""
-        return int(self.texts.nbytes + self.order.nbytes)
+def in_order(layout: Layout) -> tuple[tuple[int, FragmentLayout], ...]:
+    """Return the fragments of a version as ordinals count through them: large, then settled, then small.
 
-    @classmethod
-    def of(cls, ids: pa.Array) -> SortedIds | None:
-        """Sort ids, unless one of them is so long that all would take its room."""
-        widest = pc.max(pc.binary_length(ids)).as_py() or 0
-        if widest > WIDEST_ID:
-            return None
-        texts = np.array(pc.fill_null(ids.cast(pa.binary()), b""), dtype=f"S{max(widest, 1)}")
-        order = np.argsort(texts, kind="stable").astype(np.int32)
-        return cls(texts[order], order)
+    New files come after those of their size: versions that follow one another begin alike.
+    """
+    return tuple(sorted(layout.parts.items(), key=lambda entry: (_rank(entry[1]), entry[0])))
 
-    def find(self, ids: pa.Array, whole: pa.Array) -> Ordinals:
-        """Return the ordinal of each id, or `MISSING`; what looks alike is compared in full."""
-        if not len(self.order):
-            return np.full(len(ids), MISSING, dtype=np.int64)
-        if len(ids) == 1:  # by far the most frequent, and Arrow's calls cost more than the search
-            text = ids[0].as_py()
-            place = min(int(np.searchsorted(self.texts, text.encode())), len(self.order) - 1)
-            ordinal = int(self.order[place])
-            return np.array([ordinal if whole[ordinal].as_py() == text else MISSING], dtype=np.int64)
-        texts = np.array(ids.cast(pa.binary()).to_pylist(), dtype="S")
-        at = np.minimum(np.searchsorted(self.texts, texts), len(self.order) - 1)
-        ordinals = self.order[at].astype(np.int64)
-        same = pc.fill_null(pc.equal(whole.take(pa.array(ordinals)), ids), False)
-        return np.where(same.to_numpy(zero_copy_only=False), ordinals, MISSING)
+
+def _rank(part: FragmentLayout) -> int:
+    weight = FragmentSize(part.metadata.physical_rows, part.stored_bytes).weight  # the same in every version
+    return sum(weight < ceiling for ceiling in TIERS)
+
+
+def _is_large(part: FragmentLayout) -> bool:
+    return _rank(part) == 0
 
 
 def _one(values: pa.ChunkedArray) -> pa.Array:

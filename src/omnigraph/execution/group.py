@@ -7,6 +7,7 @@ null do not count. Without keys there is one group, even over no rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +24,18 @@ from omnigraph.catalog.query.expressions import (
     Now,
     OutputRef,
     ParamRef,
+    PropertyValue,
     Value,
 )
+from omnigraph.execution.arrays import take
 from omnigraph.execution.budget import Budget
-from omnigraph.execution.entities import MatchRows, Ordinals
+from omnigraph.execution.columns import Ordinals
+from omnigraph.execution.context import Context
+from omnigraph.execution.entities import MatchRows
 from omnigraph.execution.values import Evaluator, calculate
+
+CODES_SHARE = 4  # a column is encoded for a table where there is a row for at least every so many entities
+DENSE_CODES = 4  # combinations of codes are counted in place while there are no more than so many for a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,18 +44,22 @@ class Groups:
 
     of: Ordinals
     count: int
-    first: Ordinals  # the first row of each group; none when there are no rows
+
+    @cached_property
+    def first(self) -> Ordinals:
+        """The first row of each group; none when there are no rows."""
+        rows = len(self.of)
+        first = np.zeros(self.count if rows else 0, dtype=np.int64)
+        first[self.of[::-1]] = np.arange(rows - 1, -1, -1)  # of several the last is kept: the first row
+        return first
 
 
 def group(keys: Sequence[pa.Array], rows: int, budget: Budget) -> Groups:
     """Number the groups by the order of their first rows."""
     if not keys:
-        return Groups(np.zeros(rows, np.int64), 1, np.zeros(min(rows, 1), np.int64))
+        return Groups(np.zeros(rows, np.int64), 1)
     budget.check(rows, 3, "grouping")
-    of, count = _combined(keys)
-    first = np.empty(count, dtype=np.int64)
-    first[of[::-1]] = np.arange(rows - 1, -1, -1)  # of several the last is kept: the first row
-    return Groups(of, count, first)
+    return Groups(*_combined([_numbered(key) for key in keys]))
 
 
 def distinct(columns: Sequence[pa.Array], rows: int, budget: Budget) -> Ordinals:
@@ -55,20 +67,67 @@ def distinct(columns: Sequence[pa.Array], rows: int, budget: Budget) -> Ordinals
     return group(columns, rows, budget).first
 
 
-def _combined(columns: Sequence[pa.Array]) -> tuple[Ordinals, int]:
-    """Number the combinations of values by their first appearance; say how many there are."""
-    of, count = _numbered(columns[0])
-    for column in columns[1:]:
-        each, values = _numbered(column)
+def _combined(columns: Sequence[tuple[Ordinals, int]]) -> tuple[Ordinals, int]:
+    """Number the combinations of numbered values by their first appearance; say how many there are."""
+    of, count = columns[0]
+    for each, values in columns[1:]:
         of, count = _encoded(pa.array(of * values + each))
     return of, count
+
+
+# -- grouping by codes -----------------------------------------------------------------------------
+#
+# Where a group has a row for most entities of a type, the key is not fetched for each row: the column is
+# encoded once for the table, and its codes are. They are kept beside the column, as long as it would be.
+
+
+def grouped_rows(keys: Sequence[Value], rows: MatchRows, evaluator: Evaluator) -> Groups:
+    """Put rows into groups by the values of some keys; groups are in no particular order."""
+    budget = evaluator.context.budget
+    if not keys:
+        return group((), rows.count, budget)
+    budget.check(rows.count, 3, "grouping")
+    columns = []
+    for key in keys:
+        coded = _coded(key, rows, evaluator.context)
+        columns.append(_numbered(key_column(key, rows, evaluator, ())) if coded is None else coded)
+    of, count = columns[0]
+    for each, values in columns[1:]:
+        if count * values > rows.count * DENSE_CODES:
+            of, count = _encoded(pa.array(of * np.int64(values) + each))
+        else:
+            of, count = of * np.int64(values) + each, count * values
+    return Groups(*_without_empty(of, count))
+
+
+def _coded(key: Value, rows: MatchRows, context: Context) -> tuple[Ordinals, int] | None:
+    """Return the codes of a stored value in each row, where that is cheaper than the value."""
+    if not isinstance(key, PropertyValue):
+        return None
+    ordinals, table = rows.bound[key.variable], context.table(key.variable.type.id)
+    column = key.member.column
+    if column in table.absent or pa.types.is_nested(key.member.type.arrow):
+        return None
+    if rows.count * CODES_SHARE < table.span and not table.has_codes(column):
+        return None
+    context.budget.check_bytes(8 * table.span, f"encoding column {column}")
+    numbers, count = table.codes(column)
+    return take(numbers, ordinals), count
+
+
+def _without_empty(of: Ordinals, count: int) -> tuple[Ordinals, int]:
+    """Number the groups that have rows, without gaps."""
+    present = np.bincount(of, minlength=count) > 0
+    if present.all():
+        return of, count
+    return take((np.cumsum(present) - 1).astype(np.int64), of), int(present.sum())
 
 
 def _numbered(column: pa.Array) -> tuple[Ordinals, int]:
     """Number the values of a column: null is a value, both zeros are one, alone and inside lists."""
     kind = column.type
     if pa.types.is_struct(kind):
-        return _combined([column.is_valid(), *column.flatten()])
+        return _combined([_numbered(part) for part in (column.is_valid(), *column.flatten())])
     if pa.types.is_nested(kind):
         return _encoded(_as_bytes(column))
     if pa.types.is_floating(kind):
@@ -120,6 +179,8 @@ def grouped(
 def _aggregate(value: Aggregate, rows: MatchRows, groups: Groups, evaluator: Evaluator) -> pa.Array:
     kind = value.type.arrow
     if isinstance(value.argument, EntityValue):
+        if value.function is AggregateFunction.COUNT and not value.argument.variable.optional:
+            return pa.array(np.bincount(groups.of, minlength=groups.count), pa.int64()).cast(kind)
         ordinals = rows.bound[value.argument.variable]
         if value.function is AggregateFunction.COUNT:
             return _counted(groups, ordinals >= 0).cast(kind)

@@ -17,31 +17,28 @@ from omnigraph.catalog.query.expressions import (
     Among,
     Comparison,
     Condition,
-    Direction,
-    Hops,
     PropertyValue,
     Variable,
     all_of,
 )
 from omnigraph.catalog.query.statements import Counted, Exists, Expand, Optional
 from omnigraph.catalog.types import PropertyType
+from omnigraph.execution.arrays import in_sorted, is_member, numbered, take
 from omnigraph.execution.budget import TooManyAtOnce
+from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.conditions import StoredRows, holds, members, pruning, stored_columns
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import MISSING, EntityTable, MatchRows, Ordinals
-from omnigraph.execution.expand import Expander, repeat_for
+from omnigraph.execution.cycles import Intersection, PairTest
+from omnigraph.execution.entities import MISSING, EntityTable, MatchRows
+from omnigraph.execution.expand import Expander, expander_from, repeat_for
+from omnigraph.execution.joins import matching
 from omnigraph.execution.plan.explain import Recorder
-from omnigraph.execution.plan.steps import Follow, Inner, Keep, Lookup, Scan, Step
+from omnigraph.execution.plan.steps import Follow, Inner, Intersect, JoinByValue, Keep, Lookup, Scan, Step
 from omnigraph.execution.values import Evaluator, MatchedRows
 from omnigraph.storage.tables.predicate import OPERATORS
 
 JUDGED_AT_ONCE = 1 << 18  # rows whose conditions are judged together: what that takes is not on the account
 NO_IDS = pa.array([], pa.string())
-_TURNED = {
-    Direction.FORWARD: Direction.BACKWARD,
-    Direction.BACKWARD: Direction.FORWARD,
-    Direction.EITHER: Direction.EITHER,
-}
 
 
 class Matcher:
@@ -85,20 +82,27 @@ class Matcher:
         yield rows
 
     def step(self, step: Step, rows: MatchRows) -> MatchRows:
-        """Run one step."""
+        """Run one step, and let go of what nothing needs after it."""
         match step:
             case Scan(variable, conditions, pushed):
-                return self._scan(rows, variable, conditions, pushed)
+                rows = self._scan(rows, variable, conditions, pushed)
             case Lookup(variable, key, conditions):
-                return self._introduce(rows, variable, self._by_key(variable, key), conditions)
-            case Follow(clause):
-                return self._follow(rows, clause)
+                rows = self._introduce(rows, variable, self._by_key(variable, key), conditions)
+            case JoinByValue():
+                rows = self._join(rows, step)
+            case Follow(clause, drops):
+                return self._follow(rows, clause, drops)
+            case Intersect(variable, clauses, drops):
+                columns = len(rows.bound) + 1
+                at, others = Intersection(self._context, variable, clauses).run(rows, columns)
+                rows = taken(rows, at, drops).bind(variable, others)
             case Keep(condition):
-                return self._keep(rows, (condition,))
+                rows = self._keep(rows, (condition,))
             case Inner(clause, steps):
-                return self._inner(rows, clause, steps)
+                rows = self._inner(rows, clause, steps)
             case _:
                 assert_never(step)
+        return without(rows, step.drops)
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -111,25 +115,32 @@ class Matcher:
     ) -> MatchRows:
         if variable in rows.bound:  # an edge got there first
             return self._keep(rows, conditions)
+        return self._beside(rows, variable, self._scanned(variable, conditions, pushed))
+
+    def _scanned(
+        self, variable: Variable, conditions: tuple[Condition, ...], pushed: tuple[Condition, ...]
+    ) -> MatchRows:
+        """Return the nodes of a type that meet conditions."""
         table = self._context.table(variable.type.id)
-        in_memory = not table.as_declared or all(self._cached(table, condition) for condition in pushed)
+        in_memory = not table.as_declared or all(self._in_memory(table, condition) for condition in pushed)
         predicate = None if in_memory or not pushed else pruning(pushed, self._request)
         if predicate is None:
-            return self._introduce(rows, variable, table.every(), conditions)
+            return self._keep(MatchRows(table.rows, {variable: table.every()}), conditions)
         whole = all_of(pushed)
-        matching = table.where(
+        found = table.where(
             predicate, stored_columns(whole), lambda batch: holds(whole, replace(self._request, rows=batch))
         )
         in_scan = {id(condition) for condition in pushed}
         rest = tuple(condition for condition in conditions if id(condition) not in in_scan)
-        return self._introduce(rows, variable, matching, rest)
+        return self._keep(MatchRows(len(found), {variable: found}), rest)
 
-    def _cached(self, table: EntityTable, condition: Condition) -> bool:
-        """Say whether the column that a condition reads is in memory: then no scan is needed."""
+    def _in_memory(self, table: EntityTable, condition: Condition) -> bool:
+        """Say whether the column that a condition reads is in memory: then no scan is needed.
+
+        One that is scanned again and again is read whole, as long as there is room for it.
+        """
         left = getattr(condition, "left", None) or getattr(condition, "operand", None)
-        return isinstance(left, PropertyValue) and (
-            self._context.caches.columns.get(table.key, left.member.column) is not None
-        )
+        return isinstance(left, PropertyValue) and table.kept_for_scans(left.member.column)
 
     def _by_key(self, variable: Variable, key: Comparison | Among) -> Ordinals:
         """Return the nodes whose key is one of the values of a condition, ascending."""
@@ -155,14 +166,30 @@ class Matcher:
     ) -> MatchRows:
         """Bind a variable to some entities: those that meet the conditions, beside every row there is."""
         if variable in rows.bound:
-            there = np.isin(rows.bound[variable], ordinals)
+            there = is_member(rows.bound[variable], ordinals, self._context.table(variable.type.id).span)
             return self._keep(rows.keep(there), conditions)
         alone = self._keep(MatchRows(len(ordinals), {variable: ordinals}), conditions)
+        return self._beside(rows, variable, alone)
+
+    def _beside(self, rows: MatchRows, variable: Variable, alone: MatchRows) -> MatchRows:
+        """Put every node beside every row there is."""
         if rows.count == 1 and not rows.bound and rows.origin is None:
             return alone
         self._context.budget.check(rows.count * alone.count, len(rows.bound) + 1, "a cross product")
         left = np.repeat(np.arange(rows.count), alone.count)
-        return rows.take(left).bind(variable, np.tile(alone.bound[variable], rows.count))
+        return taken(rows, left).bind(variable, np.tile(alone.bound[variable], rows.count))
+
+    def _join(self, rows: MatchRows, step: JoinByValue) -> MatchRows:
+        """Put nodes beside the rows that have an equal value, then judge the conditions."""
+        variable = step.scan.variable
+        alone = self._scanned(variable, step.scan.conditions, step.scan.pushed)
+        if not rows.count or not alone.count:
+            nothing = np.zeros(0, np.int64)
+            return rows.take(nothing).bind(variable, nothing)
+        near, far = self._evaluator.column(step.near, rows), self._evaluator.column(step.far, alone)
+        at, places = matching(near, far, len(rows.bound) + 1, self._context.budget)
+        candidates = taken(rows, at).bind(variable, take(alone.bound[variable], places))
+        return self._keep(candidates, step.conditions)
 
     def _keep(self, rows: MatchRows, conditions: tuple[Condition, ...]) -> MatchRows:
         for condition in conditions:
@@ -177,57 +204,47 @@ class Matcher:
 
     # -- edges -------------------------------------------------------------------------------------
 
-    def _follow(self, rows: MatchRows, clause: Expand) -> MatchRows:
+    def _follow(self, rows: MatchRows, clause: Expand, drops: tuple[Variable, ...]) -> MatchRows:
         left, right = clause.left in rows.bound, clause.right in rows.bound
         if not left and not right:
-            return self._every(rows, clause)
-        hops = clause.hops
-        if left:
-            near, far = clause.left, clause.right
-        else:
-            near, far = clause.right, clause.left
-            hops = Hops(hops.edge, _TURNED[hops.direction], hops.low, hops.high)
-        expander = Expander(self._context, hops)
+            return without(self._every(rows, clause), drops)
+        near, far = (clause.left, clause.right) if left else (clause.right, clause.left)
         present = rows.bound[near] >= 0
         if not present.all():
             rows = rows.keep(present)
-        nodes, back = np.unique(rows.bound[near], return_inverse=True)
+        expander = expander_from(self._context, clause, near)
+        if left and right:
+            return without(self._close(rows, clause, expander), drops)
+        columns = len(rows.bound) + 2
+        edges = None
+        if clause.edge is None:
+            at, others = expander.pairs(rows.bound[near], columns)
+        else:
+            expansion = expander.neighbours(rows.bound[near], columns)
+            at, others, edges = expansion.places, expansion.others, expansion.edges
+        rows_after = taken(rows, at, drops)
+        if far not in drops:
+            rows_after = rows_after.bind(far, others)
+        if edges is None or clause.edge is None or clause.edge in drops:
+            return rows_after
+        return rows_after.bind(clause.edge, edges)
+
+    def _close(self, rows: MatchRows, clause: Expand, expander: Expander) -> MatchRows:
+        """Keep the rows whose two bound ends are joined; with an edge variable, once for each edge."""
+        nears, fars = rows.bound[clause.left], rows.bound[clause.right]
+        if clause.edge is None and clause.hops.high == 1:
+            return rows.keep(PairTest(self._context, expander, rows.count).holds(nears, fars))
+        span = max(expander.end.span, 1)
+        nodes, back = numbered(nears, expander.start.span)
+        row_keys = np.where(fars < 0, -1, back * span + fars)
         if clause.edge is None:
             places, others = expander.pairs(nodes)
-            edges = None
-        else:
-            expansion = expander.neighbours(nodes)
-            order = np.argsort(expansion.places, kind="stable")
-            places, others, edges = expansion.places[order], expansion.others[order], expansion.edges[order]
-        if left and right:
-            return self._close(rows, back, places, others, edges, rows.bound[far], clause.edge)
-        fanned = int(np.bincount(places, minlength=len(nodes))[back].sum()) if len(nodes) else 0
-        self._context.budget.check(fanned, len(rows.bound) + 2, "a traversal")
-        at, entries = repeat_for(back, places)
-        rows_after = rows.take(at).bind(far, others[entries])
-        if edges is None or clause.edge is None:
-            return rows_after
-        return rows_after.bind(clause.edge, edges[entries])
-
-    def _close(
-        self,
-        rows: MatchRows,
-        back: Ordinals,
-        places: Ordinals,
-        others: Ordinals,
-        edges: Ordinals | None,
-        targets: Ordinals,
-        edge: Variable | None,
-    ) -> MatchRows:
-        """Keep the rows whose two bound ends are joined; with an edge variable, once for each edge."""
-        span = int(max(others.max(initial=0), targets.max(initial=0))) + 1
-        keys = places * span + others
-        row_keys = np.where(targets < 0, -1, back * span + targets)
-        if edges is None or edge is None:
-            return rows.keep(np.isin(row_keys, keys))
+            return rows.keep(in_sorted(row_keys, np.sort(places * span + others)))
+        expansion = expander.neighbours(nodes)
+        keys = expansion.places * span + expansion.others
         order = np.argsort(keys, kind="stable")
         at, entries = repeat_for(row_keys, keys[order])
-        return rows.take(at).bind(edge, edges[order][entries])
+        return taken(rows, at).bind(clause.edge, expansion.edges[order][entries])
 
     def _every(self, rows: MatchRows, clause: Expand) -> MatchRows:
         """Both ends are new: every edge there is, or every pair within the bounds."""
@@ -258,7 +275,8 @@ class Matcher:
     def _inner(
         self, rows: MatchRows, clause: Exists | Counted | Optional, steps: tuple[Step, ...]
     ) -> MatchRows:
-        inside = MatchRows(rows.count, rows.bound, np.arange(rows.count))
+        used = {v: rows.bound[v] for v in clause.block.uses if v in rows.bound}
+        inside = MatchRows(rows.count, used, np.arange(rows.count))
         inner_rows = self.run(steps, inside)
         origin = inner_rows.origin if inner_rows.origin is not None else np.zeros(0, np.int64)
         match clause:
@@ -277,13 +295,31 @@ class Matcher:
     def _optional(
         self, rows: MatchRows, inner_rows: MatchRows, origin: Ordinals, introduced: tuple[Variable, ...]
     ) -> MatchRows:
-        alone = np.setdiff1d(np.arange(rows.count), origin)
+        lonely = np.ones(rows.count, dtype=bool)
+        lonely[origin] = False
+        alone = np.flatnonzero(lonely)
         index = np.concatenate([origin, alone])
         rows_after = rows.take(index)
         for variable in introduced:
             values = inner_rows.bound.get(variable, np.zeros(0, np.int64))
             rows_after = rows_after.bind(variable, np.concatenate([values, np.full(len(alone), MISSING)]))
         return rows_after
+
+
+def taken(rows: MatchRows, at: Ordinals, drops: tuple[Variable, ...] = ()) -> MatchRows:
+    """Return some rows, possibly repeated, without the variables that nothing needs any more."""
+    kept = {
+        variable: take(ordinals, at) for variable, ordinals in rows.bound.items() if variable not in drops
+    }
+    return MatchRows(len(at), kept, None if rows.origin is None else take(rows.origin, at))
+
+
+def without(rows: MatchRows, drops: tuple[Variable, ...]) -> MatchRows:
+    """Return the rows without some of their variables: as many as before."""
+    if not drops:
+        return rows
+    kept = {variable: ordinals for variable, ordinals in rows.bound.items() if variable not in drops}
+    return MatchRows(rows.count, kept, rows.origin)
 
 
 def _parts(rows: MatchRows) -> Iterator[MatchRows]:

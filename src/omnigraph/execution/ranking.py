@@ -18,10 +18,21 @@ from numpy.typing import NDArray
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.model import ID
-from omnigraph.catalog.query.expressions import Bm25, Nearest, Operand, Ranking, Rrf, TextMatch, operand_value
+from omnigraph.catalog.query.expressions import (
+    Bm25,
+    Nearest,
+    Operand,
+    Ranking,
+    Rrf,
+    TextMatch,
+    operand_value,
+)
 from omnigraph.catalog.types import numbers_in
+from omnigraph.execution.arrays import distinct, is_member
+from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import EntityTable, MatchRows, Ordinals
+from omnigraph.execution.entities import EntityTable, MatchRows
+from omnigraph.execution.plan.steps import tie_order
 from omnigraph.execution.search.search_cache import EDITS
 
 # -- order -----------------------------------------------------------------------------------------
@@ -47,7 +58,7 @@ def ties(rows: MatchRows, context: Context) -> list[Key]:
     if rows.count <= 1:
         return []
     keys = []
-    for variable in sorted(rows.bound, key=lambda v: (v.name.encode(), v.number)):
+    for variable in sorted(rows.bound, key=tie_order):
         keys.append(Key(context.table(variable.type.id).take(ID, rows.bound[variable])))
     return keys
 
@@ -250,7 +261,7 @@ class Ranker:
             matching = corpus.fuzzy(query, edits)
         else:
             matching = corpus.matches(query)
-        return np.isin(rows.bound[value.variable], matching)
+        return is_member(rows.bound[value.variable], matching, self._table(value).span)
 
     def _matching_best(
         self, value: Bm25, ordinals: Ordinals, most_rows: int | None
@@ -309,8 +320,8 @@ class Ranker:
             k = K if value.k is None else self._operand(value.k)
             if not isinstance(k, int) or k <= 0:
                 raise InvalidRequest(f"rrf takes a k above 0, not {k!r}")
-            entities = np.unique(rows.bound[value.first.variable])
-            entities = entities[entities >= 0]
+            ordinals = rows.bound[value.first.variable]
+            entities = distinct(ordinals[ordinals >= 0], self._table(value.first).span)
             arms = [self._arm(arm, entities, most_rows) for arm in (value.first, value.second)]
             self._fused[value] = fuse(arms[0], arms[1], k)
         return self._fused[value]

@@ -1,8 +1,7 @@
 """Values: what an expression is in each row, as an Arrow column.
 
 Properties are fetched when they are asked for, and only those: a vector or blob that no expression names
-is never read. Null in, null out; arithmetic on integers that overflows or divides by zero is a typed
-error. Shortest paths are values too: they come last in the file.
+is never read. Null in, null out; arithmetic on integers that overflows or divides by zero is a typed error.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,10 +37,11 @@ from omnigraph.catalog.query.expressions import (
     operand_value,
 )
 from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
+from omnigraph.execution.columns import FEW
 from omnigraph.execution.conditions import Sets, constant_column
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import FEW, MatchRows
-from omnigraph.execution.expand import Expander
+from omnigraph.execution.entities import MatchRows
+from omnigraph.execution.paths import shortest_paths
 
 Searches = Callable[[TextMatch | Nearest | Bm25 | Rrf, MatchRows], pa.Array]
 
@@ -175,52 +174,3 @@ def _divisor(left: pa.Array, right: pa.Array) -> pa.Array:
     if pc.any(pc.and_(zero, pc.is_valid(left))).as_py():
         raise InvalidRequest("division by zero", remedy="Filter out the rows that divide by zero first")
     return pc.if_else(zero, None, right)
-
-
-# -- shortest paths --------------------------------------------------------------------------------
-#
-# The shortest way from one node to another, breadth first from each distinct source; among ways of one
-# length the first by ids.
-
-
-def shortest_paths(context: Context, path: ShortestPath, rows: MatchRows) -> pa.Array:
-    """Return for each row the ids from its source to its target, both included; null if there is no way."""
-    sources, targets = rows.bound[path.source], rows.bound[path.target]
-    expander = Expander(context, path.hops)
-    way_of: dict[tuple[int, int], list[str] | None] = {}
-    for source in np.unique(sources[sources >= 0]):
-        goals = np.unique(targets[sources == source])
-        for target, way in _from(expander, int(source), goals, path.hops.low, path.hops.high).items():
-            way_of[(int(source), target)] = way
-    ways = [way_of.get((int(s), int(t))) for s, t in zip(sources, targets, strict=True)]
-    return pa.array(ways, pa.list_(pa.field("item", pa.string())))
-
-
-def _from(
-    expander: Expander, source: int, goals: np.ndarray[tuple[int], np.dtype[np.int64]], low: int, high: int
-) -> dict[int, list[str] | None]:
-    """Walk outwards level by level; a node's way is its first parent's by ids, then the node itself."""
-    nodes, end = expander.start, expander.end
-    ways: dict[int, list[str]] = {source: [nodes.take(ID, np.array([source]))[0].as_py()]}
-    answers: dict[int, list[str] | None] = {}
-    frontier = [source]
-    for hop in range(1, high + 1):
-        if not frontier or len(answers) == len(goals):
-            break
-        expansion = expander.neighbours(np.array(frontier, dtype=np.int64))
-        ids = end.take(ID, expansion.others).to_pylist()
-        reached: dict[int, list[str]] = {}
-        for place, other, name in zip(expansion.places.tolist(), expansion.others.tolist(), ids, strict=True):
-            way = [*ways[frontier[place]], name]
-            if hop == low == 1 and other == source and other in goals:
-                answers[other] = way  # by its own self-loop, or of another type: numbers meet by chance
-            if other not in ways and (other not in reached or way < reached[other]):
-                reached[other] = way
-        ways |= reached
-        frontier = sorted(reached)
-        for node, way in reached.items():
-            if node in goals and hop >= low:
-                answers.setdefault(node, way)
-        if nodes.key != end.key:
-            break
-    return answers

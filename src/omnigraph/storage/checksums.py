@@ -9,7 +9,8 @@ table records its CRC-32 and size here.
   damaged; lines of files that were deleted are harmless.
 - When: on local disk, while the bytes are in the page cache. On an object store the bytes are gone when Lance
   has written them, and the store guards them itself: there `verify` records on demand.
-- Covers: data, blobs, deletion files, index files and versions of tables. Schema objects have their hash as
+- Covers: data, blobs, deletion files, index files and versions of tables. Derived files carry checksums of
+  their own, and `verify` goes by those. Schema objects have their hash as
   name; the manifests of the graph are read as JSON that is checked.
 - Why: docs/decisions/0018-checksums-beside-files.md
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -28,12 +29,15 @@ from typing import Any, Literal
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import IntegrityError, InvalidRequest, StorageError
 from omnigraph.base.ids import new_id
-from omnigraph.storage.failpoints import Step, durable
-from omnigraph.storage.location import Location
+from omnigraph.storage.derived.adjacency import is_adjacency
+from omnigraph.storage.derived.files import DerivedFiles, is_derived, is_unfinished
+from omnigraph.storage.durability import Step, durable
+from omnigraph.storage.location import CHUNK_BYTES, Location
 from omnigraph.storage.opener import Opener
 from omnigraph.storage.tables.files import (
     TABLES,
     UNREAD,
+    covers,
     manifest_path,
     matching,
     referenced,
@@ -107,24 +111,27 @@ class Checksums:
         """
         if not self._location.is_local:
             return
-        names = list(self._expanded(table_id, files))
-        with suppress(OSError, StorageError):
-            self._append(table_id, self._lines(table_id, names, pool if len(names) >= FEW else None))
+        root = f"{self._location.uri}/{TABLES}/{table_id}/"
+        names: list[str] = []
+        for file in dict.fromkeys(files):
+            if not file.endswith("/"):
+                names.append(file)
+            elif os.path.isdir(root + file):
+                for folder, _, below in os.walk((root + file).rstrip("/")):
+                    names += [f"{folder}/{name}".removeprefix(root) for name in below]
+        run = map if pool is None or len(names) < FEW else pool.map
+        with suppress(OSError):
+            self._append(table_id, b"".join(run(partial(_written_line, root), names)))
 
     def record(self, table_id: str, files: Sequence[str], pool: Executor) -> None:
         """Record files as they are now."""
-        text = self._lines(table_id, files, pool)
+        pairs = zip(files, pool.map(partial(self.measure, table_id), files), strict=True)
+        text = b"".join(_line(file, known.crc, known.size) for file, known in pairs if known is not None)
         if self._location.is_local:
             self._append(table_id, text)
         elif text:
             with durable(Step.CHECKSUM):
                 self._location.objects.create(f"{FOLDER}/{table_id}/{new_id()}", text)
-
-    def _lines(self, table_id: str, files: Sequence[str], pool: Executor | None) -> bytes:
-        run = map if pool is None else pool.map
-        measured = run(partial(self.measure, table_id), files)
-        pairs = zip(files, measured, strict=True)
-        return b"".join(_line(file, checksum) for file, checksum in pairs if checksum is not None)
 
     def _append(self, table_id: str, text: bytes) -> None:
         if not text:
@@ -166,18 +173,21 @@ class Checksums:
         stored = self.measure(table_id, file)
         return None if stored == recorded else DamagedFile(f"{TABLES}/{table_id}/{file}", recorded, stored)
 
-    def _expanded(self, table_id: str, files: Iterable[str]) -> Iterator[str]:
-        root = f"{self._location.uri}/{TABLES}/{table_id}/"
-        for file in dict.fromkeys(files):
-            if not file.endswith("/"):
-                yield file
-            elif os.path.isdir(root + file):
-                for folder, _, names in os.walk((root + file).rstrip("/")):
-                    yield from (f"{folder}/{name}".removeprefix(root) for name in names)
+
+def _written_line(root: str, file: str) -> bytes:
+    """Return the line of a file that was just written to the local disk; nothing if there is none."""
+    crc = size = 0
+    try:
+        with open(root + file, "rb", buffering=0) as content:
+            while chunk := content.read(CHUNK_BYTES):
+                crc, size = zlib.crc32(chunk, crc), size + len(chunk)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    return _line(file, crc, size)
 
 
-def _line(file: str, checksum: Checksum) -> bytes:
-    text = f"{file} {checksum}".encode()
+def _line(file: str, crc: int, size: int) -> bytes:
+    text = f"{file} {crc:08x}-{size}".encode()
     return b"%b %08x\n" % (text, zlib.crc32(text))
 
 
@@ -252,10 +262,12 @@ class Verified:
     damaged: tuple[DamagedFile, ...] = ()
     unrecorded: tuple[str, ...] = ()  # files without a checksum: nothing can be said of them
     added: int = 0  # checksums that were recorded now
+    derived: int = 0  # derived files that were checked: they carry checksums of their own
+    derived_damaged: tuple[str, ...] = ()  # no data is lost: they are worked out again
 
     @property
     def ok(self) -> bool:
-        """Say whether no file is damaged."""
+        """Say whether no file is damaged; derived ones do not count."""
         return not self.damaged
 
     def __add__(self, other: Verified) -> Verified:
@@ -265,6 +277,8 @@ class Verified:
             self.damaged + other.damaged,
             self.unrecorded + other.unrecorded,
             self.added + other.added,
+            self.derived + other.derived,
+            self.derived_damaged + other.derived_damaged,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -276,6 +290,7 @@ class Verified:
             "damaged": [damage.to_json() for damage in self.damaged],
             "unrecorded": list(self.unrecorded),
             "recorded_now": self.added,
+            "derived": {"files": self.derived, "damaged": list(self.derived_damaged)},
         }
 
 
@@ -314,7 +329,7 @@ class Verification:
         files = stored.keys() if needed is None else set(matching(needed, every))
         checked: list[str] = []
         bare: list[str] = []
-        for file in sorted(file for file in files if not file.startswith(UNREAD)):
+        for file in sorted(f for f in files if not f.startswith(UNREAD) and not is_derived(f)):
             (checked if file in known else bare).append(file)
         compared = self._pool.map(lambda file: checksums.check(table_id, file, known[file]), checked)
         damaged = [damage for damage in compared if damage is not None]
@@ -322,12 +337,31 @@ class Verification:
             damaged = [damage for damage in damaged if damage.stored is not None]
         if record:
             checksums.record(table_id, bare, self._pool)
-        return unreadable + Verified(
-            files=len(checked),
-            bytes=sum(stored.get(file, 0) for file in checked),
-            damaged=tuple(damaged),
-            unrecorded=() if record else tuple(f"{TABLES}/{table_id}/{file}" for file in bare),
-            added=len(bare) if record else 0,
+        return (
+            unreadable
+            + self._derived(table_id, stored, needed)
+            + Verified(
+                files=len(checked),
+                bytes=sum(stored.get(file, 0) for file in checked),
+                damaged=tuple(damaged),
+                unrecorded=() if record else tuple(f"{TABLES}/{table_id}/{file}" for file in bare),
+                added=len(bare) if record else 0,
+            )
+        )
+
+    def _derived(self, table_id: str, stored: Iterable[str], needed: Collection[str] | None) -> Verified:
+        """Check the derived files of a table by the checksums that they carry."""
+        files = [
+            file
+            for file in stored
+            if is_derived(file) and not is_unfinished(file)
+            if needed is None or is_adjacency(file) or covers(needed, file)
+        ]
+        whole = self._pool.map(partial(DerivedFiles(self._location).is_whole, table_id), files)
+        damaged = (file for file, is_whole in zip(files, whole, strict=True) if not is_whole)
+        return Verified(
+            derived=len(files),
+            derived_damaged=tuple(f"{TABLES}/{table_id}/{file}" for file in sorted(damaged)),
         )
 
     def _needed(

@@ -17,8 +17,7 @@ from typing import Any
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ConflictError, IntegrityError, InvalidRequest
 from omnigraph.base.ids import new_id
-from omnigraph.storage.durability import Syncer
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.location import Location
 from omnigraph.storage.transaction import PinnedSnapshot
 

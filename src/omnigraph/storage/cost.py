@@ -71,10 +71,7 @@ class measured:
     A class, not a generator: it stands around every operation.
     """
 
-    __slots__ = ("_before", "_meter", "_token")
-
-    def __init__(self) -> None:
-        self._token: Token[Meter | None] | None = None
+    _token: Token[Meter | None] | None = None  # set in the outermost block only
 
     def __enter__(self) -> Meter:
         outer = _current.get()

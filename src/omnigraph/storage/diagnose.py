@@ -28,8 +28,7 @@ from omnigraph.base.errors import (
 from omnigraph.storage.checksums import FOLDER as CHECKSUMS
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.chain import MANIFEST, check_kept
-from omnigraph.storage.manifest.metadata import versions
+from omnigraph.storage.manifest.chain import MANIFEST, check_kept, versions
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.manifest.refs import REFS
 from omnigraph.storage.opener import Opener
@@ -133,12 +132,16 @@ class Readability:
         try:
             yield
         except Exception as error:
-            if not _may_be_missing(error):
-                raise
-            reason = self._why(states, tables, error)
+            reason = self.reason(error, *states, tables=tables)
             if reason is error:
                 raise
             raise reason from error
+
+    def reason(
+        self, error: Exception, *states: ManifestState, tables: Collection[str] | None = None
+    ) -> Exception:
+        """Return why a read of some tables of states failed: `history_reclaimed`, or the error itself."""
+        return self._why(states, tables, error) if _may_be_missing(error) else error
 
     def reclaimed(self, state: ManifestState, tables: Collection[str] | None = None) -> GraphError | None:
         """Look at a chain again; say why a state of it can no longer be read as it was captured, if so."""

@@ -21,6 +21,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
+from typing import overload
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import CommitNotFound, GraphError, HistoryReclaimed, InvalidRequest
@@ -80,6 +81,13 @@ class Page:
 
     def __len__(self) -> int:
         return len(self.commits)
+
+    @overload
+    def __getitem__(self, index: int) -> CommitRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CommitRecord, ...]: ...
+    def __getitem__(self, index: int | slice) -> CommitRecord | tuple[CommitRecord, ...]:
+        return self.commits[index]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from datetime import timedelta
@@ -89,7 +89,7 @@ class Location:
             _ = location.objects  # made now, so that a wrong option is refused where it was given
         return location
 
-    @property
+    @cached_property
     def is_local(self) -> bool:
         """Whether the graph lives on a local file system, where durability is ours to ensure."""
         return "://" not in self.uri
@@ -160,6 +160,10 @@ class Objects(Protocol):
         """Return an object's bytes in pieces, or None when there is no such object."""
         ...
 
+    def ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | None:
+        """Return the bytes of an object from each start to its stop, or to its end; None if there is none."""
+        ...
+
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
         ...
@@ -210,6 +214,17 @@ class LocalObjects:
                 return None
         return _pieces(file, key, str(self._root))
 
+    def ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | None:
+        """Return the bytes of an object from each start to its stop, or to its end; None if there is none."""
+        with _typed(f"reading {key}", str(self._root)):
+            try:
+                with open(self._root / key, "rb", buffering=0) as file:
+                    parts = [os.pread(file.fileno(), stop - start, start) for start, stop in ranges]
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        count_object_request(read=sum(map(len, parts)))
+        return parts
+
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
         count_object_request()
@@ -224,7 +239,11 @@ class LocalObjects:
                 for folder, _, names in os.walk(self._root / prefix, onerror=_raise):
                     for name in sorted(names):
                         path = Path(folder, name)
-                        yield path.relative_to(self._root).as_posix(), path.stat().st_size
+                        try:
+                            size = path.stat().st_size
+                        except FileNotFoundError:  # gone since its folder was read
+                            continue
+                        yield path.relative_to(self._root).as_posix(), size
             except (FileNotFoundError, NotADirectoryError):
                 return
 
@@ -270,6 +289,20 @@ class RemoteObjects:
         with _typed(f"reading {key}", self._uri):
             yield from map(bytes, stream)
 
+    def ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | None:
+        """Return the bytes of an object from each start to its stop, or to its end; None if there is none."""
+        starts, ends = [start for start, _ in ranges], [stop for _, stop in ranges]
+        with _typed(f"reading {key}", self._uri):
+            try:
+                parts = [
+                    bytes(part) for part in obstore.get_ranges(self._store, key, starts=starts, ends=ends)
+                ]
+            except (store_errors.NotFoundError, FileNotFoundError):
+                return None
+        for part in parts:
+            count_object_request(read=len(part))
+        return parts
+
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
         count_object_request()
@@ -300,11 +333,14 @@ class RemoteObjects:
     @contextmanager
     def writer(self, key: str) -> Iterator[BinaryIO]:
         """Give a file to write an object's bytes to; there is no object until the block has ended well."""
-        count_object_request()
         with _typed(f"writing {key}", self._uri):
             upload = obstore.open_writer(self._store, key)
-            yield cast(BinaryIO, _Upload(upload))
-            upload.close()
+            file = _Upload(upload)
+            try:
+                yield cast(BinaryIO, file)
+                upload.close()
+            finally:
+                count_object_request(written=file.tell())
 
     def move(self, key: str, to: str) -> None:
         """Give an object another name; the store copies it, and then forgets the old one."""

@@ -12,10 +12,10 @@ OutcomeUnknown alone says that it cannot tell.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
+import threading
+from collections.abc import Mapping, Set
+from dataclasses import field, replace
 from enum import Enum
-from functools import partial
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import (
@@ -27,21 +27,17 @@ from omnigraph.base.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     PublishContention,
-    ReadSetConflict,
+    StaleVersion,
     StorageError,
 )
-from omnigraph.base.fair_lock import FairLock
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.ids import is_id, new_id
-from omnigraph.base.times import Clock
+from omnigraph.base.ids import Clock, is_id, new_id
 from omnigraph.storage.cost import measured
 from omnigraph.storage.diagnose import Readability, of_the_newest
-from omnigraph.storage.durability import NotDurable
-from omnigraph.storage.failpoints import Step
+from omnigraph.storage.durability import NotDurable, Step
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.chain import Chain
-from omnigraph.storage.manifest.metadata import CommitInDoubt, HeadMoved
+from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, HeadMoved
 from omnigraph.storage.manifest.records import CommitRecord, ManifestState, Pin, advance
 from omnigraph.storage.staging import StagedPlan, Staging
 from omnigraph.storage.tables.reads import TableReads
@@ -56,8 +52,8 @@ from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan, PublishRe
 #   a table it only consulted                     validate again, then publish
 #   a table it writes, or only by maintenance     prepare again from the new base
 #   retention ran since it staged its files       prepare again: the files may be gone
-#   a table whose rows decided what is written    ReadSetConflict
-#   the schema                                    prepare again, or ReadSetConflict if rows decided
+#   a table whose rows decided what is written    StaleVersion
+#   the schema                                    prepare again, or StaleVersion if rows decided
 
 
 class Decision(Enum):
@@ -84,11 +80,11 @@ def decide(
     """
     if base.schema != now.schema:
         if decided_by or schema_decides:
-            raise ReadSetConflict("schema", expected=base.schema, actual=now.schema)
+            raise StaleVersion("schema", expected=base.schema, actual=now.schema)
         return Decision.PREPARE_AGAIN
     for table in sorted(decided_by):
         if _content(base, table) != _content(now, table):
-            raise ReadSetConflict(
+            raise StaleVersion(
                 _name(base, now, table), expected=_content(base, table), actual=_content(now, table)
             )
     if now.swept > (base.version if staged_at is None else staged_at):
@@ -113,6 +109,55 @@ def _version(state: ManifestState, table: str) -> int | None:
 def _name(base: ManifestState, now: ManifestState, table: str) -> str:
     pin = base.pins.get(table) or now.pins.get(table)
     return table if pin is None else pin.name
+
+
+# -- fair lock ---------------------------------------------------------------------------------------
+#
+# Those who wait get their turn in order of arrival, also when some of them give up. For threads of one
+# process; between processes the compare-and-swap decides.
+#
+# Every turn has a plain lock of its own, held from before it lines up until it is over. Whoever comes next
+# waits for that lock. Nobody hands anything over, so there is nobody who could fail to. An exception may come
+# anywhere (Ctrl-C, a second Ctrl-C), so the end of a turn must not be code of ours: `with turn.held` lets go
+# inside the interpreter, where nothing can come in between.
+
+
+@dataclass(eq=False)
+class FairLock:
+    """A lock for one at a time, first come, first served."""
+
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    last: Turn | None = None  # the end of the line
+
+
+@dataclass(eq=False)
+class Turn:
+    """One thread's turn; it begins when `wait` returns and is over at the end of `with turn.held`.
+
+    >>> turn = Turn(FairLock())
+    >>> with turn.held:
+    ...     turn.wait()
+    """
+
+    lock: FairLock
+    held: threading.Lock = field(default_factory=threading.Lock)
+    before: Turn | None = None  # the last one that may still be in front of this one
+    lined_up: bool = False
+
+    def wait(self) -> None:
+        """Wait until all who came before have had their turn or given up; the second time, do nothing."""
+        if self.lined_up:
+            return
+        if not self.held.locked():
+            raise AssertionError("a turn must be held before it lines up: nobody would wait for it")
+        self.lined_up = True
+        with self.lock.guard:
+            self.before = self.lock.last  # first: whoever comes next must find it, however this ends
+            self.lock.last = self
+        while (before := self.before) is not None:
+            with before.held:
+                pass
+            self.before = before.before  # whoever gave up leaves us to those it was waiting for
 
 
 # -- the publisher ---------------------------------------------------------------------------------
@@ -190,7 +235,9 @@ class Publisher:
 
     def _rehearsed(self, branch: str, write: Write, intent: Intent) -> WriteTxn:
         _, txn = self._capture(branch, new_id())
-        self._check_expected(txn.snapshot, intent)
+        expected, state = intent.expected_head, txn.snapshot.state
+        if expected is not None and not state.same_content_as(expected):
+            raise PreconditionFailed(branch, expected=expected, actual=state.head)
         with self._readability.judged(txn.snapshot.state):
             write.validate(txn, write.prepare(txn))
         return txn
@@ -209,18 +256,18 @@ class Publisher:
                     return PublishReceipt(branch, done.commit, done.commit.tables, replayed=True)
                 if chain.may_have_forgotten(commit_id, txn.snapshot.state):
                     raise _forgotten(commit_id)
-            first = self._unless_reclaimed(txn, partial(self._prepare, chain, txn, write, intent))
+            first = self._attempt(chain, txn, write, intent)
             if first is not None:
                 break
             self._give_up(branch, attempts, started)
             attempts += 1
         attempt = first
-        turn = self._losers.setdefault(attempt.chain.incarnation, FairLock()).turn()
+        turn = Turn(self._losers.setdefault(attempt.chain.incarnation, FairLock()))
         with turn.held:
             while True:
-                if not attempt.staged.changes_anything and not attempt.plan.always_commit:
-                    return PublishReceipt(attempt.txn.snapshot.branch, commit=None, attempts=attempts)
                 pins = attempt.staged.pins(commit_id, attempt.plan.kind)
+                if not (pins or attempt.staged.schema or attempt.plan.always_commit):
+                    return PublishReceipt(attempt.txn.snapshot.branch, commit=None, attempts=attempts)
                 record = self._record(attempt, pins, intent, commit_id, authored_at)
                 failed = self._swap(attempt, record, pins)
                 if failed is None:
@@ -234,12 +281,8 @@ class Publisher:
                 attempts += 1
                 if (chain, txn.snapshot.state.version) != (attempt.chain, attempt.txn.snapshot.state.version):
                     failures = 0
-                    went_on = self._unless_reclaimed(
-                        txn, partial(self._go_on, attempt, chain, txn, write, intent)
-                    )
-                    attempt = (
-                        attempt if went_on is None else went_on
-                    )  # None: it will lose again, and look again
+                    went_on = self._attempt(chain, txn, write, intent, lost=attempt)
+                    attempt = went_on or attempt  # None: it will lose again, and look again
                     continue
                 failures += 1  # nobody moved the head: the store itself refused
                 if failures >= self._policy.failures:
@@ -277,30 +320,37 @@ class Publisher:
         snapshot = replace(lost.txn.snapshot, state=state)
         return lost.chain, WriteTxn(snapshot, commit_id, self._reads, self._readability)
 
+    def _attempt(
+        self, chain: Chain, txn: WriteTxn, write: Write, intent: Intent, *, lost: _Attempt | None = None
+    ) -> _Attempt | None:
+        """Make an attempt, perhaps after one that lost; None if it failed on a base whose history was
+        reclaimed meanwhile.
+        """
+        state, expected = txn.snapshot.state, intent.expected_head
+        try:
+            if lost is not None and chain.incarnation != lost.chain.incarnation:
+                raise _made_anew(txn.snapshot.branch)
+            if expected is not None and not state.same_content_as(expected):
+                raise PreconditionFailed(txn.snapshot.branch, expected=expected, actual=state.head)
+            return self._prepare(chain, txn, write) if lost is None else self._go_on(lost, chain, txn, write)
+        except Exception as error:
+            reason = self._readability.reason(error, state)
+            if isinstance(reason, HistoryReclaimed) and self._readability.reclaimed(state) is not None:
+                return None  # else of another state that the write names
+            if reason is error:
+                raise
+            raise reason from error
+
     def _prepare(
-        self, chain: Chain, txn: WriteTxn, write: Write, intent: Intent, reuse: StagedPlan | None = None
+        self, chain: Chain, txn: WriteTxn, write: Write, reuse: StagedPlan | None = None
     ) -> _Attempt:
-        self._check_expected(txn.snapshot, intent)
         plan = write.prepare(txn)
         write.validate(txn, plan)
         return _Attempt(txn, chain, plan, self._staging.stage(txn, plan, reuse))
 
-    def _unless_reclaimed(self, txn: WriteTxn, attempt: Callable[[], _Attempt]) -> _Attempt | None:
-        """Make an attempt; None if it failed on a base whose history was reclaimed meanwhile."""
-        try:
-            with self._readability.judged(txn.snapshot.state):
-                return attempt()
-        except HistoryReclaimed:  # of the base, or of another state that the write names
-            if self._readability.reclaimed(txn.snapshot.state) is None:
-                raise
-            return None
-
-    def _go_on(self, lost: _Attempt, chain: Chain, txn: WriteTxn, write: Write, intent: Intent) -> _Attempt:
+    def _go_on(self, lost: _Attempt, chain: Chain, txn: WriteTxn, write: Write) -> _Attempt:
         """Choose the cheapest way to a plan that is right on the new base."""
         base, head = lost.txn.snapshot.state, txn.snapshot.state
-        if chain.incarnation != lost.chain.incarnation:
-            raise _made_anew(txn.snapshot.branch)
-        self._check_expected(txn.snapshot, intent)
         decision = decide(
             base,
             head,
@@ -312,7 +362,7 @@ class Publisher:
         )
         if decision is Decision.PREPARE_AGAIN:
             reuse = lost.staged if head.swept <= lost.staged.staged_at else None  # else they may be gone
-            return self._prepare(chain, txn, write, intent, reuse)
+            return self._prepare(chain, txn, write, reuse)
         if decision is Decision.VALIDATE_AGAIN:
             write.validate(txn, lost.plan)
         return replace(lost, txn=txn, staged=lost.staged.rebased(head))
@@ -361,7 +411,7 @@ class Publisher:
         base = attempt.txn.snapshot.state
         return CommitRecord(
             id=commit_id,
-            parent=base.head,
+            parent=base.commit.id,
             merged_parent=attempt.plan.merged_parent,
             branch=attempt.txn.snapshot.branch,
             incarnation=base.line.incarnation,
@@ -370,15 +420,10 @@ class Publisher:
             message=intent.message,
             authored_at_us=authored_at,
             manifest_version=base.version + 1,
-            schema=attempt.staged.schema or base.schema,
+            schema=attempt.staged.schema or base.commit.schema,
             tables=attempt.staged.changes(pins),
             labels=FrozenMap({**intent.labels, **attempt.plan.labels}),
         )
-
-    def _check_expected(self, snapshot: PinnedSnapshot, intent: Intent) -> None:
-        expected = intent.expected_head
-        if expected is not None and not snapshot.state.same_content_as(expected):
-            raise PreconditionFailed(snapshot.branch, expected=expected, actual=snapshot.commit_id)
 
     # -- retry ----------------------------------------------------------------------------------
 

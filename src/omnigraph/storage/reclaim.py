@@ -12,6 +12,9 @@ the rest is deleted.
   round was over loses its swap in the second, and looks again. What was in force in either round is kept, for
   all that is published later rests on that.
 
+Derived files go with the data files that they are derived from, so nothing that a hard drop took away can be
+worked out from what is left.
+
 If any head cannot be traced, nothing is deleted. A crash at any point leaves whole heads, history that says
 it was reclaimed, and at worst files that nothing names.
 """
@@ -24,12 +27,14 @@ from concurrent.futures import Executor, wait
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, GraphError, IntegrityError
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.times import Clock
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.base.ids import Clock
+from omnigraph.storage.derived.adjacency import cover_in, is_adjacency
+from omnigraph.storage.derived.blocks import Unusable
+from omnigraph.storage.derived.files import DerivedFiles, is_derived, is_unfinished
+from omnigraph.storage.durability import Step, durable
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.chain import kept_pin
-from omnigraph.storage.manifest.metadata import CommitInDoubt, ControlRetry, HeadMoved
+from omnigraph.storage.manifest.chain import CommitInDoubt, ControlRetry, HeadMoved, kept_pin
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import Refs
 from omnigraph.storage.opener import Handle, Opener
@@ -78,6 +83,7 @@ class Reclaimer:
         clock: Clock,
     ) -> None:
         self._location = location
+        self._derived = DerivedFiles(location)
         self._opener = opener
         self._branches = branches
         self._refs = refs
@@ -173,12 +179,25 @@ class Reclaimer:
     # -- deleting ----------------------------------------------------------------------------------
 
     def _sweep(self, table_id: str, files: Mapping[str, int], needs: _Needs) -> Reclaimed:
-        doomed = sorted(file for file in files if not covers(needs.files, file))
+        doomed = sorted(file for file in files if not self._is_needed(table_id, file, needs))
         versions = [file for file in doomed if file.startswith(VERSIONS)]
         self._delete(table_id, versions)  # first: a version that is still stored is whole
         self._delete(table_id, [file for file in doomed if not file.startswith(VERSIONS)])
         freed = sum(files[file] for file in doomed)
         return Reclaimed(table_id, len(doomed), freed, len(versions), needs.pinned_by)
+
+    def _is_needed(self, table_id: str, file: str, needs: _Needs) -> bool:
+        if is_adjacency(file):
+            return self._is_of_kept_files(table_id, file, needs)
+        return covers(needs.files, file) and not (is_derived(file) and is_unfinished(file))
+
+    def _is_of_kept_files(self, table_id: str, file: str, needs: _Needs) -> bool:
+        """Say whether all edges of an adjacency file are in data files that stay; a damaged one goes."""
+        try:
+            edge_files = cover_in(self._derived.open(table_id, file)).edge_files
+        except Unusable:
+            return False
+        return all(f"data/{name}" in needs.files for name in edge_files)
 
     def _delete(self, table_id: str, files: Iterable[str]) -> None:
         futures = [self._pool.submit(self._delete_one, f"{TABLES}/{table_id}/{file}") for file in files]

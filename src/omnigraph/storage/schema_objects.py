@@ -11,8 +11,7 @@ import threading
 
 from omnigraph.base.errors import IntegrityError
 from omnigraph.storage.cost import stage
-from omnigraph.storage.durability import Syncer
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.location import Location
 
 FOLDER = "__schema"

@@ -14,14 +14,14 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import StagedFilesGone
 from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.cost import stage as cost_stage
-from omnigraph.storage.durability import Syncer
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.derived.rows import RowFinder
+from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin, TableChange
 from omnigraph.storage.opener import Opener
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.tables.differences import TailCache
-from omnigraph.storage.tables.effects import Effect, written_in
+from omnigraph.storage.tables.effects import Effect, Upsert, written_in
 from omnigraph.storage.tables.files import create_table
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.stage import stage
@@ -39,29 +39,22 @@ class StagedPlan:
     schema: str | None  # hash of the new schema, when the plan accepts one
     staged_at: int  # the manifest version when the oldest of the files was written
 
-    @property
-    def changes_anything(self) -> bool:
-        """Whether publishing would change any pin or the schema."""
-        plan = self.plan
-        moved = any(staged.changed for staged in self.tables.values())
-        return bool(moved or plan.create or plan.adopt or plan.rename or plan.drop or self.schema)
-
     def rebased(self, state: ManifestState) -> StagedPlan:
         """Return the same staged versions on a newer state that left all their tables alone."""
         return replace(self, base=state)
 
     def pins(self, commit_id: str, kind: CommitKind) -> dict[str, Pin | None]:
-        """Return the pins to publish; None removes a table."""
+        """Return the pins to publish, which are none where nothing changes; None removes a table."""
         pins: dict[str, Pin | None] = dict.fromkeys(self.plan.drop)
         for table_id, new in self.plan.create.items():
             pins[table_id] = Pin(table_id, new.name, new.kind, version=1, rows=0, content=commit_id)
         for table_id, adopted in self.plan.adopt.items():
             pins[table_id] = adopted.pin
         for table_id, name in self.plan.rename.items():
-            pins[table_id] = replace(self._pin(pins, table_id), name=name)
+            pins[table_id] = replace(pins.get(table_id) or self.base.pins[table_id], name=name)
         for table_id, staged in self.tables.items():
-            if staged.changed:
-                old = self._pin(pins, table_id)
+            if staged.version != staged.base_version:
+                old = pins.get(table_id) or self.base.pins[table_id]
                 content = old.content if kind is CommitKind.MAINTENANCE else commit_id
                 pins[table_id] = replace(old, version=staged.version, rows=staged.rows, content=content)
         return pins
@@ -85,12 +78,6 @@ class StagedPlan:
             )
         return tuple(sorted(changes, key=lambda change: (change.name, change.table_id)))
 
-    def _pin(self, pins: Mapping[str, Pin | None], table_id: str) -> Pin:
-        pin = pins.get(table_id) or self.base.pins.get(table_id)
-        if pin is None:
-            raise AssertionError(f"staged a table that nothing pins: {table_id}")
-        return pin
-
 
 class Staging:
     """Stages plans for one graph."""
@@ -106,6 +93,7 @@ class Staging:
         tail: TailCache,
         layouts: Layouts,
         checksums: Checksums,
+        finder: RowFinder,
     ) -> None:
         self._location = location
         self._opener = opener
@@ -114,6 +102,7 @@ class Staging:
         self._tail = tail
         self._layouts = layouts
         self._checksums = checksums
+        self._finder = finder
         self._tables = tables  # one task per table ...
         self._files = files  # ... which waits for tasks of its own: a second pool, or they would deadlock
 
@@ -124,12 +113,13 @@ class Staging:
         done: dict[str, Staged] = {}
         todo: dict[str, Effect] = {}
         for table_id, effect in plan.effects.items():
-            kept = self._reusable(reuse, txn, table_id, effect)
+            kept = None if reuse is None else self._reusable(reuse, txn, table_id, effect)
             if kept is not None:
                 done[table_id] = kept
             else:
                 todo[table_id] = effect
-        self._create(plan, reuse)
+        if plan.create:
+            self._create(plan, reuse)
         schema = self._schemas.put(plan.schema) if plan.schema is not None else None
         fresh = self._stage_all(txn, plan, todo)
         self._sync(fresh)
@@ -157,18 +147,14 @@ class Staging:
             base = self._opener.table(table_id, plan.adopt[table_id].pin.version)
         else:
             base = txn.table(table_id)
-
-        def sync_early(file: str) -> None:
-            if self._syncer.enabled:
-                self._files.submit(self._syncer.early, self._location.join("tables", table_id, file))
-
-        staged, handle = stage(base, effect, Tools(self._files, self._tail, self._layouts, sync_early))
+        folder = f"{self._location.uri}/tables/{table_id}/"
+        columns = plan.looked_up.get(table_id, ())
+        tools = Tools(self._files, self._tail, self._layouts, self._finder, columns, self._syncer, folder)
+        staged, handle = stage(base, effect, tools)
         self._opener.adopt(table_id, handle)
         return staged
 
     def _create(self, plan: PublishPlan, reuse: StagedPlan | None) -> None:
-        if not plan.create:
-            return
         created = reuse.plan.create if reuse is not None else {}
         cost_stage()
         futures = [
@@ -188,11 +174,9 @@ class Staging:
         for future in futures:
             future.result()
 
-    def _reusable(
-        self, reuse: StagedPlan | None, txn: WriteTxn, table_id: str, effect: Effect
-    ) -> Staged | None:
+    def _reusable(self, reuse: StagedPlan, txn: WriteTxn, table_id: str, effect: Effect) -> Staged | None:
         """Return what an earlier attempt staged, if it was for this very effect on this very version."""
-        if reuse is None or reuse.plan.effects.get(table_id) is not effect:
+        if reuse.plan.effects.get(table_id) is not effect:
             return None
         adopted = reuse.plan.adopt.get(table_id)
         staged = reuse.tables.get(table_id)
@@ -207,7 +191,7 @@ class Staging:
             return
         with durable(Step.STAGED_SYNC):
             self._syncer.files(
-                self._location.join("tables", table_id, file)
+                f"{self._location.uri}/tables/{table_id}/{file}"
                 for table_id, staged_table in staged.items()
                 for file in staged_table.files
             )
@@ -215,7 +199,12 @@ class Staging:
 
 def _check_kept(plan: PublishPlan, state: ManifestState) -> int:
     """Return since when files of a plan lie about; refuse those that a sweep may have taken."""
-    versions = [rows.since for effect in plan.effects.values() for rows in written_in(effect)]
+    versions = [
+        rows.since
+        for effect in plan.effects.values()
+        if not isinstance(effect, Upsert)  # whose rows are in memory
+        for rows in written_in(effect)
+    ]
     since = min(versions, default=state.version)
     if since < state.swept:
         raise StagedFilesGone(

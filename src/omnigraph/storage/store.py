@@ -24,23 +24,27 @@ from omnigraph.base.errors import (
     StoreUnsupported,
 )
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.ids import new_id
-from omnigraph.base.times import Clock, SystemClock
+from omnigraph.base.ids import Clock, SystemClock, new_id
 from omnigraph.storage import diagnose
 from omnigraph.storage.checksums import Checksums, FirstReads, Verification, Verified, verify_setting
 from omnigraph.storage.cost import measured
-from omnigraph.storage.durability import Durability, Syncer
-from omnigraph.storage.failpoints import Step
+from omnigraph.storage.derived.adjacency import Bases
+from omnigraph.storage.derived.files import DerivedFiles
+from omnigraph.storage.derived.rows import RowFinder
+from omnigraph.storage.durability import Durability, Step, Syncer
 from omnigraph.storage.history import History
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.chain import Chain, chain_path, check_kept, main_line
-from omnigraph.storage.manifest.metadata import (
+from omnigraph.storage.manifest.chain import (
     AlreadyThere,
+    Chain,
     CommitInDoubt,
     ControlRetry,
     HeadMoved,
     MetadataDataset,
+    chain_path,
+    check_kept,
+    main_line,
 )
 from omnigraph.storage.manifest.records import (
     MAIN,
@@ -110,6 +114,8 @@ class GraphStore:
         self.tags = Tags(self._refs, self.branches, self.clock)
         self._tables, self._files = _Threads(self.opener, "table"), _Threads(self.opener, "file")
         tail, layouts = TailCache(), Layouts()
+        derived = DerivedFiles(location)
+        self.finder = RowFinder(derived, layouts)
         staging = Staging(
             location,
             self.opener,
@@ -120,11 +126,12 @@ class GraphStore:
             tail,
             layouts,
             self.checksums,
+            self.finder,
         )
-        self.reads = TableReads(self.opener, layouts, tail)
+        self.reads = TableReads(self.opener, layouts, tail, self.finder, Bases(derived))
         self.history = History(self.branches, self._files)
         self.readability = diagnose.Readability(location, self.opener, self.branches)
-        self._publisher = Publisher(self.branches, self.reads, staging, self.readability, self.clock, retry)
+        self.publisher = Publisher(self.branches, self.reads, staging, self.readability, self.clock, retry)
         self._reclaimer = Reclaimer(
             location,
             self.opener,
@@ -264,11 +271,11 @@ class GraphStore:
     def rehearse(self, branch: str, write: Write, intent: Intent | None = None) -> WriteTxn:
         """Check a write without writing anything; raise what it would raise, or return the base it met."""
         with measured():
-            return self._publisher.rehearse(branch, write, intent)
+            return self.publisher.rehearse(branch, write, intent)
 
     def publish(self, branch: str, write: Write, intent: Intent | None = None) -> PublishReceipt:
         """Run a write: the only way to change a graph's content."""
-        return self._publisher.publish(branch, write, intent)
+        return self.publisher.publish(branch, write, intent)
 
     def raise_floor(self, branch: str, version: int) -> int:
         """Record that versions below `version` may be reclaimed; it only rises. Returns the floor in force.

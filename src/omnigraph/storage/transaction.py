@@ -77,37 +77,39 @@ class WriteTxn:
 
     def table(self, table_id: str) -> Handle:
         """Return a table at the base's version, or say that its history was reclaimed."""
-        with self._readability.judged(self.snapshot.state, tables=(table_id,)):
-            return self._reads.handle(table_id, self._version(table_id))
+        try:
+            return self._reads.handle(table_id, self.snapshot.pin(table_id).version)
+        except Exception as error:
+            reason = self._readability.reason(error, self.snapshot.state, tables=(table_id,))
+            if reason is error:
+                raise
+            raise reason from error
 
     def exists(self, table_id: str, ids: pa.Array) -> pa.Array:
         """Return, for each id, whether the base has a row with it."""
-        return self._reads.exists(table_id, self._version(table_id), ids)
+        return self._reads.exists(table_id, self.snapshot.pin(table_id).version, ids)
 
     def lookup(self, table_id: str, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
         """Return some columns of the base's rows whose `column` is one of the values."""
-        return self._reads.lookup(table_id, self._version(table_id), column, values, columns)
+        return self._reads.lookup(table_id, self.snapshot.pin(table_id).version, column, values, columns)
 
     def scan(self, table_id: str, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Stream some columns of all rows of the base."""
-        return self._reads.scan(table_id, self._version(table_id), columns)
+        return self._reads.scan(table_id, self.snapshot.pin(table_id).version, columns)
 
     def frame(self, context: SessionContext, table_id: str) -> Any:
         """Return all rows of the base as a DataFusion frame."""
-        return self._reads.frame(context, table_id, self._version(table_id))
+        return self._reads.frame(context, table_id, self.snapshot.pin(table_id).version)
 
     def where(
         self, table_id: str, predicate: Predicate | None, columns: Sequence[str], holds: Holds
     ) -> pa.Table:
         """Return some columns of the base's rows for which a condition holds; the predicate prunes."""
-        return self._reads.where(table_id, self._version(table_id), predicate, columns, holds)
+        return self._reads.where(table_id, self.snapshot.pin(table_id).version, predicate, columns, holds)
 
     def rows(self, table_id: str) -> int:
         """Return how many rows the base has in a table."""
         return self.snapshot.pin(table_id).rows
-
-    def _version(self, table_id: str) -> int:
-        return self.snapshot.pin(table_id).version
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class PublishPlan:
     replans: bool = False  # a lost race makes it plan again instead of conflicting (merge, maintenance)
     always_commit: bool = False  # publish even when nothing changed (a load is always a commit)
     labels: Mapping[str, str] = FrozenMap()  # what the commit record keeps besides
+    looked_up: Mapping[str, tuple[str, ...]] = FrozenMap()  # columns that rows are found by, by table id
 
     @property
     def writes(self) -> frozenset[str]:

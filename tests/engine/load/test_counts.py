@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, KeyConflict
 from omnigraph.engine.load.assembly import LoadMode
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from tests.support.people import SCHEMA, knows, person, thing
 
 NAMES = st.sampled_from("abc")

@@ -7,7 +7,7 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import BranchNotFound, ConstraintViolation, GraphError, KeyConflict
-from omnigraph.storage.failpoints import armed
+from omnigraph.storage.durability import armed
 from tests.support.people import ages, head, person
 from tests.support.places import Place
 from tests.support.stores import nothing_written

@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph, GraphError
-from omnigraph.base.errors import ConstraintViolation, InvalidRequest, KeyConflict, ReadSetConflict
+from omnigraph.base.errors import ConstraintViolation, InvalidRequest, KeyConflict, StaleVersion
 from omnigraph.catalog.catalog import UnknownType
 from tests.support.contents import read, state
 from tests.support.people import (
@@ -294,7 +294,7 @@ def test_a_load_that_lost_a_race_lands_after_the_winner(graph: Graph, local_plac
 def test_overwrite_of_a_table_that_moved_is_a_conflict(graph: Graph, local_place: Place) -> None:
     with (
         coming_first(local_place.address, lambda other: other.mutate(NOTE, value="y")),
-        pytest.raises(ReadSetConflict) as caught,
+        pytest.raises(StaleVersion) as caught,
     ):
         graph.load([thing("z")], mode="overwrite")
 
@@ -337,7 +337,7 @@ def test_an_input_that_can_be_read_only_once_is_a_conflict_under_another_schema(
 ) -> None:
     with (
         coming_first(local_place.address, lambda other: other.schema.apply(WIDER)),
-        pytest.raises(ReadSetConflict) as caught,
+        pytest.raises(StaleVersion) as caught,
     ):
         graph.load(iter([person("z", age=1)]), mode="append")
 
@@ -348,7 +348,7 @@ def test_an_input_that_can_be_read_only_once_is_a_conflict_under_another_schema(
 def test_overwrite_under_another_schema_is_a_conflict(graph: Graph, local_place: Place) -> None:
     with (
         coming_first(local_place.address, lambda other: other.schema.apply(WIDER)),
-        pytest.raises(ReadSetConflict) as caught,
+        pytest.raises(StaleVersion) as caught,
     ):
         graph.load([thing("z")], mode="overwrite")
 
@@ -381,7 +381,7 @@ def test_an_insert_that_makes_no_sense_under_the_new_schema_is_refused(
 def test_an_update_under_another_schema_is_a_conflict(graph: Graph, local_place: Place) -> None:
     with (
         coming_first(local_place.address, lambda other: other.schema.apply(WIDER)),
-        pytest.raises(ReadSetConflict) as caught,
+        pytest.raises(StaleVersion) as caught,
     ):
         graph.mutate(q('update Person set { age: 5 } where name = "a"'))
 

@@ -16,7 +16,6 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.engine.merge.conflicts import MergeConflict, SchemaConflict
 from omnigraph.engine.merge.merge import MergeOutcome
-from tests.engine.merge.schema_doors import check_head, check_past, check_way, differences, is_clear, told
 from tests.engine.merge.schema_model import (
     DST,
     SRC,
@@ -29,6 +28,7 @@ from tests.engine.merge.schema_model import (
     best_common,
     merge,
 )
+from tests.engine.merge.schema_readings import check_head, check_past, check_way, differences, is_clear, told
 from tests.engine.merge.schema_run import BRANCHES, Run, Step
 
 Image = dict[str, dict[str, Any]]  # rows by id
@@ -176,7 +176,7 @@ class History(Run):
     # -- comparing -----------------------------------------------------------------------------------
 
     def check(self, handle: int, branch: str) -> None:
-        """Compare a branch by every door, warm and fresh; the others by their rows."""
+        """Compare a branch by every way of reading, warm and fresh; the others by their rows."""
         warm = self.handles[handle], self.handles[1 - handle]
         for graph in warm:
             self._check_queries(graph, branch)
@@ -186,18 +186,18 @@ class History(Run):
             self._check_rows(warm[0], name)
 
     def check_all(self) -> None:
-        """Compare everything by every door."""
+        """Compare everything by every way of reading."""
         with og.connect(self.place) as fresh:
             for graph in (*self.handles, fresh):
                 for branch in BRANCHES:
                     self._check_rows(graph, branch)
                     self._check_queries(graph, branch)
         try:
-            self._check_doors(self.handles[0])
+            self._check_readings(self.handles[0])
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.told()}") from error
 
-    def _check_doors(self, graph: Graph) -> None:
+    def _check_readings(self, graph: Graph) -> None:
         for branch, other in zip(BRANCHES, [*BRANCHES[1:], BRANCHES[0]], strict=True):
             check_head(graph, branch, self._state(branch))
             check_way(graph, branch, other, self._state(branch), self._state(other))

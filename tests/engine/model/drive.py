@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph import Graph
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from tests.engine.model.model import Delete, Image, Insert, Load, Record, Statement, Update, Where
 from tests.engine.model.schemas import SCALARS, Kind, Schema
 

@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, KeyConflict
-from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.executors import LocalExecutor
+from omnigraph.engine.write import Receipt
 from omnigraph.storage.store import GraphStore
 from tests.engine.model import drive
 from tests.engine.model.model import (

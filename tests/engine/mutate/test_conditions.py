@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from tests.support.contents import state
 from tests.support.people import INSERT, NOTE, ages, coming_first, head, person, q, thing, tidy
 from tests.support.places import Place

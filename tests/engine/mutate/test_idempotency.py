@@ -18,10 +18,10 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import ConstraintViolation, HistoryReclaimed, InvalidRequest, KeyConflict
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from omnigraph.storage.claims import KeyReused
-from omnigraph.storage.failpoints import FailpointHit, armed
-from omnigraph.storage.manifest.metadata import CommitInDoubt
+from omnigraph.storage.durability import FailpointHit, armed
+from omnigraph.storage.manifest.chain import CommitInDoubt
 from omnigraph.storage.manifest.records import RECENT
 from tests.support import writers
 from tests.support.contents import read

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph import Graph, GraphError
 from omnigraph.base.errors import KeyConflict, PreconditionFailed
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from tests.support.contents import read, state
 from tests.support.graphs import chain_of
 from tests.support.people import INSERT, NOTE, ages, coming_first, head, knows, pairs, person, q, thing

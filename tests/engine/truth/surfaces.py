@@ -13,9 +13,8 @@ from typing import Any
 from omnigraph import Graph
 from omnigraph.catalog.model import Property
 from omnigraph.catalog.types import Scalar
-from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.executors import LocalExecutor
-from omnigraph.engine.write import ExecutorFor
+from omnigraph.engine.write import ExecutorFor, Receipt
 from tests.engine.truth.vocabulary import APPEND, MERGE, OVERWRITE, STATEMENTS, Mode, Put, Record, Run, Step
 
 Act = Callable[[Graph, Step], Receipt]

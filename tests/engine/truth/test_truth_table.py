@@ -18,9 +18,8 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, GraphError, KeyConflict
-from omnigraph.engine.receipt import Receipt
-from omnigraph.engine.write import ExecutorFor
-from omnigraph.storage.failpoints import armed
+from omnigraph.engine.write import ExecutorFor, Receipt
+from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from tests.engine.truth.schemas import FILLER, filler_rows, next_rows, schema_text
 from tests.engine.truth.surfaces import EXECUTORS, SURFACES, Surface

@@ -19,7 +19,7 @@ from omnigraph import Graph
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, TableType
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
-from omnigraph.engine.validate.evaluate import judge_sets, questions
+from omnigraph.engine.validate.evaluate import asked_of, judge_sets, questions
 from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Findings
 from omnigraph.storage.manifest.records import CommitKind
@@ -113,8 +113,10 @@ class Judged:
         """Return what each executor finds."""
         change = ChangeSet.of(self.catalog, [one for one in changes if one is not None])
         base = self.base(committed)
-        asked = tuple(questions(change))
-        return [judge_sets(asked, LocalExecutor(change, base, most)) for most in (1_000, -1)]
+        asked = asked_of(change).questions
+        made = [(question.relation, question.order) for question in questions(change)]
+        assert [(question.relation, question.order) for question in asked] == made  # kept, or made for it
+        return [judge_sets(asked, LocalExecutor(change, base, most)) for most in (1_000, 1, -1)]
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +136,8 @@ def example(draw: st.DrawFn, catalog: Catalog) -> tuple[list[pa.Table], list[Typ
 def check(judged: Judged, data: st.DataObject) -> None:
     """Assert that both executors say the same of one example."""
     committed, changes = data.draw(example(judged.catalog))
-    by_rows, by_frames = judged.findings(committed, changes)
-    assert by_rows == by_frames
+    by_rows, by_both, by_frames = judged.findings(committed, changes)
+    assert by_rows == by_both == by_frames
 
 
 COMMON = {

@@ -10,14 +10,17 @@ import pytest
 
 from omnigraph.catalog.query import compile_query
 from omnigraph.catalog.query import expressions as e
-from omnigraph.catalog.query.statements import CheckedRead
+from omnigraph.catalog.query.statements import CheckedRead, Expand
 from omnigraph.execution.plan.explain import block_name, hops_arrow
 from omnigraph.execution.plan.rules import RULES, plan
+from omnigraph.execution.plan.statistics import Statistics
 from omnigraph.execution.plan.steps import (
     CountEdges,
     CountRows,
     Follow,
     Inner,
+    Intersect,
+    JoinByValue,
     Keep,
     Lookup,
     Plan,
@@ -84,7 +87,7 @@ def test_a_rule_rewrites_a_plan_as_written(case: RuleCase) -> None:
     read = compile_query(f"query q($x: String, $xs: [String]) {{ {case.query} }}", CATALOG)
     assert isinstance(read, CheckedRead)
     before = plan(read, SIZES, case.earlier)
-    after = RULES[case.rule](before, SIZES)
+    after = RULES[case.rule](before, Statistics(SIZES))
 
     assert [*plan_lines(before)] == case.before
     assert [*plan_lines(after)] == (case.before if case.after == UNCHANGED else case.after)
@@ -104,7 +107,7 @@ def plan_lines(shown: Plan) -> Iterator[str]:
     match shown.shortcut:
         case CountRows(type_id):
             yield f"shortcut: the rows of {CATALOG.table(type_id).name}"
-        case CountEdges(clauses, conditions):
+        case CountEdges(clauses, _, conditions):
             yield f"shortcut: degrees of {', '.join(clause.hops.edge.name for clause in clauses)}"
             for variable, listed in conditions:
                 yield f"  of ${variable.name} where {conjunction(listed)}"
@@ -124,13 +127,27 @@ def step_lines(steps: tuple[Step, ...], indent: str) -> Iterator[str]:
                 where = f" where {conjunction(conditions)}" if conditions else ""
                 key_text = condition_text(key)
                 yield f"{indent}look up ${variable.name}: {variable.type.name} by {key_text}{where}"
+            case JoinByValue(scan, near, far, conditions):
+                by = f"{value_text(near)} = {value_text(far)}"
+                yield f"{indent}join by {by} where {conjunction(conditions)}"
+                yield from step_lines((scan,), indent + "  ")
             case Follow(clause):
-                yield f"{indent}follow ${clause.left.name} {hops_arrow(clause.hops)} ${clause.right.name}"
+                yield f"{indent}follow {clause_text(clause)}"
+            case Intersect(variable, clauses):
+                yield f"{indent}intersect ${variable.name}"
+                yield from (f"{indent}  {clause_text(clause)}" for clause in clauses)
             case Keep(condition):
                 yield f"{indent}keep {condition_text(condition)}"
             case Inner(clause, inner):
                 yield f"{indent}{block_name(clause)}"
                 yield from step_lines(inner, indent + "  ")
+        if step.drops:
+            yield f"{indent}  drop {', '.join(f'${variable.name}' for variable in step.drops)}"
+
+
+def clause_text(clause: Expand) -> str:
+    edge = "" if clause.edge is None else f" as ${clause.edge.name}"
+    return f"${clause.left.name} {hops_arrow(clause.hops)} ${clause.right.name}{edge}"
 
 
 def conjunction(conditions: tuple[e.Condition, ...]) -> str:

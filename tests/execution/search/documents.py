@@ -12,7 +12,8 @@ import pyarrow as pa
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.catalog.model import ID
-from omnigraph.execution.entities import ColumnCache, EntityTable, Ordinals
+from omnigraph.execution.columns import ColumnCache, Ordinals
+from omnigraph.execution.entities import EntityTable
 from omnigraph.storage.tables.effects import DeleteIds, Upsert
 from tests.support.contents import change, stored_rows
 

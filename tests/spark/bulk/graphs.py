@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline.bulk.load import load
 from omnigraph.storage.store import GraphStore
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline import load, spark_session
 from tests.support.death import die_at
 from tests.support.people import SCHEMA, knows, person

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.executors import LocalExecutor
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline.bulk.load import load
 from tests.engine.truth.surfaces import Surface
 from tests.engine.truth.test_truth_table import planted

@@ -19,10 +19,10 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, KeyConflict, StorageError
 from omnigraph.engine.load.assembly import LoadMode
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline import load
 from omnigraph.storage.claims import KeyReused
-from omnigraph.storage.failpoints import FailpointHit, armed
+from omnigraph.storage.durability import FailpointHit, armed
 from tests.engine.load.test_counts import INPUTS, MODES, check_counts
 from tests.support.contents import read
 from tests.support.graphs import chain_of

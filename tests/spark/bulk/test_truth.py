@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.executors import LocalExecutor
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline.bulk.load import load
 from tests.engine.truth.surfaces import Surface
 from tests.engine.truth.table import SETTLED, TABLE

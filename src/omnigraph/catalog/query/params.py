@@ -21,7 +21,6 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import OutsideYears, day_of, instant_of, read_day, read_instant
@@ -59,10 +58,20 @@ def bind_params(parameters: Sequence[Parameter], given: object) -> dict[str, Sto
     problems: list[str] = []
     bound: dict[str, Stored | None] = {}
     for parameter in parameters:
+        name, declared = parameter.name, parameter.type
+        value = given.get(name)
+        if value is None:
+            bound[name] = None
+            if name in given and not declared.nullable:
+                problems.append(f"param '{name}': null is not accepted for non-nullable parameter")
+            elif not declared.nullable:
+                problems.append(f"parameter '{name}' not provided")
+            continue
         try:
-            bound[parameter.name] = _bind(parameter, given)
+            plain = _from_text(value, parameter) if isinstance(value, ParamText) else value
+            bound[name] = _convert(plain, declared)
         except _Wrong as wrong:
-            problems.append(str(wrong))
+            problems.append(f"param '{name}': {wrong}")
     names = [parameter.name for parameter in parameters]
     problems += [_undeclared(str(key), names) for key in given if key not in names]
     if problems:
@@ -74,23 +83,6 @@ def bind_params(parameters: Sequence[Parameter], given: object) -> dict[str, Sto
 def _undeclared(name: str, names: Sequence[str]) -> str:
     declared = f"the query declares {', '.join(names)}" if names else "the query declares none"
     return f"unknown parameter '{name[:_SHOWN]}': {did_you_mean(name, names) or declared}"
-
-
-def _bind(parameter: Parameter, given: Mapping[Any, Any]) -> Stored | None:
-    name = parameter.name
-    value = given.get(name)
-    if value is None:
-        if parameter.type.nullable:
-            return None
-        if name in given:
-            raise _Wrong(f"param '{name}': null is not accepted for non-nullable parameter")
-        raise _Wrong(f"parameter '{name}' not provided")
-    try:
-        if isinstance(value, ParamText):
-            value = _from_text(value, parameter)
-        return _convert(value, parameter.type)
-    except _Wrong as wrong:
-        raise _Wrong(f"param '{name}': {wrong}") from None
 
 
 # -- from JSON ---------------------------------------------------------------------------------------
@@ -146,6 +138,8 @@ def _scalar(value: object, scalar: Scalar) -> str | bool | int | float:
     if scalar in INTEGERS:
         return _integer(value, scalar)
     match scalar, value:
+        case Scalar.STRING, str() if value.isascii():
+            return value
         case Scalar.STRING, str():
             return _text(value)
         case Scalar.BOOL, bool():

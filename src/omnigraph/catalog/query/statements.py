@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from omnigraph.base.dataclass import dataclass
@@ -328,7 +329,7 @@ class Delete:
 Statement: TypeAlias = Insert | Update | Delete
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckedMutation:
     """A whole mutation."""
 
@@ -339,12 +340,12 @@ class CheckedMutation:
     description: str | None = None
     instruction: str | None = None
 
-    @property
+    @cached_property
     def destructive(self) -> bool:
         """Say whether it deletes; then it does nothing else."""
         return isinstance(self.statements[0], Delete)
 
-    @property
+    @cached_property
     def targets(self) -> tuple[NodeType | EdgeType, ...]:
         """The types written by name, each once, in the order of the statements."""
         return tuple(dict.fromkeys(statement.target for statement in self.statements))

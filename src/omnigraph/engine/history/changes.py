@@ -10,9 +10,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
-from omnigraph.base.dataclass import dataclass
+from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog, UnknownType
 from omnigraph.catalog.model import ID, EdgeType, TableType
@@ -73,8 +73,10 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(JsonFields):
     """The commit that brought changes about."""
+
+    json_names: ClassVar = {"commit_id": "graph_commit_id", "branch": "authored_branch", "actor": "actor_id"}
 
     commit_id: str
     parent_commit_id: str | None
@@ -98,19 +100,6 @@ class Cause:
             commit.kind.value,
             commit.message,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape."""
-        return {
-            "graph_commit_id": self.commit_id,
-            "parent_commit_id": self.parent_commit_id,
-            "merged_parent_commit_id": self.merged_parent_commit_id,
-            "authored_branch": self.branch,
-            "actor_id": self.actor,
-            "authored_at": self.authored_at,
-            "kind": self.kind,
-            "message": self.message,
-        }
 
 
 Names = Iterable[str] | str | None

@@ -25,7 +25,7 @@ from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import Change, ChangeFilter, Names, kind_of
 from omnigraph.engine.history.comparison import StateComparison, TypeChanges
 from omnigraph.engine.history.resolve_at import resolve
-from omnigraph.engine.receipt import TypeCount
+from omnigraph.engine.write import TypeCount
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
 

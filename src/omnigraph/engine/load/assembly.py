@@ -28,22 +28,33 @@ from omnigraph.base.errors import (
     BranchNotFound,
     GraphError,
     InvalidRequest,
-    ReadSetConflict,
+    StaleVersion,
 )
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType, TableType
 from omnigraph.engine.change import Catalogs, ChangeSet, TypeChange, last_of_each
+from omnigraph.engine.derive import complete_adjacency
 from omnigraph.engine.load.fingerprint import Fingerprint
-from omnigraph.engine.receipt import KEY, Loaded, Receipt, TypeCount, in_order, landed, replayed
 from omnigraph.engine.validate.relation import Findings
-from omnigraph.engine.write import ChangeWrite, Draft, ExecutorFor
+from omnigraph.engine.write import (
+    KEY,
+    ChangeWrite,
+    Draft,
+    ExecutorFor,
+    Loaded,
+    Receipt,
+    TypeCount,
+    in_order,
+    landed,
+    replayed,
+)
 from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind, CommitRecord
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.transaction import PinnedSnapshot, WriteTxn
+from omnigraph.storage.transaction import PinnedSnapshot, PublishReceipt, WriteTxn
 
 LoadMode = Literal["append", "merge", "overwrite"]
 Columns = Mapping[str, Mapping[str, str]]  # type name -> column of the input -> property
@@ -57,7 +68,7 @@ REFUSED = "the load was refused"
 class LoadProgress:
     """How far a load is; on Spark, by tasks that are done and known so far, which grow as it plans."""
 
-    stage: Literal["reading", "checking", "writing", "done"]
+    stage: Literal["reading", "checking", "writing", "deriving", "done"]
     rows: int
     bytes_read: int = 0
     bytes_total: int | None = None
@@ -346,10 +357,24 @@ def publish_load(
         nodes, edges = loaded.affected_nodes, loaded.affected_edges
         return Receipt(branch, None, draft.foreseen(base), nodes, edges, dry_run=True, facts=loaded.facts)
     done = store.publish(branch, write, intent)
+    _derive(store, catalogs, done, report, draft.rows)
     report(LoadProgress("done", draft.rows))
     if done.replayed and done.commit is not None:
         return replayed(branch, done, catalogs.get(done.commit.schema))
     return draft.loaded().receipt(branch, done, write.catalog or draft.catalog)
+
+
+def _derive(store: GraphStore, catalogs: Catalogs, done: PublishReceipt, report: Report, rows: int) -> None:
+    """Write the adjacency of edges that a load brought, so that the first query need not work it out."""
+    changed = {change.table_id for change in done.tables if change.inserted}
+    if done.commit is None or done.replayed or not changed:
+        return
+    snapshot = store.snapshot(done.branch)
+    catalog = catalogs.get(snapshot.schema)
+    edges = [e.id for e in catalog.edges if changed & {e.id, e.source, e.target}]
+    if edges:
+        report(LoadProgress("deriving", rows))
+        complete_adjacency(store, catalog, snapshot, edges)
 
 
 # -- run ---------------------------------------------------------------------------------------------
@@ -446,7 +471,7 @@ class LoadRun:
                         dry_run=self.request.dry_run,
                         report=self.report,
                     )
-            except ReadSetConflict as conflict:
+            except StaleVersion as conflict:
                 again = self.reader.repeatable and not modes.replaces
                 if conflict.fields.get("member") != "schema" or not again:
                     raise

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import ReadSetConflict
+from omnigraph.base.errors import StaleVersion
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ID, NodeType, TableType
 from omnigraph.engine.change import ChangeSet
@@ -185,7 +185,7 @@ class LoadDraft(InputDraft):
             find = catalog.find_node if isinstance(declared, NodeType) else catalog.find_edge
             now = find(declared.name)
             if now is None or change.replaces or not before.declares_alike(declared, catalog, now):
-                raise ReadSetConflict("schema", expected=before.identity, actual=catalog.identity)
+                raise StaleVersion("schema", expected=before.identity, actual=catalog.identity)
             rows = _under_columns(change.rows, declared, now).select(now.stored_schema.names)
             given_rows = None if change.given is None else _under_columns(change.given, declared, now)
             changes.append(replace(change, declared=now, rows=rows, given=given_rows))

@@ -31,9 +31,8 @@ from omnigraph.engine.load.draft import Input, LoadDraft, Spools
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.options import WriteOptions
-from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.executors import LocalExecutor
-from omnigraph.engine.write import ExecutorFor
+from omnigraph.engine.write import ExecutorFor, Receipt
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.manifest.records import CommitRecord
 from omnigraph.storage.store import GraphStore

@@ -176,7 +176,7 @@ def _array(text: str) -> Any:
 
 def endpoint_node(catalog: Catalog, edge: EdgeType, end: str) -> NodeType:
     """Return the node type at the `src` or `dst` end."""
-    node = catalog.by_id(edge.source if end == "src" else edge.target)
+    node = catalog.by_id.get(edge.source if end == "src" else edge.target)
     assert isinstance(node, NodeType)
     return node
 

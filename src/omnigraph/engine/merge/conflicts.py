@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from omnigraph.base.dataclass import dataclass
+from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import ConflictError, InvalidRequest, at_most
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType, TableType
@@ -43,30 +43,30 @@ _BY_CODE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(JsonFields):
     """Who last changed an entity on one side, and when."""
+
+    json_names: ClassVar = {
+        "commit_id": "graph_commit_id",
+        "actor": "actor_id",
+        "authored_at_us": "authored_at",
+    }
 
     commit_id: str
     actor: str | None
     authored_at_us: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape."""
-        return {"graph_commit_id": self.commit_id, "actor_id": self.actor, "authored_at": self.authored_at_us}
-
 
 @dataclass(frozen=True, slots=True)
-class PropertyConflict:
+class PropertyConflict(JsonFields):
     """One property with three values, in the format of result values."""
+
+    json_names: ClassVar = {"name": "property"}
 
     name: str
     base: Any
     ours: Any
     theirs: Any
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape."""
-        return {"property": self.name, "base": self.base, "ours": self.ours, "theirs": self.theirs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ from omnigraph.engine.merge.schemas import Unified
 from omnigraph.engine.merge.threeway import Counts, Dropped, LargeTypes
 from omnigraph.engine.merge.write import MergeWrite
 from omnigraph.engine.options import MergeOptions, WriteOptions
-from omnigraph.engine.receipt import TypeCount, commit_json, cost_json
-from omnigraph.engine.write import ExecutorFor
+from omnigraph.engine.write import ExecutorFor, TypeCount, commit_json, cost_json
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.history import holds, merge_bases

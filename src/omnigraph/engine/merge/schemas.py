@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from omnigraph.base.dataclass import dataclass
+from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.ids import new_id
 from omnigraph.catalog import encode
 from omnigraph.catalog.catalog import Catalog
@@ -186,24 +186,16 @@ DROP_BOTH = "Drop it on the other branch too, and make it again there if the fir
 
 
 @dataclass(frozen=True, slots=True)
-class Unified:
+class Unified(JsonFields):
     """Two types, or two properties, that are one from now on."""
+
+    json_names: ClassVar = {"type_name": "type", "property_name": "property"}
 
     kind: str
     type_name: str
     property_name: str | None
     kept: str  # the id that goes on
     other: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape."""
-        return {
-            "kind": self.kind,
-            "type": self.type_name,
-            "property": self.property_name,
-            "kept": self.kept,
-            "other": self.other,
-        }
 
 
 @dataclass(frozen=True)
@@ -535,7 +527,7 @@ def _check_text(merged: Catalog) -> None:
         raise SchemaConflict(
             f"the two schemas do not go together: {first.message}", remedy=DECLARE_ALIKE, types=[]
         ) from error
-    _refuse_different([declared.name for declared in merged.types if read.by_id(declared.id) != declared])
+    _refuse_different([declared.name for declared in merged.types if read.by_id.get(declared.id) != declared])
 
 
 def _spelling(declared: AnyType) -> tuple[str, str]:

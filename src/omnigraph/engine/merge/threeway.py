@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.base.dataclass import dataclass
+from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.history.delta import (
@@ -362,22 +362,15 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(JsonFields):
     """What the target loses with the schema: the rows of a type, or the values of a property."""
+
+    json_names: ClassVar = {"type_name": "type", "property_name": "property"}
 
     kind: str
     type_name: str
     property_name: str | None
     rows: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape."""
-        return {
-            "kind": self.kind,
-            "type": self.type_name,
-            "property": self.property_name,
-            "rows": self.rows,
-        }
 
 
 @dataclass(frozen=True)

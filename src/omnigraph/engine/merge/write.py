@@ -327,7 +327,7 @@ class MergeWrite:
 
     def _fits(self, declared: TableType, state: ManifestState) -> bool:
         """Say whether a state has the table of a type, with each property in the column declared for it."""
-        then = self._catalog(state).by_id(declared.id)
+        then = self._catalog(state).by_id.get(declared.id)
         if not isinstance(then, NodeType | EdgeType):
             return False
         if set(then.stored_schema) != set(declared.stored_schema):

@@ -22,8 +22,8 @@ from omnigraph.base.ids import new_id
 from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.keys import NoCanonicalText, derive_id, ids_of_keys
-from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
-from omnigraph.catalog.query.expressions import Condition, Stored, Values
+from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
+from omnigraph.catalog.query.expressions import Condition, ParamRef, Values
 from omnigraph.catalog.query.params import INLINE
 from omnigraph.catalog.query.statements import (
     Assignment,
@@ -32,6 +32,7 @@ from omnigraph.catalog.query.statements import (
     Insert,
     Update,
     assigned_value,
+    place_name,
 )
 from omnigraph.catalog.types import Scalar, repeated
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
@@ -109,13 +110,8 @@ class Pending:
 
     declared: TableType
     minted: bool = True  # nothing but new ids so far
+    inserted: list[Mapping[str, Any]] = field(default_factory=list)  # rows by stored column
     _tables: list[pa.Table] = field(default_factory=list)
-    _rows: list[Mapping[str, Any]] = field(default_factory=list)
-
-    def insert(self, row: Mapping[str, Any], *, minted: bool) -> None:
-        """Add one row, by stored column."""
-        self.minted = self.minted and minted
-        self._rows.append(row)
 
     def update(self, txn: WriteTxn, search: RowSearch, values: Mapping[str, pa.Scalar]) -> int:
         """Give matching rows new values; return how many there were."""
@@ -139,13 +135,13 @@ class Pending:
     def rows(self) -> pa.Table:
         """Return the rows so far, one for each id."""
         schema = self.declared.stored_schema
-        if self._rows:
-            columns = [pa.array([row.get(f.name) for row in self._rows], f.type) for f in schema]
+        if self.inserted:
+            columns = [pa.array([row.get(f.name) for row in self.inserted], f.type) for f in schema]
             self._tables.append(pa.table(columns, schema=schema))
-            self._rows = []
+            self.inserted = []
         if len(self._tables) != 1:
             self._tables = [pa.concat_tables([schema.empty_table(), *self._tables])]
-        if not self.minted:
+        if not self.minted and self._tables[0].num_rows > 1:
             self._tables = [last_of_each(self._tables[0])]
         return self._tables[0]
 
@@ -167,14 +163,9 @@ class Run:
     now_ms: int
 
     def draft(self, txn: WriteTxn, catalog: Catalog) -> Draft:
-        """Say what the mutation changes on this base."""
+        """Say what the mutation changes on this base: it deletes, or it inserts and updates."""
         if self.mutation.destructive:
             return self._deletes(txn, catalog)
-        return self._writes(txn, catalog)
-
-    # -- insert and update -------------------------------------------------------------------------
-
-    def _writes(self, txn: WriteTxn, catalog: Catalog) -> Draft:
         pending = {target.id: Pending(target) for target in self.mutation.targets}
         decided: set[str] = set()
         nodes = edges = 0
@@ -196,21 +187,26 @@ class Run:
         change = ChangeSet.of(catalog, [part for part in changes if part.rows.num_rows])
         return Draft(change, frozenset(decided), nodes, edges)
 
+    # -- insert and update -------------------------------------------------------------------------
+
     def _insert(self, statement: Insert, pending: Pending) -> None:
-        target = statement.target
-        row: dict[str, Any] = {member.column: self._default(member) for member in target.properties}
+        target, today = statement.target, self.now_ms // DAY_MS
+        row: dict[str, Any] = {}
+        for member in target.properties:
+            if isinstance(member.default, DefaultNow):
+                row[member.column] = today if member.type.scalar is Scalar.DATE else self.now_ms
+            else:
+                row[member.column] = member.default
         row |= self._assigned(statement.assignments, target)
         if isinstance(target, NodeType) and target.key:
-            row[ID] = _derived(target, row)
-            pending.insert(row, minted=False)
+            try:
+                row[ID] = derive_id(target, row)
+            except NoCanonicalText:  # the key has no value: that is reported with the other values
+                row[ID] = None
+            pending.minted = False
         else:
             row[ID] = new_id()
-            pending.insert(row, minted=True)
-
-    def _default(self, member: Property) -> Any:
-        if not isinstance(member.default, DefaultNow):
-            return member.default
-        return self.now_ms // DAY_MS if member.type.scalar is Scalar.DATE else self.now_ms
+        pending.inserted.append(row)
 
     def _update(self, txn: WriteTxn, statement: Update, pending: Pending) -> int:
         target = statement.target
@@ -223,10 +219,20 @@ class Run:
         return pending.update(txn, search, values)
 
     def _assigned(self, assignments: tuple[Assignment, ...], target: TableType) -> dict[str, Any]:
-        row = {}
+        """Return the values to store by column, each of its property's own type."""
+        row: dict[str, Any] = {}
         for assignment in assignments:
-            value = assigned_value(assignment, target, self.values, self.now_ms)
-            row[assignment.column] = _stored(value, assignment)
+            place, operand = assignment.place, assignment.operand
+            value = self.values[operand.parameter.name] if isinstance(operand, ParamRef) else None
+            # Text is stored as it is given, other values must fit the property.
+            if not isinstance(value, str):
+                value = assigned_value(assignment, target, self.values, self.now_ms)
+            if isinstance(value, tuple):
+                row[place.column] = list(value)
+            elif place.type.scalar is Scalar.BLOB and isinstance(value, str):
+                row[place.column] = _bytes(value, assignment)
+            else:
+                row[place.column] = value
         return row
 
     # -- delete ------------------------------------------------------------------------------------
@@ -274,24 +280,10 @@ def _add(gone: dict[str, pa.Array], table_id: str, ids: pa.ChunkedArray) -> None
     gone[table_id] = pc.unique(pa.chunked_array([known, *ids.chunks], pa.string()))
 
 
-def _derived(node: NodeType, row: Mapping[str, Any]) -> str | None:
-    """Return the id, or None where the key has no value: that is reported with the other values."""
-    named = {member.name: row.get(member.column) for member in node.properties}
-    try:
-        return derive_id(node, named)
-    except NoCanonicalText:
-        return None
-
-
-def _stored(value: Stored | None, assignment: Assignment) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    place = assignment.place
-    if isinstance(place, Property) and place.type.scalar is Scalar.BLOB and isinstance(value, str):
-        if not value.startswith(INLINE):
-            raise InvalidRequest(
-                f"property {place.name!r}: external blobs are not allowed here",
-                remedy="Give the bytes as base64:...",
-            )
-        return base64.b64decode(value.removeprefix(INLINE), validate=True)
-    return value
+def _bytes(text: str, assignment: Assignment) -> bytes:
+    if not text.startswith(INLINE):
+        raise InvalidRequest(
+            f"property {place_name(assignment.place)!r}: external blobs are not allowed here",
+            remedy="Give the bytes as base64:...",
+        )
+    return base64.b64decode(text.removeprefix(INLINE), validate=True)

@@ -36,7 +36,7 @@ from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.evaluate import in_order, judge_sets, questions_of_stored
 from omnigraph.engine.validate.executors import FrameExecutor, streamed
 from omnigraph.engine.validate.relation import Findings
-from omnigraph.engine.validate.values import findings_of, property_breaches
+from omnigraph.engine.validate.values import findings_of, value_breaches
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.predicate import quoted
 from omnigraph.storage.tables.reads import frame
@@ -182,7 +182,7 @@ def _by_row(demand: Demands, rows: DesiredRows) -> Iterator[Findings]:
     declared, members = demand.declared, demand.members
     rules = {(code, declared.name_of(identity)) for code, identity in demand.values}
     for batch in rows.batches(declared, members):
-        breaches = property_breaches(batch, declared, members)
+        breaches = value_breaches(batch, declared, members)
         yield findings_of(
             (breach for breach in breaches if (breach.code, breach.property) in rules), batch, declared
         )

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from omnigraph.base.dataclass import dataclass
+from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import GraphError
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.steps import DropMode, DropProperty, DropType, Effect, Step
@@ -75,18 +75,16 @@ def rewrites(steps: Iterable[Step], txn: WriteTxn) -> dict[str, list[TableEffect
 
 
 @dataclass(frozen=True)
-class ReclaimedType:
+class ReclaimedType(JsonFields):
     """What a hard drop took away of one type's table; `error` says why it could not."""
+
+    json_names: ClassVar = {"files": "files_removed", "bytes": "bytes_removed"}
+    json_if_known = frozenset({"error"})
 
     type_name: str
     files: int = 0
     bytes: int = 0
     error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public shape."""
-        shape = {"type_name": self.type_name, "files_removed": self.files, "bytes_removed": self.bytes}
-        return shape if self.error is None else {**shape, "error": self.error}
 
 
 @dataclass(frozen=True)

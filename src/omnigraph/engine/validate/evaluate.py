@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import KeyConflict
 from omnigraph.base.times import write_day, write_instant
@@ -21,6 +22,7 @@ from omnigraph.catalog.model import ENDPOINTS, ID, Cardinality, EdgeType, NodeTy
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.validate.relation import (
+    NO_FINDINGS,
     SHOWN,
     STORED,
     Anti,
@@ -52,6 +54,41 @@ class Question:
     relation: Relation
     order: tuple[str, ...]
     means: Callable[[Row], Violation]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The questions of a change, and the tables whose stored rows decide whether it is allowed."""
+
+    questions: tuple[Question, ...] = ()
+    consulted: frozenset[str] = frozenset()
+
+
+ASKED = 256  # sorts of changes whose questions are kept
+_asked = BoundedCache[tuple[Any, ...], Asked](ASKED)
+
+
+def asked_of(change: ChangeSet) -> Asked:
+    """Return the questions of a change under its own catalog.
+
+    They depend on the schema and on the sort of the change, never on its rows: a program that repeats a
+    statement asks the same questions each time.
+    """
+    key = (
+        change.catalog.identity,
+        *[
+            (
+                *(table_id, type(part), part.given is None, part.count > 0, len(part.removed) > 0),
+                *(part.replaces, part.strict, part.minted),
+            )
+            for table_id, part in change.types.items()
+        ],
+    )
+    known = _asked.get(key)
+    if known is None:
+        asking = tuple(questions(change))
+        known = _asked.put(key, Asked(asking, consulted(asking)))
+    return known
 
 
 def questions(change: ChangeSet) -> Iterator[Question]:
@@ -335,21 +372,22 @@ def consulted(asking: Iterable[Question]) -> frozenset[str]:
 
 def judge_values(change: ChangeSet) -> Findings:
     """Judge each row by itself."""
-    return in_order(
+    parts = [
         value_findings(batch, type_change.declared)
         for type_change in change.types.values()
         for batch in type_change.rows.to_batches()
-    )
+    ]
+    return in_order(parts) if any(part.total for part in parts) else NO_FINDINGS
 
 
 def judge_sets(asking: Iterable[Question], executor: Executor) -> Findings:
     """Judge the rows together, and against what is stored."""
-    answers = ((question, executor.ask(question.relation, question.order, SHOWN)) for question in asking)
-    return in_order(
-        Findings.of([question.means(row) for row in answer.rows], answer.total)
-        for question, answer in answers
-        if answer.total
-    )
+    parts = []
+    for question in asking:
+        answer = executor.ask(question.relation, question.order, SHOWN)
+        if answer.total:
+            parts.append(Findings.of([question.means(row) for row in answer.rows], answer.total))
+    return in_order(parts) if parts else NO_FINDINGS
 
 
 def in_order(parts: Iterable[Findings]) -> Findings:

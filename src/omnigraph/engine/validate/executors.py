@@ -3,7 +3,7 @@
 - `RowExecutor`: a small change, with Python's sets and dictionaries. For the writes that people and programs
   make all day: a few rows, a few look-ups by value, no query engine to start. Stored rows are only looked up.
 - `FrameExecutor`: a change of any size, with DataFusion, in bounded memory.
-- `LocalExecutor`: chooses between them, question by question, by the number of rows that must be held.
+- `LocalExecutor`: asks rows first, and frames where a source that must be held has too many of them.
 
 All give the same answers; a property test drives them with the same changes. Spark's executor is in the
 pipeline.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # the first change that asks frames imports DataFusion
     from datafusion import SessionContext
 
 MOST = 2_000  # rows of any one source; beyond, a query engine is worth its start
+NOTHING = Answer([], 0)
 Tuples = list[tuple[Any, ...]]
 
 
@@ -63,38 +65,27 @@ class _Rows:
         return (tuple(row[column] for column in columns) for row in self.tuples)
 
 
+class _TooManyRows(Exception):
+    """A source that would have to be held is not small."""
+
+
+@dataclass(eq=False)
 class RowExecutor:
     """Answers questions about one small change on one base."""
 
-    def __init__(self, change: ChangeSet, base: WriteTxn, most: int = MOST) -> None:
-        self._change = change
-        self._base = base
-        self._most = most
-        self._looked_up: dict[tuple[Any, ...], pa.Table] = {}
-
-    def fits(self, relation: Relation) -> bool:
-        """Say whether every source that would have to be held is small."""
-        return all(self._count(read) <= self._most for read in _held(relation))
+    change: ChangeSet
+    base: WriteTxn
+    most: int = MOST
+    looked_up: dict[tuple[Any, ...], pa.Table] = field(default_factory=dict)
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
-        """Answer a question that fits: the first rows, and the total."""
+        """Return the first rows, and the total; or raise `_TooManyRows`."""
         answer = self._of(relation)
+        if not answer.tuples:
+            return NOTHING
         columns = [answer.columns.index(name) for name in order]
         first = sorted(answer.tuples, key=lambda row: [row[column] for column in columns])[:limit]
         return Answer([dict(zip(answer.columns, row, strict=True)) for row in first], len(answer.tuples))
-
-    def _count(self, read: Read) -> int:
-        change = self._change.types.get(read.table)
-        match read.side:
-            case RelationSide.COMMITTED | RelationSide.BEFORE:
-                hidden = read.side is RelationSide.COMMITTED and change is not None and change.replaces
-                return 0 if hidden else self._base.rows(read.table)
-            case RelationSide.REMOVED:
-                return 0 if change is None else len(change.removed)
-            case RelationSide.GIVEN if change is not None and change.given is not None:
-                return int(change.given.num_rows)
-            case _:
-                return 0 if change is None else int(change.rows.num_rows)
 
     def _of(self, relation: Relation) -> _Rows:
         match relation:
@@ -102,17 +93,18 @@ class RowExecutor:
                 return self._read(relation)
             case Join(left, right, on):
                 return self._join(self._of(left), right, on)
-            case Semi(left, right, on):
-                return self._keep(self._of(left), right, on, partnered=True)
-            case Anti(left, right, on):
-                return self._keep(self._of(left), right, on, partnered=False)
+            case Semi(left, right, on) | Anti(left, right, on):
+                rows = self._of(left)
+                return self._keep(rows, right, on, isinstance(relation, Semi)) if rows.tuples else rows
             case Union(parts):
                 answers = [self._of(part) for part in parts]
                 return _Rows(answers[0].columns, [row for part in answers for row in part.tuples])
             case Pick(of, columns):
                 return _Rows(columns, list(dict.fromkeys(self._of(of).keys(columns))))
             case Shared(of, by, holder):
-                return _shared(self._of(of), by, holder, names(relation))
+                rows = self._of(of)
+                several = _shared(rows, by, holder) if len(rows.tuples) > 1 else []
+                return _Rows((*by, "n", "least", "greatest"), several)
             case Outside(of, rows, on, low, high):
                 counted: dict[Any, int] = defaultdict(int)
                 for (key,) in self._of(rows).keys((on,)):
@@ -121,44 +113,36 @@ class RowExecutor:
                 pairs = zip(judged.tuples, judged.keys((on,)), strict=True)
                 numbered = [(*row, counted[key]) for row, (key,) in pairs]
                 wrong = [row for row in numbered if row[-1] < low or (high is not None and row[-1] > high)]
-                return _Rows(names(relation), wrong)
+                return _Rows((*judged.columns, "n"), wrong)
             case _:
                 assert_never(relation)
 
-    # -- sources -----------------------------------------------------------------------------------
-
     def _read(self, read: Read) -> _Rows:
-        return _tuples(self._table(read), read)
-
-    def _table(self, read: Read) -> pa.Table:
-        change = self._change.types.get(read.table)
-        columns = [stored for _, stored in read.columns]
-        match read.side:
-            case RelationSide.COMMITTED | RelationSide.BEFORE:
-                if self._hidden(read):
-                    return self._schema(read, columns).empty_table()
-                return self._base.scan(read.table, columns).read_all()
-            case RelationSide.REMOVED:
-                return pa.table({ID: pa.array([], pa.string()) if change is None else change.removed})
-            case RelationSide.GIVEN if change is not None and change.given is not None:
-                return change.given.select(columns)
-            case _:
-                empty = self._schema(read, columns).empty_table()
-                return empty if change is None else change.rows.select(columns)
-
-    def _hidden(self, read: Read) -> bool:
-        change = self._change.types.get(read.table)
-        return read.side is RelationSide.COMMITTED and change is not None and change.replaces
-
-    def _schema(self, read: Read, columns: Sequence[str]) -> pa.Schema:
-        stored = self._change.catalog.table(read.table).stored_schema
-        return pa.schema([stored.field(name) for name in columns])
+        """Return the rows of a source that must be held whole."""
+        change, side = self.change.types.get(read.table), read.side
+        table: pa.Table | None = None
+        if side in STORED:
+            if not (side is RelationSide.COMMITTED and change is not None and change.replaces):
+                if self.base.rows(read.table) > self.most:
+                    raise _TooManyRows
+                table = self.base.scan(read.table, [stored for _, stored in read.columns]).read_all()
+        elif change is not None:
+            if side is RelationSide.REMOVED:
+                table = pa.table({ID: change.removed})
+            else:
+                given = side is RelationSide.GIVEN and change.given is not None
+                table = change.given if given else change.rows
+        if (0 if table is None else table.num_rows) > self.most:
+            raise _TooManyRows
+        return _tuples(table, read)
 
     # -- partners ----------------------------------------------------------------------------------
 
     def _join(self, left: _Rows, right: Relation, on: tuple[str, ...]) -> _Rows:
         others = self._partners(left, right, on)
         rest = [name for name in others.columns if name not in on]
+        if not others.tuples:
+            return _Rows((*left.columns, *rest), [])
         by_key: dict[tuple[Any, ...], Tuples] = defaultdict(list)
         for key, row in zip(others.keys(on), others.keys(rest), strict=True):
             by_key[key].append(row)
@@ -170,9 +154,7 @@ class RowExecutor:
         ]
         return _Rows((*left.columns, *rest), joined)
 
-    def _keep(self, left: _Rows, right: Relation, on: tuple[str, ...], *, partnered: bool) -> _Rows:
-        if not left.tuples:
-            return left
+    def _keep(self, left: _Rows, right: Relation, on: tuple[str, ...], partnered: bool) -> _Rows:
         keys = list(left.keys(on))
         if isinstance(right, Read) and right.side in STORED and right.columns == ((on[0], ID),):
             there = self._existing(right, keys)
@@ -182,75 +164,61 @@ class RowExecutor:
         return _Rows(left.columns, kept)
 
     def _existing(self, right: Read, keys: Sequence[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
-        if self._hidden(right):
+        change = self.change.types.get(right.table)
+        if right.side is RelationSide.COMMITTED and change is not None and change.replaces:
             return set()
         distinct = list(dict.fromkeys(keys))
-        mask = self._base.exists(right.table, pa.array([key[0] for key in distinct], pa.string()))
+        mask = self.base.exists(right.table, pa.array([key[0] for key in distinct], pa.string()))
         return {key for key, exists in zip(distinct, mask.to_pylist(), strict=True) if exists}
 
     def _partners(self, left: _Rows, right: Relation, on: tuple[str, ...]) -> _Rows:
         """Return the rows of the right that may match; of stored rows only those with the values at hand."""
         if not isinstance(right, Read) or right.side not in STORED:
             return self._of(right)
-        if self._hidden(right) or not left.tuples:
-            return _Rows(names(right), [])
+        change = self.change.types.get(right.table)
+        hidden = right.side is RelationSide.COMMITTED and change is not None and change.replaces
+        if hidden or not left.tuples:
+            return _tuples(None, right)
+        declared = self.change.catalog.table(right.table) if change is None else change.declared
         stored = dict(right.columns)
         by = stored[on[0]]
-        values = sorted({key[0] for key in left.keys(on[:1])} - {None})
+        values = sorted({key for (key,) in left.keys(on[:1])} - {None})
         columns = {*stored.values()}
-        if isinstance(self._change.catalog.table(right.table), EdgeType):
+        if isinstance(declared, EdgeType):
             columns |= {ID, *ENDPOINTS}  # one look-up then serves several questions
-        rows = self._lookup(right.table, by, values, columns)
-        return _tuples(rows.select(list(stored.values())), right)
-
-    def _lookup(self, table: str, by: str, values: Sequence[Any], columns: set[str]) -> pa.Table:
-        key = (table, by, tuple(values), frozenset(columns))
-        if key not in self._looked_up:
-            kind = self._change.catalog.table(table).stored_schema.field(by).type
-            self._looked_up[key] = self._base.lookup(table, by, pa.array(values, kind), sorted(columns))
-        return self._looked_up[key]
+        asked = (right.table, by, tuple(values), frozenset(columns))
+        rows = self.looked_up.get(asked)
+        if rows is None:
+            sought = pa.array(values, declared.stored_schema.field(by).type)
+            rows = self.looked_up[asked] = self.base.lookup(right.table, by, sought, sorted(columns))
+        return _tuples(rows, right)
 
 
-def _tuples(table: pa.Table, read: Read) -> _Rows:
-    labels = tuple(value for _, value in read.label)
-    columns = [_plain(column).to_pylist() for column in table.columns]
+def _tuples(table: pa.Table | None, read: Read) -> _Rows:
+    """Return the columns that a source asks for; no table has no rows.
+
+    Days and instants are numbers (Python's own dates are coarser), and both zeros are one.
+    """
+    names = tuple([name for name, _ in (*read.columns, *read.label)])
+    if table is None or not table.num_rows:
+        return _Rows(names, [])
+    columns = []
+    for _, stored in read.columns:
+        column = table[stored]
+        if not pa.types.is_string(column.type):
+            floating = pa.types.is_floating(column.type)
+            column = pc.add(column, 0.0) if floating else column.cast(numbers_in(column.type))
+        columns.append(column.to_pylist())
+    labels = [value for _, value in read.label]
     rows = [(*row, *labels) for row in zip(*columns, strict=True)]
-    if read.complete:
-        rows = [row for row in rows if None not in row]
-    return _Rows(names(read), rows)
+    return _Rows(names, [row for row in rows if None not in row] if read.complete else rows)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return days and instants as numbers (Python's own dates are coarser), and both zeros as one."""
-    if pa.types.is_floating(column.type):
-        return pc.add(column, 0.0)
-    return column.cast(numbers_in(column.type))
-
-
-def _shared(rows: _Rows, by: tuple[str, ...], holder: str, columns: tuple[str, ...]) -> _Rows:
+def _shared(rows: _Rows, by: tuple[str, ...], holder: str) -> Tuples:
     holders: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for key, (value,) in zip(rows.keys(by), rows.keys((holder,)), strict=True):
         holders[key].append(value)
-    several = [(*key, len(ids), min(ids), max(ids)) for key, ids in holders.items() if len(ids) > 1]
-    return _Rows(columns, several)
-
-
-def _held(relation: Relation) -> Iterable[Read]:
-    """Return the sources that must be held whole: those that are not just looked up by value."""
-    match relation:
-        case Read():
-            return [relation]
-        case Join(left, right) | Semi(left, right) | Anti(left, right):
-            looked_up = isinstance(right, Read) and right.side in STORED
-            return [*_held(left), *([] if looked_up else _held(right))]
-        case Union(parts):
-            return [read for part in parts for read in _held(part)]
-        case Pick(of) | Shared(of):
-            return _held(of)
-        case Outside(of, rows):
-            return [*_held(of), *_held(rows)]
-        case _:
-            assert_never(relation)
+    return [(*key, len(ids), min(ids), max(ids)) for key, ids in holders.items() if len(ids) > 1]
 
 
 # -- any change, by DataFusion ---------------------------------------------------------------------
@@ -416,19 +384,16 @@ def streamed(frame: Any) -> Iterator[pa.RecordBatch]:
 # -- the choice ------------------------------------------------------------------------------------
 
 
-class LocalExecutor:
+class LocalExecutor(RowExecutor):
     """Answers questions about one change on one base."""
-
-    def __init__(self, change: ChangeSet, base: WriteTxn, most: int = MOST) -> None:
-        self._change = change
-        self._base = base
-        self._rows = RowExecutor(change, base, most)
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:
         """Return the first rows by the columns of `order`, and the total."""
-        chosen = self._rows if self._rows.fits(relation) else self._frames
-        return chosen.ask(relation, order, limit)
+        try:
+            return super().ask(relation, order, limit)
+        except _TooManyRows:
+            return self._frames.ask(relation, order, limit)
 
     @cached_property
     def _frames(self) -> FrameExecutor:
-        return FrameExecutor(self._change, self._base)
+        return FrameExecutor(self.change, self.base)

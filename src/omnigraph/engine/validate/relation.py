@@ -229,3 +229,6 @@ class Findings:
             violations=[violation.to_json() for violation in self.violations],
             total=self.total,
         )
+
+
+NO_FINDINGS = Findings()

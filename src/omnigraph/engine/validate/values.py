@@ -36,7 +36,7 @@ from omnigraph.catalog.model import (
     Unique,
 )
 from omnigraph.catalog.types import FLOATS, PropertyType, Scalar, numbers_in
-from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
+from omnigraph.engine.validate.relation import NO_FINDINGS, SHOWN, Findings, Violation
 
 # -- rules as masks --------------------------------------------------------------------------------
 #
@@ -117,7 +117,8 @@ class Breach:
 
 def value_findings(batch: pa.RecordBatch, declared: TableType) -> Findings:
     """Return what is wrong with single rows of a batch, in the order of report."""
-    return findings_of(value_breaches(batch, declared), batch, declared)
+    breaches = list(value_breaches(batch, declared))
+    return findings_of(breaches, batch, declared) if breaches else NO_FINDINGS
 
 
 def findings_of(breaches: Iterable[Breach], batch: pa.RecordBatch, declared: TableType) -> Findings:
@@ -171,37 +172,37 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-def value_breaches(batch: pa.RecordBatch, declared: TableType) -> Iterator[Breach]:
-    """Yield each rule that rows of the batch break."""
-    if isinstance(declared, EdgeType):
-        for name in ENDPOINTS:
-            yield from _required(batch.column(name), INPUT_NAMES[name], False)
-    yield from property_breaches(batch, declared, declared.properties)
-
-
-def property_breaches(
-    batch: pa.RecordBatch, declared: TableType, members: Iterable[Property]
+def value_breaches(
+    batch: pa.RecordBatch, declared: TableType, members: Iterable[Property] | None = None
 ) -> Iterator[Breach]:
-    """Yield each rule about some properties that rows of the batch break; it needs no other columns."""
+    """Yield each rule that rows of the batch break; of some properties only, it needs no other columns."""
+    if members is None and isinstance(declared, EdgeType):
+        for name in ENDPOINTS:
+            if batch.column(name).null_count:
+                yield _missing(batch.column(name), INPUT_NAMES[name])
+    stored = declared.stored_schema
     judged = {}
-    for member in members:
-        values = batch.column(member.column)
-        if values.type != member.type.arrow and member.type.scalar is not Scalar.BLOB:
+    for member in declared.properties if members is None else members:
+        values, kind = batch.column(member.column), member.type
+        if values.type != stored.field(member.column).type and kind.scalar is not Scalar.BLOB:
             yield from _misfit(values, declared, member)
             continue
         judged[member.id] = member
-        yield from _required(values, member.name, member.type.nullable)
-        yield from _typed(values, declared, member)
+        if values.null_count and not kind.nullable:
+            yield _missing(values, member.name)
+        if kind.is_list or kind.scalar is Scalar.VECTOR:
+            yield from _elements(values, declared, member)
+        elif kind.scalar in FLOATS and not _judged_elsewhere(declared, member):
+            yield from _not_finite("type", values, declared, member, _infinite(values))
     yield from _constraints(batch, declared, judged)
 
 
 # -- required, and the type itself -------------------------------------------------------------------
 
 
-def _required(values: pa.Array, name: str, nullable: bool) -> Iterator[Breach]:
-    if not nullable and values.null_count:
-        message = f"non-nullable property '{name}' has null or invalid values"
-        yield Breach("required", name, missing(values), lambda _: (message, None))
+def _missing(values: pa.Array, name: str) -> Breach:
+    message = f"non-nullable property '{name}' has null or invalid values"
+    return Breach("required", name, missing(values), lambda _: (message, None))
 
 
 def _misfit(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
@@ -215,16 +216,9 @@ def _misfit(values: pa.Array, declared: TableType, member: Property) -> Iterator
         return f"{subject} is of type {expected}; {shown(value)} is {values.type}", shown(value)
 
     mask = pc.is_valid(values)
-    if not expected.nullable:
-        yield from _required(values, member.name, False)
+    if not expected.nullable and values.null_count:
+        yield _missing(values, member.name)
     yield from _breach("type", member.name, mask, describe)
-
-
-def _typed(values: pa.Array, declared: TableType, member: Property) -> Iterator[Breach]:
-    if member.type.is_list or member.type.scalar is Scalar.VECTOR:
-        yield from _elements(values, declared, member)
-    elif member.type.scalar in FLOATS and not _judged_elsewhere(declared, member):
-        yield from _not_finite("type", values, declared, member, _infinite(values))
 
 
 def _judged_elsewhere(declared: TableType, member: Property) -> bool:
@@ -331,7 +325,7 @@ def _constraints(
 ) -> Iterator[Breach]:
     """Yield what breaks the constraints on some properties, given by id."""
     for member in members.values():
-        if member.type.is_enum:
+        if member.type.enum_values is not None:
             yield from _enum(batch.column(member.column), declared, member)
     for constraint in declared.constraints:
         if isinstance(constraint, Unique | Index) or constraint.property not in members:

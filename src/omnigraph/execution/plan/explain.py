@@ -7,24 +7,28 @@ and the choices made on the way.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, assert_never
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.query.expressions import And, Comparison, Direction, Hops
-from omnigraph.catalog.query.statements import Counted, Exists, Optional
+from omnigraph.catalog.query.statements import Counted, Exists, Expand, Optional
+from omnigraph.execution.plan.statistics import RowCounts, Statistics, estimates
 from omnigraph.execution.plan.steps import (
     CountEdges,
     CountRows,
     Follow,
     Inner,
+    Intersect,
+    JoinByValue,
     Keep,
     Lookup,
     Plan,
     Scan,
     Step,
+    variables_of_value,
 )
 from omnigraph.storage.cost import process_totals
 
@@ -93,9 +97,9 @@ def _text(lines: tuple[ExplainLine, ...] | list[ExplainLine], indent: str) -> It
 class Recorder:
     """Describes a plan, and takes down what its steps do while it runs."""
 
-    def __init__(self, plan: Plan, rows: Mapping[str, int]) -> None:
+    def __init__(self, plan: Plan, rows: RowCounts) -> None:
         self._plan = plan
-        self._rows = rows
+        self._expected = {id(step): made for step, made in estimates(plan.steps, Statistics(rows))}
         self._lines: dict[int, ExplainLine] = {}
         self._current: list[ExplainLine] = []
         self.steps = [self._line(step) for step in plan.steps]
@@ -126,24 +130,27 @@ class Recorder:
 
     def _line(self, step: Step) -> ExplainLine:
         line = self._described(step)
+        if self._plan.shortcut is None:  # else no row is made
+            line.estimate = max(round(self._expected[id(step)]), 1)
         self._lines[id(step)] = line
         return line
 
     def _described(self, step: Step) -> ExplainLine:
         match step:
-            case Scan(variable, conditions, pushed):
-                where = f", {len(conditions)} conditions" if conditions else ""
-                where += f", {len(pushed)} of them in the scan" if pushed else ""
-                estimate = self._rows.get(variable.type.id)
-                return ExplainLine("scan", f"${variable.name}: {variable.type.name}{where}", estimate)
+            case Scan():
+                return ExplainLine("scan", _scan_text(step))
             case Lookup(variable, key):
                 single = isinstance(key, Comparison)
                 what = f"${variable.name}: {variable.type.name} by {'key' if single else 'keys'}"
-                return ExplainLine("look up", what, 1 if single else None)
+                return ExplainLine("look up", what)
+            case JoinByValue(scan, near):
+                (of,) = variables_of_value(near) if len(variables_of_value(near)) == 1 else (None,)
+                beside = "bound values" if of is None else f"a value of ${of.name}"
+                return ExplainLine("join", f"{_scan_text(scan)}, by {beside}")
             case Follow(clause):
-                arrow = hops_arrow(clause.hops)
-                edge = "" if clause.edge is None else f" as ${clause.edge.name}"
-                return ExplainLine("follow", f"${clause.left.name} {arrow} ${clause.right.name}{edge}")
+                return ExplainLine("follow", _clause_text(clause))
+            case Intersect(_, clauses):
+                return ExplainLine("intersect", " and ".join(map(_clause_text, clauses)))
             case Keep(condition):
                 number = len(condition.operands) if isinstance(condition, And) else 1
                 return ExplainLine("filter", "one condition" if number == 1 else f"{number} conditions")
@@ -153,6 +160,17 @@ class Recorder:
                 )
             case _:
                 assert_never(step)
+
+
+def _scan_text(scan: Scan) -> str:
+    where = f", {len(scan.conditions)} conditions" if scan.conditions else ""
+    where += f", {len(scan.pushed)} of them in the scan" if scan.pushed else ""
+    return f"${scan.variable.name}: {scan.variable.type.name}{where}"
+
+
+def _clause_text(clause: Expand) -> str:
+    edge = "" if clause.edge is None else f" as ${clause.edge.name}"
+    return f"${clause.left.name} {hops_arrow(clause.hops)} ${clause.right.name}{edge}"
 
 
 def hops_arrow(hops: Hops) -> str:

@@ -1,6 +1,6 @@
 """Rules: the plan of a read as it is written, and the rules that make it cheaper.
 
-A rule is a function from a plan and the rows of each type to a plan with the same answer. Without any
+A rule is a function from a plan and what is known of the data to a plan with the same answer. Without any
 rule the plan is right and slow: the rules are tested against it, each alone and with each alone off.
 """
 
@@ -12,18 +12,18 @@ from typing import TypeAlias, assert_never
 
 from omnigraph.catalog.model import NodeType
 from omnigraph.catalog.query.expressions import (
-    Aggregate,
-    AggregateFunction,
     Among,
     And,
     Comparison,
     Condition,
     Constant,
-    EntityValue,
+    Direction,
     ParamRef,
     PropertyValue,
+    Value,
     Variable,
     all_of,
+    type_of,
 )
 from omnigraph.catalog.query.statements import (
     Bind,
@@ -35,24 +35,32 @@ from omnigraph.catalog.query.statements import (
     Filter,
     Optional,
 )
+from omnigraph.catalog.query.values import NUMBERS
 from omnigraph.execution.conditions import can_prune
+from omnigraph.execution.plan.statistics import RowCounts, Statistics, factor
 from omnigraph.execution.plan.steps import (
     CountEdges,
     CountRows,
     Follow,
     Inner,
+    Intersect,
+    JoinByValue,
     Keep,
     Lookup,
     Plan,
     Scan,
     Step,
+    answer_variables,
     binds,
+    counted_variables,
+    first_variable,
     needs,
+    uses,
     variables_of,
+    variables_of_value,
 )
 
-RowCounts: TypeAlias = Mapping[str, int]  # rows of each type, by id
-Rule: TypeAlias = Callable[[Plan, RowCounts], Plan]
+Rule: TypeAlias = Callable[[Plan, Statistics], Plan]
 
 
 # -- the plan as it is written ---------------------------------------------------------------------
@@ -83,7 +91,7 @@ def _step(clause: Clause) -> tuple[Step, ...]:
 # A condition on one variable is judged where it is bound, in the scan if it can be.
 
 
-def push_filters(plan: Plan, rows: RowCounts) -> Plan:
+def push_filters(plan: Plan, statistics: Statistics) -> Plan:
     """Move conditions down to the scans that introduce their variable."""
     return replace(plan, steps=_pushed(plan.steps))
 
@@ -110,6 +118,11 @@ def _parts(condition: Condition) -> tuple[Condition, ...]:
     return (condition,)
 
 
+def one_scan(variable: Variable, conditions: Sequence[Condition]) -> Step:
+    """Return the step that binds the nodes of a type that meet conditions, whatever else there is."""
+    return _looked_up(_split(Scan(variable), conditions), frozenset())
+
+
 def _split(scan: Scan, conditions: Sequence[Condition]) -> Scan:
     every = _parts(all_of(conditions)) if conditions else ()
     pushed = tuple(condition for condition in every if can_prune(condition))
@@ -121,7 +134,7 @@ def _split(scan: Scan, conditions: Sequence[Condition]) -> Scan:
 # A key that equals values is a look-up by id, at the same cost in a table of any size.
 
 
-def key_lookup(plan: Plan, rows: RowCounts) -> Plan:
+def key_lookup(plan: Plan, statistics: Statistics) -> Plan:
     """Turn scans that name a key into look-ups, and conditions on nodes that edges lead to."""
     return replace(plan, steps=_all(plan.steps))
 
@@ -171,14 +184,14 @@ def _key(condition: Condition, variable: Variable) -> Comparison | Among | None:
 # Begin with what binds the fewest rows, and filter as soon as a condition can be judged.
 
 
-def join_order(plan: Plan, rows: RowCounts) -> Plan:
+def join_order(plan: Plan, statistics: Statistics) -> Plan:
     """Order the steps by how few rows they are expected to leave."""
-    return replace(plan, steps=_ordered(plan.steps, rows, frozenset()))
+    return replace(plan, steps=_ordered(plan.steps, statistics, frozenset()))
 
 
-def _ordered(steps: tuple[Step, ...], rows: RowCounts, outer: frozenset[Variable]) -> tuple[Step, ...]:
+def _ordered(steps: tuple[Step, ...], statistics: Statistics, outer: frozenset[Variable]) -> tuple[Step, ...]:
     waiting = [
-        replace(step, steps=_ordered(step.steps, rows, frozenset(step.clause.block.uses)))
+        replace(step, steps=_ordered(step.steps, statistics, frozenset(step.clause.block.uses)))
         if isinstance(step, Inner)
         else step
         for step in _gathered(steps)
@@ -188,7 +201,8 @@ def _ordered(steps: tuple[Step, ...], rows: RowCounts, outer: frozenset[Variable
     while waiting:
         missing = _made_optionally(waiting)
         ready = [step for step in waiting if needs(step) <= bound and not _ends(step) & missing]
-        chosen = min(ready, key=lambda step: _price(step, rows, bound)) if ready else waiting[0]
+        prices = {id(step): _price(step, statistics, bound, waiting) for step in ready}
+        chosen = min(ready, key=lambda step: prices[id(step)]) if ready else waiting[0]
         waiting.remove(chosen)
         done.append(chosen)
         bound |= set(binds(chosen))
@@ -219,33 +233,168 @@ def _ends(step: Step) -> frozenset[Variable]:
     return frozenset({step.clause.left, step.clause.right}) if isinstance(step, Follow) else frozenset()
 
 
-def _price(step: Step, rows: RowCounts, bound: set[Variable]) -> tuple[int, float]:
-    """Rank a step: conditions at once, then what follows from bound rows, then the smallest beginnings."""
+def _price(
+    step: Step, statistics: Statistics, bound: set[Variable], waiting: Sequence[Step]
+) -> tuple[int, float]:
+    """Rank a step: conditions at once, then what follows from bound rows, then the smallest beginnings.
+
+    Among steps of a kind, the one that is expected to leave the fewest rows.
+    """
+    made = factor(step, statistics, bound)
     match step:
         case Keep():
             return 0, 0
-        case Lookup(variable, key):
-            return (0, 1) if variable in bound else (1, 0 if isinstance(key, Comparison) else 1)
+        case Lookup(variable):
+            return (0, 1) if variable in bound else (1, made)
         case Follow(clause):
             ends = (clause.left in bound) + (clause.right in bound)
-            size = rows.get(clause.hops.edge.id, 0)
-            return (2, 0) if ends == 2 else (3, clause.hops.high) if ends == 1 else (5, size)
-        case Scan(variable, conditions):
+            return (2 if ends == 2 else 3 if ends == 1 else 5), made
+        case Intersect():
+            return 3, made
+        case Scan(variable):
             if variable in bound:
                 return 0, 0
-            size = rows.get(variable.type.id, 0)
-            alone = not bound
-            return (4 if alone else 6), size * _share(conditions)
+            joined = bound and any(_equal_to_bound(other, variable, bound) for other in waiting)
+            return (6 if bound and not joined else 4), made
+        case JoinByValue():
+            return 4, made
         case Inner():
             return 4, 0
+        case _:
+            assert_never(step)
 
 
-def _share(conditions: tuple[Condition, ...]) -> float:
-    """Guess which share of rows meets conditions."""
-    share = 1.0
-    for condition in conditions:
-        share *= 0.05 if isinstance(condition, Comparison) and condition.operator == "=" else 0.4
-    return share
+# -- value join ------------------------------------------------------------------------------------
+#
+# A scan whose rows must have a value that is equal to one that is bound is joined by hash, where it would
+# be a cross product and a filter.
+
+
+def value_join(plan: Plan, statistics: Statistics) -> Plan:
+    """Turn scans with an equality to what is bound into joins."""
+    return replace(plan, steps=_joined(plan.steps, frozenset()))
+
+
+def _joined(steps: tuple[Step, ...], outer: frozenset[Variable]) -> tuple[Step, ...]:
+    bound = set(outer)
+    waiting = list(steps)
+    done: list[Step] = []
+    while waiting:
+        step = waiting.pop(0)
+        if isinstance(step, Inner):
+            step = replace(step, steps=_joined(step.steps, frozenset(bound)))
+        elif isinstance(step, Scan) and bound and step.variable not in bound:
+            for later in waiting:
+                sides = _equal_to_bound(later, step.variable, bound)
+                if sides is not None and isinstance(later, Keep):
+                    waiting.remove(later)
+                    step = JoinByValue(step, *sides, _parts(later.condition))
+                    break
+        done.append(step)
+        bound |= set(binds(step))
+    return tuple(done)
+
+
+def _equal_to_bound(step: Step, variable: Variable, bound: set[Variable]) -> tuple[Value, Value] | None:
+    """Return the sides of an equality between bound variables and this one, if a filter has one."""
+    if not isinstance(step, Keep) or not variables_of((step.condition,)) <= bound | {variable}:
+        return None
+    for part in _parts(step.condition):
+        if not isinstance(part, Comparison) or part.operator != "=":
+            continue
+        for near, far in ((part.left, part.right), (part.right, part.left)):
+            others = variables_of_value(near)
+            apart = others and others <= bound and variables_of_value(far) == {variable}
+            if apart and _hash_alike(near, far):
+                return near, far
+    return None
+
+
+def _hash_alike(near: Value, far: Value) -> bool:
+    """Say whether equal values of both can be told by hash: single values of one kind, or numbers."""
+    one, two = type_of(near), type_of(far)
+    if one is None or two is None or one.is_list or two.is_list:
+        return False
+    return one.arrow == two.arrow or (one.scalar in NUMBERS and two.scalar in NUMBERS)
+
+
+# -- close cycles ----------------------------------------------------------------------------------
+#
+# A node that two edges lead to from bound nodes is found in the shorter of the two lists, tested in the
+# other; so the rows that an edge would make only for the next to drop are never made.
+
+
+def close_cycles(plan: Plan, statistics: Statistics) -> Plan:
+    """Join an edge that binds a node with those that then close a cycle through it."""
+    return replace(plan, steps=_closed(plan.steps, frozenset()))
+
+
+def _closed(steps: tuple[Step, ...], outer: frozenset[Variable]) -> tuple[Step, ...]:
+    bound = set(outer)
+    waiting = list(steps)
+    done: list[Step] = []
+    while waiting:
+        step = waiting.pop(0)
+        if isinstance(step, Inner):
+            step = replace(step, steps=_closed(step.steps, frozenset(bound)))
+        elif isinstance(step, Follow) and _single(step.clause):
+            new = {step.clause.left, step.clause.right} - bound
+            if len(new) == 1:
+                (variable,) = new
+                closing = [later for later in waiting if _closes(later, variable, bound)]
+                if closing:
+                    waiting = [later for later in waiting if later not in closing]
+                    clauses = (step.clause, *(later.clause for later in closing if isinstance(later, Follow)))
+                    step = Intersect(variable, clauses)
+        done.append(step)
+        bound |= set(binds(step))
+    return tuple(done)
+
+
+def _single(clause: Expand) -> bool:
+    return clause.hops.high == 1 and clause.edge is None and clause.left != clause.right
+
+
+def _closes(step: Step, variable: Variable, bound: set[Variable]) -> bool:
+    if not isinstance(step, Follow) or not _single(step.clause):
+        return False
+    ends = {step.clause.left, step.clause.right}
+    return variable in ends and ends - {variable} <= bound
+
+
+# -- drop variables --------------------------------------------------------------------------------
+#
+# What nothing needs any more is not carried from step to step. Rows stay as many as they are.
+
+
+def drop_variables(plan: Plan, statistics: Statistics) -> Plan:
+    """Let go of each variable after the last step that looks at it, unless the answer does."""
+    return replace(plan, steps=_dropping(plan.steps, answer_variables(plan.read), frozenset()))
+
+
+def _dropping(
+    steps: tuple[Step, ...], wanted: frozenset[Variable] | None, outer: frozenset[Variable]
+) -> tuple[Step, ...]:
+    """Mark what each step can drop; all variables are wanted in the end if `wanted` is None."""
+    needed: list[frozenset[Variable]] = []
+    later = frozenset(wanted or ())
+    for step in reversed(steps):
+        needed.append(later)
+        later |= uses(step)
+    held = set(outer)
+    done: list[Step] = []
+    for step, still in zip(steps, reversed(needed), strict=True):
+        held |= set(binds(step))
+        if isinstance(step, Inner):
+            block = step.clause.block
+            inside = frozenset(block.introduces) if isinstance(step.clause, Optional) else frozenset()
+            step = replace(step, steps=_dropping(step.steps, inside, frozenset(block.uses)))
+        if wanted is not None:
+            drops = tuple(sorted(held - still, key=lambda v: v.number))
+            held -= set(drops)
+            step = replace(step, drops=drops) if drops else step
+        done.append(step)
+    return tuple(done)
 
 
 # -- count from metadata -------------------------------------------------------------------------
@@ -253,42 +402,37 @@ def _share(conditions: tuple[Condition, ...]) -> float:
 # `match { $x: T } return { count($x) }` is known without reading a row.
 
 
-def count_from_metadata(plan: Plan, rows: RowCounts) -> Plan:
+def count_from_metadata(plan: Plan, statistics: Statistics) -> Plan:
     """Answer a bare count of one type from the snapshot."""
     if len(plan.steps) != 1 or not isinstance(plan.steps[0], Scan) or plan.steps[0].conditions:
         return plan
     scan = plan.steps[0]
-    if not only_counts(plan) or len(plan.read.outputs) != 1:
+    if not only_counts(plan):
         return plan
     return replace(plan, shortcut=CountRows(scan.variable.type.id))
 
 
 def only_counts(plan: Plan) -> bool:
-    """Say whether a plan returns one count of rows and nothing else."""
+    """Say whether a plan returns counts of rows and nothing else."""
     read = plan.read
-    if read.keys != () or read.ranking is not None or len(read.outputs) != 1:
-        return False
-    value = read.outputs[0].value
-    return (
-        isinstance(value, Aggregate)
-        and value.function is AggregateFunction.COUNT
-        and isinstance(value.argument, EntityValue)
-    )
+    return read.keys == () and read.ranking is None and counted_variables(read) is not None
 
 
 # -- count from topology ---------------------------------------------------------------------------
 #
-# The rows of one hop or two follow from degrees, without listing them. Conditions on single nodes stay
-# possible: a node that does not meet them counts for nothing.
+# The rows of hops that form no cycle follow from degrees, without listing them. Conditions on single nodes
+# stay possible: a node that does not meet them counts for nothing.
 
 
-def count_from_topology(plan: Plan, rows: RowCounts) -> Plan:
-    """Answer a bare count over a chain of hops."""
-    follows = [step for step in plan.steps if isinstance(step, Follow)]
-    if plan.shortcut is not None or not only_counts(plan) or not _chain(follows):
+def count_from_topology(plan: Plan, statistics: Statistics) -> Plan:
+    """Answer a bare count over hops that form no cycle."""
+    clauses = tuple(step.clause for step in plan.steps if isinstance(step, Follow))
+    if plan.shortcut is not None or not only_counts(plan) or not clauses or not _forest(clauses):
         return plan
-    nodes = {v for step in follows for v in (step.clause.left, step.clause.right)}
-    conditions: dict[Variable, tuple[Condition, ...]] = {}
+    conditions: dict[Variable, tuple[Condition, ...]] = {
+        end: () for clause in clauses for end in (clause.left, clause.right)
+    }
+    edges = {clause.edge for clause in clauses}
     for step in plan.steps:
         match step:
             case Follow():
@@ -302,35 +446,48 @@ def count_from_topology(plan: Plan, rows: RowCounts) -> Plan:
                 variable, listed = next(iter(mentioned)), (condition,)
             case _:
                 return plan
-        if variable not in nodes:
+        if variable in edges:
             return plan
         conditions[variable] = (*conditions.get(variable, ()), *listed)
     node_conditions = tuple((variable, listed) for variable, listed in conditions.items() if listed)
-    return replace(plan, shortcut=CountEdges(tuple(step.clause for step in follows), node_conditions))
+    return replace(plan, shortcut=CountEdges(clauses, tuple(conditions), node_conditions))
 
 
-def _chain(follows: list[Follow]) -> bool:
-    """Say whether the hops form a simple chain of single steps, each counted once for each pair."""
-    clauses = [step.clause for step in follows]
-    if any(c.hops.high != 1 or c.edge is not None or c.left == c.right for c in clauses):
-        return False
-    if len(clauses) == 1:
-        return True
-    if len(clauses) != 2:
-        return False
-    first, second = clauses
-    return first.right == second.left and second.right not in (first.left, first.right)
+def _forest(clauses: Sequence[Expand]) -> bool:
+    """Say whether hops are single steps that join nodes without a cycle."""
+    tree_of: dict[Variable, Variable] = {}
+
+    def root(variable: Variable) -> Variable:
+        while tree_of.setdefault(variable, variable) != variable:
+            variable = tree_of[variable]
+        return variable
+
+    for clause in clauses:
+        if clause.hops.high != 1 or (clause.edge is not None and clause.hops.direction is Direction.EITHER):
+            return False
+        left, right = root(clause.left), root(clause.right)
+        if left == right:
+            return False
+        tree_of[left] = right
+    return True
 
 
 # -- top rows ------------------------------------------------------------------------------------
 #
-# An order that is cut after a few rows selects them instead of sorting all.
+# An order that is cut after a few rows selects them instead of sorting all. Where it is the order of ids
+# alone, the variable that it begins with is bound first if nothing leads to it: its smallest ids will do.
 
 
-def top_rows(plan: Plan, rows: RowCounts) -> Plan:
+def top_rows(plan: Plan, statistics: Statistics) -> Plan:
     """Mark the plan where a limit cuts the order."""
     read = plan.read
-    return replace(plan, top=read.limit is not None and not read.distinct)
+    top = read.limit is not None and not read.distinct
+    if not top or read.order or read.keys is not None or read.ranking is not None:
+        return replace(plan, top=top)
+    _, number = first_variable(plan.steps)
+    first, others = plan.steps[number], (*plan.steps[:number], *plan.steps[number + 1 :])
+    steps = (first, *others) if isinstance(first, Scan) and not needs(first) else plan.steps
+    return replace(plan, steps=steps, top=True)
 
 
 # -- all rules -------------------------------------------------------------------------------------
@@ -342,14 +499,18 @@ RULES: Mapping[str, Rule] = {
     "push_filters": push_filters,
     "key_lookup": key_lookup,
     "join_order": join_order,
+    "value_join": value_join,
+    "close_cycles": close_cycles,
     "top_rows": top_rows,
+    "drop_variables": drop_variables,
 }
 
 
 def plan(read: CheckedRead, rows: RowCounts, rules: Set[str] | None = None) -> Plan:
     """Return the plan of a read; `rules` names those to apply, all of them if it is None."""
+    statistics = Statistics(rows)
     rewritten = Plan(read, _steps(read.clauses))
     for name, rule in RULES.items():
         if rules is None or name in rules:
-            rewritten = rule(rewritten, rows)
+            rewritten = rule(rewritten, statistics)
     return rewritten

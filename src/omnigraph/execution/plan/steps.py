@@ -24,6 +24,7 @@ class Scan:
     variable: Variable
     conditions: tuple[Condition, ...] = ()
     pushed: tuple[Condition, ...] = ()  # handed to the scan itself; the others are judged on its rows
+    drops: tuple[Variable, ...] = ()  # of every step: the variables that nothing needs after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,21 @@ class Lookup:
     variable: Variable
     key: e.Comparison | e.Among
     conditions: tuple[Condition, ...] = ()
+    drops: tuple[Variable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinByValue:
+    """Bind the nodes of a scan that have a value which is equal to one that is bound: by hash.
+
+    `near = far` is a part of `conditions`, all of which are judged on the rows that it leads to.
+    """
+
+    scan: Scan
+    near: e.Value  # of variables that are bound
+    far: e.Value  # of the variable of the scan
+    conditions: tuple[Condition, ...]
+    drops: tuple[Variable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,16 @@ class Follow:
     """Bind or test the ends of an edge; which ends are bound already decides how."""
 
     clause: Expand
+    drops: tuple[Variable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Intersect:
+    """Bind a node that several edges lead to at once, each from a node that is bound: it closes a cycle."""
+
+    variable: Variable
+    clauses: tuple[Expand, ...]
+    drops: tuple[Variable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +73,7 @@ class Keep:
     """Keep the rows that meet a condition."""
 
     condition: Condition
+    drops: tuple[Variable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +82,10 @@ class Inner:
 
     clause: Exists | Counted | Optional
     steps: tuple[Step, ...]
+    drops: tuple[Variable, ...] = ()
 
 
-Step: TypeAlias = Scan | Lookup | Follow | Keep | Inner
+Step: TypeAlias = Scan | Lookup | JoinByValue | Follow | Intersect | Keep | Inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +97,11 @@ class CountRows:
 
 @dataclass(frozen=True, slots=True)
 class CountEdges:
-    """The answer is the number of rows of a chain of single hops, which follows from degrees."""
+    """The answer is the number of rows of single hops without a cycle, which follows from degrees."""
 
     clauses: tuple[Expand, ...]
-    conditions: tuple[tuple[Variable, tuple[Condition, ...]], ...] = ()  # on single nodes of the chain
+    nodes: tuple[Variable, ...]  # those that the hops join, and those that none does
+    conditions: tuple[tuple[Variable, tuple[Condition, ...]], ...] = ()  # on single nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +117,10 @@ class Plan:
 def binds(step: Step) -> tuple[Variable, ...]:
     """Return the variables that a step may bind."""
     match step:
-        case Scan(variable) | Lookup(variable):
+        case Scan(variable) | Lookup(variable) | Intersect(variable):
             return (variable,)
+        case JoinByValue(scan):
+            return (scan.variable,)
         case Follow(clause):
             ends = (clause.left, clause.right)
             return ends if clause.edge is None else (*ends, clause.edge)
@@ -108,14 +139,76 @@ def needs(step: Step) -> frozenset[Variable]:
             return variables_of(conditions) - {variable}
         case Lookup(variable, _, conditions):
             return variables_of(conditions) - {variable}
+        case JoinByValue(scan, _, _, conditions):
+            return (variables_of(conditions) | variables_of(scan.conditions)) - {scan.variable}
         case Follow():
             return frozenset()
+        case Intersect(variable, clauses):
+            return frozenset(v for clause in clauses for v in (clause.left, clause.right)) - {variable}
         case Keep(condition):
             return variables_of((condition,))
         case Inner(clause):
             return frozenset(clause.block.uses)
         case _:
             assert_never(step)
+
+
+def uses(step: Step) -> frozenset[Variable]:
+    """Return the variables that a step looks at, whether it binds them or not."""
+    if isinstance(step, Inner):
+        inside = frozenset(variable for inner in step.steps for variable in uses(inner))
+        return inside | needs(step) | frozenset(binds(step))
+    return needs(step) | frozenset(binds(step))
+
+
+def answer_variables(read: CheckedRead) -> frozenset[Variable] | None:
+    """Return the variables that an answer is made of; None if it takes all there are.
+
+    Rows are ordered by the ids of all bound entities in the end, and so are the values of `collect`. Other
+    aggregates come out the same whatever the order, and need what they name.
+    """
+    values = [*(output.value for output in read.outputs), *(key.value for key in read.order)]
+    if read.keys is None or read.ranking is not None or any(map(_collects, values)):
+        return None
+    return frozenset(v for value in values if not _counts_all(value) for v in variables_of_value(value))
+
+
+def _counts_all(value: e.Value) -> bool:
+    """Say whether a value is how many rows there are: a count of what is in every row."""
+    match value:
+        case e.Aggregate(e.AggregateFunction.COUNT, e.EntityValue(variable)):
+            return not variable.optional
+        case _:
+            return False
+
+
+def tie_order(variable: Variable) -> tuple[bytes, int]:
+    """Return what variables are sorted by, where rows are ordered by the ids of one after another."""
+    return variable.name.encode(), variable.number
+
+
+def first_variable(steps: tuple[Step, ...]) -> tuple[Variable, int]:
+    """Return the variable by whose ids rows are ordered first, and the number of the step that binds it."""
+    variable = min((variable for step in steps for variable in binds(step)), key=tie_order)
+    return variable, next(number for number, step in enumerate(steps) if variable in binds(step))
+
+
+def counted_variables(read: CheckedRead) -> tuple[Variable, ...] | None:
+    """Return the variable of each output, if all of them are counts of entities."""
+    variables: list[Variable] = []
+    for output in read.outputs:
+        match output.value:
+            case e.Aggregate(e.AggregateFunction.COUNT, e.EntityValue(variable)):
+                variables.append(variable)
+            case _:
+                return None
+    return tuple(variables)
+
+
+def _collects(value: e.Value) -> bool:
+    if isinstance(value, e.Aggregate) and value.function is e.AggregateFunction.COLLECT:
+        return True
+    return any(_collects(operand) for operand in e.operands_of(value))
 
 
 def needed_columns(read: CheckedRead) -> dict[Variable, tuple[str, ...]]:
@@ -143,6 +236,11 @@ def variables_of(conditions: tuple[Condition, ...]) -> frozenset[Variable]:
     return frozenset(
         variable for condition in conditions for value in e.leaves(condition) for variable in _of(value)
     )
+
+
+def variables_of_value(value: e.Value) -> frozenset[Variable]:
+    """Return the variables that a value is made of."""
+    return frozenset(variable for leaf in e.leaves(value) for variable in _of(leaf))
 
 
 def _of(value: e.Value) -> Iterator[Variable]:

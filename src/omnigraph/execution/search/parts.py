@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
-from omnigraph.execution.entities import EntityTable, TableKey
+from omnigraph.execution.columns import TableKey
+from omnigraph.execution.entities import EntityTable
 from omnigraph.storage.tables.layout import ADDRESS, Layout
 from omnigraph.storage.tables.layout import FragmentLayout as Fragment
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.execution.entities import FEW, EntityTable, Ordinals
+from omnigraph.execution.columns import FEW, Ordinals
+from omnigraph.execution.entities import EntityTable
 from omnigraph.execution.search import stored
 from omnigraph.execution.search.parts import CACHE_BYTES, PartsCache, SearchFragment
 from omnigraph.execution.search.stored import VectorIndexes

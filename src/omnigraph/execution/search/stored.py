@@ -15,7 +15,8 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.execution.entities import FEW, EntityTable, Ordinals
+from omnigraph.execution.columns import FEW, Ordinals
+from omnigraph.execution.entities import EntityTable
 from omnigraph.execution.search.vectors import Distances, NearestRows, Query, measured, nearest_of, numbers
 from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import partitions_for

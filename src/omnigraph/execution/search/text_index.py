@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from Stemmer import Stemmer
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.execution.entities import EntityTable, Ordinals
+from omnigraph.execution.columns import Ordinals
+from omnigraph.execution.entities import EntityTable
 from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import TEXT
 from omnigraph.storage.tables.layout import ADDRESS

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.execution.entities import Ordinals
+from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.search.parts import Mask, SearchFragment
 
 # -- sketch ----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from omnigraph.catalog.model import ID, EdgeType, NodeType, TableType
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.resolve_at import read_state
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.pipeline.bulk.load import load
 from omnigraph.pipeline.reading.scan import scan_of
@@ -112,7 +112,7 @@ def _edge_types(catalog: Catalog, snapshot: PinnedSnapshot, names: Iterable[str]
 
 
 def _node(catalog: Catalog, identity: str) -> NodeType:
-    node = catalog.by_id(identity)
+    node = catalog.by_id.get(identity)
     assert isinstance(node, NodeType)
     return node
 

@@ -19,7 +19,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import ReadSetConflict
+from omnigraph.base.errors import StaleVersion
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.change import ChangeSet, TypeChange
@@ -180,7 +180,7 @@ class BulkDraft(InputDraft):
     def change_under(self, txn: WriteTxn, catalog: Catalog) -> ChangeSet:
         """Return the change: it depends on the base only where rows are set aside, and on its schema."""
         if catalog.identity != self.catalog.identity:
-            raise ReadSetConflict("schema", expected=self.catalog.identity, actual=catalog.identity)
+            raise StaleVersion("schema", expected=self.catalog.identity, actual=catalog.identity)
         if self._options.sets_aside:
             self._set_aside(txn)
         return self.change

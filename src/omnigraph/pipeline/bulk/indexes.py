@@ -1,6 +1,6 @@
 """Indexes: the indexes of a branch, built by Spark's executors and published by the driver.
 
-    pinned snapshot -> what indexes lack -> **parts, then one segment each** -> engine.indexes
+    pinned snapshot -> what indexes lack -> **parts, then one segment each; key hashes** -> engine.indexes
 
 What an index is and how it is published is in storage and engine; here the building, which is all of the
 work, is done by many processes side by side.
@@ -15,6 +15,7 @@ Rule    a task builds over the fragments it is given, at the version that the dr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -24,7 +25,9 @@ from pyspark.sql import SparkSession
 from omnigraph.base.arguments import checked
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.change import Catalogs
+from omnigraph.engine.derive import lacking_key_hashes
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import IndexReport, Ready, declared_indexes
 from omnigraph.engine.indexes import ensure_indexes as publish
@@ -53,6 +56,16 @@ class Missing:
     parts: tuple[Fragments, ...]
 
 
+@dataclass(frozen=True)
+class KeyHashTask:
+    """Fragments of one table whose key hashes one task writes."""
+
+    table_id: str
+    version: int
+    fragments: Fragments
+    columns: tuple[str, ...]
+
+
 @checked
 def ensure_indexes(
     spark: SparkSession,
@@ -78,7 +91,8 @@ def ensure_indexes(
         for lacking, segment in _built(spark, store.location, missing):
             layout = store.reads.layout(store.table(snapshot, lacking.table_id))
             effects[lacking.table_id].work.built[lacking.spec] = built_for(layout, lacking.lack, segment)
-    ready = Ready(snapshot.state.version, effects)
+        derived = _derived(spark, store, catalog, snapshot, part_rows)
+    ready = Ready(snapshot.state.version, effects, derived)
     return publish(store, catalogs, branch, actor=actor, ready=ready)
 
 
@@ -112,6 +126,32 @@ def _built(spark: SparkSession, place: Location, missing: list[Missing]) -> Iter
     merged = for_each(spark, several, partial(_merged, place))
     yield from ((lacking, built[0]) for lacking, built in whole if len(built) == 1)
     yield from ((lacking, segment) for (lacking, _), segment in zip(several, merged, strict=True) if segment)
+
+
+def _derived(
+    spark: SparkSession, store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, part_rows: int
+) -> dict[str, tuple[str, ...]]:
+    """Have executors write the key hashes that files lack; return the columns, by table."""
+    tasks = [
+        KeyHashTask(table_id, version, fragments, catalog.table(table_id).looked_up)
+        for (table_id, version), rows in lacking_key_hashes(store, catalog, snapshot).items()
+        for fragments in grouped(rows, part_rows)
+    ]
+    derived: dict[str, tuple[str, ...]] = {}
+    for task, columns in zip(tasks, for_each(spark, tasks, partial(_hashed, store.location)), strict=True):
+        derived[task.table_id] = tuple(sorted({*derived.get(task.table_id, ()), *columns}))
+    return {table_id: columns for table_id, columns in derived.items() if columns}
+
+
+def _hashed(place: Location, task: KeyHashTask) -> tuple[str, ...]:
+    """Write the key hashes of some fragments, in an executor; return the columns."""
+    with GraphStore(place) as store, ThreadPoolExecutor(1) as pool:
+        try:
+            handle = store.reads.handle(task.table_id, task.version)
+            parts = [store.reads.layout(handle).parts[number] for number in task.fragments]
+            return store.finder.complete(handle, parts, pool, task.columns)
+        except (OSError, GraphError):  # the driver tries again
+            return ()
 
 
 def _part(place: Location, task: tuple[Missing, Fragments]) -> Segment | None:

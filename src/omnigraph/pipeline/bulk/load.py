@@ -42,8 +42,8 @@ from omnigraph.engine.load.sources.opening import open_source
 from omnigraph.engine.load.sources.splitting import SPLIT_BYTES, split
 from omnigraph.engine.load.sources.tables import read_header, renamed
 from omnigraph.engine.options import WriteOptions
-from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.relation import SHOWN
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline.bulk.draft import BulkDraft, BulkOptions, BulkRead
 from omnigraph.pipeline.bulk.load_task import (
     LoadJob,

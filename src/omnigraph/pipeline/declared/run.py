@@ -21,13 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, ConstraintViolation, GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.times import Clock
+from omnigraph.base.ids import Clock
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.assembly import LoadProgress
 from omnigraph.engine.merge.merge import MergeOutcome
-from omnigraph.engine.receipt import Receipt
 from omnigraph.engine.validate.relation import Violation
+from omnigraph.engine.write import Receipt
 from omnigraph.language.diagnostics import Reporter
 from omnigraph.pipeline.bulk.load import load
 from omnigraph.pipeline.bulk.load_task import cause_of

@@ -23,7 +23,7 @@ from omnigraph.engine.change import Catalogs
 from omnigraph.engine.load.assembly import REFUSED, Modes, WriteMode, claimed, publish_load
 from omnigraph.engine.load.conform import LoadProblems
 from omnigraph.engine.load.sources.tables import Parts, Tabular, parts_of
-from omnigraph.engine.receipt import Receipt, landed
+from omnigraph.engine.write import Receipt, landed
 from omnigraph.pipeline.bulk.draft import BulkDraft, BulkOptions, BulkRead
 from omnigraph.pipeline.bulk.load_task import LoadJob, TaskOutcome, in_order, load_job, run_partition
 from omnigraph.storage.claims import Claim, Claims

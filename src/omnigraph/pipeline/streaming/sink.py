@@ -27,7 +27,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.assembly import WriteMode, claimed, load_request
-from omnigraph.engine.receipt import Receipt, landed
+from omnigraph.engine.write import Receipt, landed
 from omnigraph.pipeline.bulk.load import DRIVER_ROWS
 from omnigraph.pipeline.bulk.load_task import TaskOutcome, fingerprint_of
 from omnigraph.pipeline.options import (

@@ -27,7 +27,7 @@ from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.assembly import LoadMode, WriteMode
-from omnigraph.engine.receipt import Receipt
+from omnigraph.engine.write import Receipt
 from omnigraph.pipeline.bulk.load import DRIVER_ROWS
 from omnigraph.pipeline.bulk.load_task import for_each_partition
 from omnigraph.pipeline.options import ADDRESS, coded, literal_path, open_store

@@ -32,11 +32,9 @@ from omnigraph.base.errors import (
     TagExists,
 )
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.ids import new_id
-from omnigraph.base.times import Clock
-from omnigraph.storage.failpoints import Step
-from omnigraph.storage.manifest.chain import Chain, check_whole
-from omnigraph.storage.manifest.metadata import CommitInDoubt, ControlRetry, HeadMoved
+from omnigraph.base.ids import Clock, new_id
+from omnigraph.storage.durability import Step
+from omnigraph.storage.manifest.chain import Chain, CommitInDoubt, ControlRetry, HeadMoved, check_whole
 from omnigraph.storage.manifest.records import MAIN, ChainIdentity, ManifestState, control
 from omnigraph.storage.manifest.refs import (
     PREFIX,
@@ -96,7 +94,7 @@ class Branches:
         Moving the registry makes every rename under way begin again, and it begins on the chain, where
         the write would lose its swap.
         """
-        retry = ControlRetry("taking back an interrupted rename", name, self._clock)
+        retry: ControlRetry | None = None
         while True:
             chain, state = self.head(name)
             if state.name is None:
@@ -112,6 +110,7 @@ class Branches:
                 self._refs.fence(refs, Step.BRANCH_RENAME)
                 return chain, chain.commit(*control(state, name=clean), Step.BRANCH_NAME)
             except (HeadMoved, CommitInDoubt) as error:
+                retry = retry or ControlRetry("taking back an interrupted rename", name, self._clock)
                 retry.lose(error)
 
     def list(self) -> tuple[BranchRef, ...]:

@@ -1,21 +1,222 @@
-"""Chain: one line of graph versions, main's or one lifetime of a branch.
+"""Chain: one line of graph versions, main's or one lifetime of a branch, and the dataset that holds it.
 
-Turns the maps of a metadata dataset into `ManifestState` values and back: `latest` (one probe), `at` a
-version, `find` by commit id, and `commit` (the compare-and-swap), which only publish.py, branches.py and the
-retention floor may call. At the end, which pins of an old version a hard drop took away.
+`Chain` turns the maps of a metadata dataset into `ManifestState` values and back: `latest` (one probe), `at`
+a version, `find` by commit id, and `commit` (the compare-and-swap), which only publish.py, branches.py and
+the retention floor may call.
+
+`MetadataDataset` is a map of text keys, changed only by compare-and-swap: a Lance dataset with zero rows
+whose schema metadata is the map. Creating it carries the first map, so there is never a half-made one; every
+change is one `UpdateConfig` commit of the schema metadata. Any two such changes made from the same version
+conflict, whichever keys they touch (guarded by tests/storage/test_lance_guards.py), so a stale writer can
+never slip through. Requests: read 1 when unchanged, else 2; commit 3; create 4, however long the history is.
+The reasons are in docs/decisions/0002-metadata-only-manifest.md.
+
+At the end: how long control writes go on trying, and which pins of an old version a hard drop took away.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Mapping
 
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+
 from omnigraph.base.bounded_cache import BoundedCache
-from omnigraph.base.errors import HistoryReclaimed
-from omnigraph.storage.failpoints import Step
-from omnigraph.storage.manifest.metadata import MetadataDataset
+from omnigraph.base.errors import HistoryReclaimed, IntegrityError, PublishContention
+from omnigraph.base.ids import Clock
+from omnigraph.storage.cost import count_object_request, stage
+from omnigraph.storage.durability import Step, Syncer, durable
+from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.records import RECENT, ChainIdentity, ManifestState, Pin, decode, encode
-from omnigraph.storage.opener import OpenFailed
+from omnigraph.storage.opener import MAX_VERSION, Handle, Opener, OpenFailed, manifest_file
+
+# -- damaged manifests -----------------------------------------------------------------------------
+#
+# What a dataset that cannot be read looks like, said so that a person can act on it. Runs only after Lance
+# failed to open a version, and looks at the files themselves. Lance does not sync: after a power cut the
+# newest manifest may be empty, cut off or full of zeros. With our syncing it was then never acknowledged to
+# anybody, so deleting it loses nothing.
+
+
+MAGIC = b"LANC"  # every complete Lance file ends with it
+
+
+def versions(location: Location, path: str) -> list[int]:
+    """Return the numbered versions stored below a path, oldest first."""
+    numbers = []
+    for key, _ in location.objects.list(f"{path}/_versions"):
+        name = key.rsplit("/", 1)[-1].removesuffix(".manifest")
+        if key.endswith(".manifest") and name.isdigit():
+            numbers.append(MAX_VERSION - int(name))
+    return sorted(numbers)
+
+
+def find_damage(location: Location, path: str) -> IntegrityError | None:
+    """Say what is wrong with the newest version of a dataset, if it is the file itself."""
+    stored = versions(location, path)  # a refusal of the store comes out typed here
+    if not stored:
+        return None
+    newest = stored[-1]
+    file = f"{path}/_versions/{manifest_file(newest)}"
+    content = location.objects.read(file)
+    if content is None or content.endswith(MAGIC):
+        return None
+    what = f"{file} at {location.uri} is cut off ({len(content)} bytes), as after a power cut"
+    if len(stored) == 1:
+        return IntegrityError(
+            f"{what}, and there is no version before it",
+            remedy=f"Restore {path}/ from a copy; if the graph was only just made, make it anew with force",
+            version=newest,
+        )
+    return IntegrityError(
+        f"{what}: it was never acknowledged to anybody",
+        remedy=f"Delete {file} below {location.uri}; "
+        f"version {stored[-2]} is intact and becomes the newest again",
+        version=newest,
+    )
+
+
+# -- metadata dataset ----------------------------------------------------------------------------
+
+
+_NO_COLUMNS = pa.field("unused", pa.int8())  # Lance needs a column; no row ever has a value for it
+
+
+class HeadMoved(Exception):
+    """Another writer committed first. Nothing was written."""
+
+
+class CommitInDoubt(Exception):
+    """The commit failed in a way that leaves open whether it landed; the cause is attached."""
+
+
+_PAUSES = (0.01, 0.05, 0.2)  # of a second, while another process finishes what it began
+
+
+class AlreadyThere(Exception):
+    """The dataset to be created exists."""
+
+
+class MetadataDataset:
+    """One zero-row dataset and its newest known handle. Thread-safe."""
+
+    def __init__(self, path: str, *, location: Location, opener: Opener, syncer: Syncer) -> None:
+        self.path = path
+        self._location = location
+        self._opener = opener
+        self._syncer = syncer
+        self._lock = threading.Lock()
+        self._handle: Handle | None = None
+
+    def create(self, content: Mapping[str, str], step: Step) -> None:
+        """Make the dataset with its first map; exactly one of several racing callers succeeds."""
+        schema = pa.schema([_NO_COLUMNS], metadata=dict(content))
+        stage()
+        try:
+            with durable(step):
+                handle = LanceDataset.commit(
+                    self._location.join(self.path),
+                    LanceOperation.Overwrite(schema, []),
+                    max_retries=0,
+                    storage_options=self._location.lance_options,
+                )
+        except OSError as error:
+            handle = self._landed_after_all(content, error)
+        self._synced(handle.version)
+        self._handle = handle
+
+    def _landed_after_all(self, content: Mapping[str, str], error: OSError) -> Handle:
+        """Find our own dataset behind a lost reply; else say whether somebody else's is there."""
+        if not self._appears():
+            raise storage_failure(f"creating {self.path}", error) from error
+        handle = self._opener.latest(self.path)
+        if _content(handle) != dict(content):
+            raise AlreadyThere(self.path) from error
+        return handle
+
+    def _appears(self) -> bool:
+        """Say whether there is a version. One that is being made refuses a second one before it is there."""
+        for pause in _PAUSES:
+            if any(self._location.objects.list(f"{self.path}/_versions")):
+                return True
+            time.sleep(pause)
+        return False
+
+    def latest(self, known_version: int | None = None) -> tuple[int, dict[str, str] | None]:
+        """Return the newest version and its map (the freshness probe); no map if the version is known."""
+        self._opener.check_open()
+        stage()
+        newest = self._handle
+        if newest is not None and newest.version == known_version and self._still_newest(newest.version):
+            return newest.version, None
+        try:
+            handle = self._opener.latest(self.path) if newest is None else self._opener.refresh(newest)
+        except OpenFailed as error:
+            raise find_damage(self._location, self.path) or error from error
+        with self._lock:
+            if self._handle is None or handle.version >= self._handle.version:
+                self._handle = handle  # never go back: a slower thread may hold an older answer
+        if handle.version == known_version:
+            return handle.version, None
+        content = _content(handle)
+        if not content and (damage := find_damage(self._location, self.path)) is not None:
+            raise damage  # Lance takes a manifest full of zeros for one that says nothing
+        return handle.version, content
+
+    def _still_newest(self, version: int) -> bool:
+        """Answer the probe on local disk without listing every version there is, which Lance does.
+
+        Versions have no gaps, and retention removes them oldest first: while this one is there and the
+        next is not, no later one exists. Anything else is for Lance to find out.
+        """
+        if not self._location.is_local:
+            return False
+        count_object_request()
+        folder = f"{self._location.uri}/{self.path}/_versions"
+        next_file, this_file = manifest_file(version + 1), manifest_file(version)
+        return not os.path.exists(f"{folder}/{next_file}") and os.path.exists(f"{folder}/{this_file}")
+
+    def at(self, version: int) -> dict[str, str]:
+        """Return the map as it was at one version."""
+        return _content(self._opener.at(self.path, version))
+
+    def commit(self, base: int, updates: Mapping[str, str | None], step: Step) -> int:
+        """Change keys (None removes one) if the newest version is still `base`; return the new version."""
+        handle = self._handle
+        if handle is None or handle.version != base:
+            raise HeadMoved(self.path)  # known to be stale already: no request needed
+        change = LanceOperation.UpdateConfig(
+            schema_metadata_updates=LanceOperation.UpdateMap(dict(updates), replace=False)
+        )
+        stage()
+        try:
+            with durable(step):
+                done = LanceDataset.commit(handle, change, read_version=base, max_retries=0)
+        except CommitConflictError as error:
+            raise HeadMoved(self.path) from error
+        except OSError as error:
+            raise CommitInDoubt(self.path) from error
+        with self._lock:
+            if self._handle is None or done.version >= self._handle.version:
+                self._handle = done
+        self._synced(done.version)
+        return int(done.version)
+
+    def _synced(self, version: int) -> None:
+        with durable(Step.HEAD_SYNC):
+            self._syncer.files([f"{self._location.uri}/{self.path}/_versions/{manifest_file(version)}"])
+
+
+def _content(handle: Handle) -> dict[str, str]:
+    return {k.decode(): v.decode() for k, v in (handle.schema.metadata or {}).items()}
+
+
+# -- chain -------------------------------------------------------------------------------------------
+
 
 MANIFEST = "__manifest"
 PAST_STATES = 128
@@ -125,6 +326,36 @@ class Chain:
 def main_line(created_us: int) -> ChainIdentity:
     """Return the identity of main's chain."""
     return ChainIdentity(incarnation="main", created_us=created_us)
+
+
+# -- retries of control writes ---------------------------------------------------------------------
+#
+# How long a write of a chain or of the registry that may lose its swap goes on trying.
+
+
+ATTEMPTS = 64  # each lost attempt means that somebody else's change landed
+FAILURES = 3  # attempts that the store itself refused
+
+
+class ControlRetry:
+    """How long a control write goes on trying: others may come first often, the store may refuse rarely."""
+
+    def __init__(self, doing: str, branch: str, clock: Clock) -> None:
+        self._doing = doing
+        self._branch = branch
+        self._clock = clock
+        self._started = clock.monotonic()
+        self._lost = self._failed = 0
+
+    def lose(self, error: HeadMoved | CommitInDoubt) -> None:
+        """Note a lost attempt; raise when there have been too many."""
+        self._lost += 1
+        self._failed += isinstance(error, CommitInDoubt)
+        if self._failed >= FAILURES:
+            raise storage_failure(self._doing, error.__cause__ or error) from error
+        if self._lost >= ATTEMPTS:
+            elapsed = self._clock.monotonic() - self._started
+            raise PublishContention(self._branch, attempts=self._lost, elapsed_ms=int(elapsed * 1000))
 
 
 # -- reclaimed pins --------------------------------------------------------------------------------

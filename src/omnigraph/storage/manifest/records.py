@@ -175,10 +175,10 @@ def advance(
         heads=heads,
         recent=((base.version + 1, commit.id), *base.recent)[:RECENT],
         newest_id=max(base.newest_id, commit.id),
-        seen=_taken_in(base, merged),
+        seen=_taken_in(base, merged) if merged else base.seen,
     )
     updates: dict[str, str | None] = dict(_head_keys(state))
-    if commit.schema != base.schema:
+    if commit.schema != base.commit.schema:
         updates["schema"] = commit.schema
     if merged:
         updates["seen"] = _dump(dict(state.seen))
@@ -189,8 +189,6 @@ def advance(
 
 def _taken_in(base: ManifestState, merged: Mapping[str, int]) -> FrozenMap[str, int]:
     """Return the chains seen after a merge, by the newest version of each."""
-    if not merged:
-        return base.seen
     both = {chain: max(base.seen.get(chain, 0), merged.get(chain, 0)) for chain in {*base.seen, *merged}}
     both.pop(base.line.incarnation, None)
     return FrozenMap(dict(sorted(both.items())))
@@ -302,7 +300,7 @@ def check_format(stamp: str | None, where: str) -> None:
 def _head_keys(state: ManifestState) -> dict[str, str]:
     """Return what every commit changes."""
     return {
-        "graph_head": state.head,
+        "graph_head": state.commit.id,
         "graph_commit": _commit_text(state.commit),
         "heads": _dump(state.heads),
         "recent": _dump(state.recent),

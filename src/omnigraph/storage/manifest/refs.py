@@ -19,9 +19,9 @@ from functools import lru_cache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BadBranchName, ReservedBranch
 from omnigraph.base.ids import new_id
-from omnigraph.storage.failpoints import Step
+from omnigraph.storage.durability import Step
 from omnigraph.storage.location import storage_failure
-from omnigraph.storage.manifest.metadata import CommitInDoubt, MetadataDataset
+from omnigraph.storage.manifest.chain import CommitInDoubt, MetadataDataset
 from omnigraph.storage.manifest.records import FORMAT, FORMAT_KEY, MAIN, check_format
 
 REFS = "__refs"

@@ -21,10 +21,11 @@ from omnigraph.base.errors import (
     TagExists,
     TagNotFound,
 )
-from omnigraph.base.times import FORMS, Clock, TagAt, read_moment
-from omnigraph.storage.failpoints import Step
+from omnigraph.base.ids import Clock
+from omnigraph.base.times import FORMS, TagAt, read_moment
+from omnigraph.storage.durability import Step
 from omnigraph.storage.manifest.branches import Branches
-from omnigraph.storage.manifest.metadata import CommitInDoubt, ControlRetry, HeadMoved
+from omnigraph.storage.manifest.chain import CommitInDoubt, ControlRetry, HeadMoved
 from omnigraph.storage.manifest.records import MAIN, ManifestState
 from omnigraph.storage.manifest.refs import TAG_PREFIX, Refs, RefsState, TagRef, check_name
 

@@ -34,10 +34,12 @@ from omnigraph.storage.tables.layout import (
 # The small fragments at the end of a table, kept in memory by the processes that write it. Entries are right
 # for ever: a data file never changes, and a deletion file has its own identity. A writer knows what it just
 # wrote, so looking for a key in the tail, or folding it, asks nothing of storage. Bounded by bytes, least
-# recently used out first; a missing entry is read back (one request a fragment).
+# recently used out first; a missing entry is read back (one request a fragment). Of fragments that a write
+# replaced only the last few are kept, for whoever lost a race or still reads the version before.
 
 
 CACHE_BYTES = 64 << 20
+RETIRED = 64  # replaced fragments that are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,11 @@ class TailFragment:
         offsets = [position[i] for i in ids if i in position]
         return np.array(sorted(offsets), dtype=np.int64) if offsets else NOTHING
 
+    def places(self, ids: Iterable[str]) -> Offsets:
+        """Return the offset of the row with each id, or -1."""
+        position = self._position
+        return np.array([position.get(i, -1) for i in ids], dtype=np.int64)
+
     def without(self, offsets: Offsets) -> TailFragment:
         """Return what is left after removing rows."""
         if not len(offsets):
@@ -82,10 +89,11 @@ class TailCache:
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self._fragments = BoundedCache[FragmentKey, TailFragment](limit, lambda fragment: fragment.held)
+        self._retired = BoundedCache[FragmentKey, TailFragment](RETIRED)
 
     def get(self, handle: Handle, fragment_id: int, key: FragmentKey) -> TailFragment:
         """Return a fragment of this version, reading it only if nobody here wrote or read it before."""
-        fragment = self._fragments.get(key)
+        fragment = self._fragments.get(key) or self._retired.get(key)
         if fragment is not None:
             return fragment
         scan = handle.scanner(
@@ -98,6 +106,13 @@ class TailCache:
     def put(self, key: FragmentKey, fragment: TailFragment) -> None:
         """Remember a fragment that was just written or read."""
         self._fragments.put(key, fragment)
+
+    def retire(self, key: FragmentKey) -> None:
+        """Note that a write replaced a fragment: newer versions do not have it."""
+        fragment = self._fragments.get(key)
+        if fragment is not None:
+            self._retired.put(key, fragment)
+            self._fragments.drop(key)
 
 
 def written(rows: pa.Table) -> TailFragment:

@@ -19,7 +19,7 @@ from lance import Index, LanceDataset, LanceOperation
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.durability import Step, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, Layout, Offsets, data_files
 

@@ -13,8 +13,8 @@ from lance import LanceDataset, LanceOperation
 
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.cost import stage
-from omnigraph.storage.durability import Syncer
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.derived.files import folder_of
+from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.opener import Handle, manifest_file
 from omnigraph.storage.tables.effects import ID
@@ -89,7 +89,10 @@ def stored_files(location: Location, table_id: str) -> dict[str, int]:
 
 
 def referenced(handle: Handle) -> frozenset[str]:
-    """Return what one version of a table needs."""
+    """Return what one version of a table needs, and what is derived from its data files.
+
+    Adjacency is over several files: whether to keep it is asked of its header (`Reclaimer`).
+    """
     return frozenset(_referenced(handle))
 
 
@@ -115,6 +118,7 @@ def _referenced(handle: Handle) -> Iterator[str]:
         metadata = fragment.metadata
         for file in metadata.files:
             yield from (f"data/{file.path}", f"data/{file.path.removesuffix('.lance')}/")  # blobs beside it
+            yield f"{folder_of(file.path)}/"
         if metadata.deletion_file is not None:
             yield str(metadata.deletion_file.path(fragment.fragment_id))
     for index in handle.describe_indices():

@@ -1,9 +1,9 @@
 """Indexes: what a table's indexes lack, built as new segments.
 
-Maintenance only: writes keep just the key indexes up (keys.py). An index is a few segments, each over some
-fragments; it never decides a result, so it may lag, and one that cannot be built is noted and left for later
-without disturbing the others. The parts of a large segment may be built in other processes and merged:
-pipeline.indexes does so.
+Maintenance only: what writes look up by are key hashes (derived/rows.py). An index is a few segments, each
+over some fragments; it never decides a result, so it may lag, and one that cannot be built is noted and left
+for later without disturbing the others. The parts of a large segment may be built in other processes and
+merged: pipeline.indexes does so.
 
 Segments stay good as long as their fragments are there. A writer that publishes first costs another
 detached commit, not another build: what was built is remembered and only what is new is added.
@@ -20,12 +20,12 @@ import pyarrow as pa
 from lance import Index, LanceOperation
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.durability import Step, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import NO_VECTORS, Built, IndexSpec, IndexWork, Lack, StoredIndexKind
-from omnigraph.storage.tables.keys import MAX_SEGMENTS, stub
 from omnigraph.storage.tables.layout import Layout, data_files
 
+MAX_SEGMENTS = 4
 PARTITION_ROWS = 1_024
 MOST_PARTITIONS = 4_096
 
@@ -180,3 +180,11 @@ def _any(handle: Handle, column: str, fragments: Iterable[int]) -> bool:
 
 def _rows(layout: Layout, fragments: Iterable[int]) -> int:
     return sum(layout.parts[fragment].size.rows for fragment in fragments)
+
+
+def stub(uuid: str, column: str) -> Index:
+    """Name an index segment to remove: Lance matches by uuid alone."""
+    unread: Any = set()
+    return Index(
+        uuid=uuid, name=f"{column}_idx", fields=[], dataset_version=0, fragment_ids=unread, index_version=0
+    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -195,11 +194,6 @@ class FragmentSize:
         return self.bytes + ROW_WEIGHT * self.rows
 
 
-def settled(size: FragmentSize) -> bool:
-    """Say whether a fragment is past the first tier: those are covered by the key index."""
-    return size.weight >= TIERS[0]
-
-
 def plan_fold(sizes: Mapping[int, FragmentSize], incoming: FragmentSize) -> frozenset[int]:
     """Choose the fragments that a write of this size should take up.
 
@@ -233,7 +227,7 @@ OFFSET_MASK = 0xFFFFFFFF
 ADDRESS = "_rowaddr"
 Offsets = NDArray[np.int64]
 NOTHING: Offsets = np.empty(0, np.int64)
-FragmentKey = tuple[bytes, str, str]
+FragmentKey = tuple[bytes, str, str]  # a fragment's exact content: columns as read, files, deletions
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +237,17 @@ class FragmentLayout:
     metadata: FragmentMetadata
     size: FragmentSize
     key: FragmentKey
-    settled: bool
+    settled: bool  # past the first tier: has key hashes
+    stored_bytes: int  # of its files, whatever is alive of them
 
     @classmethod
     def of(cls, metadata: FragmentMetadata, columns: bytes) -> FragmentLayout:
         """Describe a fragment as it is read with these columns."""
-        size = size_of(metadata)
-        return cls(metadata, size, identity(columns, metadata), settled(size))
+        size, deletions = size_of(metadata), metadata.deletion_file
+        deleted = "" if deletions is None else f"{deletions.read_version}-{deletions.id}"
+        key = columns, ",".join(data_files(metadata)), deleted
+        stored = sum([file.file_size_bytes or 0 for file in metadata.files])
+        return cls(metadata, size, key, size.weight >= TIERS[0], stored)
 
 
 @dataclass(frozen=True)
@@ -259,35 +257,17 @@ class Layout:
     schema: pa.Schema
     columns: bytes
     parts: Mapping[int, FragmentLayout]
+    small: Mapping[int, FragmentLayout]  # the small fragments at the end, which the tail cache holds
+    big: Mapping[int, FragmentLayout]  # the others, which have key hashes
+    rows: int
     has_blobs: bool  # Lance cannot read blob rows back for writing (lance-facts 11): they are never folded
-    complete: bool = False  # the key indexes are known to lack nothing that a write would add
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return sum(part.size.rows for part in self.parts.values())
-
-    @cached_property
-    def settled(self) -> frozenset[int]:
-        """The fragments past the tail."""
-        return frozenset(n for n, part in self.parts.items() if part.settled)
-
-    @cached_property
-    def small(self) -> Mapping[int, FragmentLayout]:
-        """The small fragments at the end, which the tail cache holds."""
-        return {} if self.has_blobs else {n: part for n, part in self.parts.items() if not part.settled}
-
-    @cached_property
-    def big(self) -> Mapping[int, FragmentLayout]:
-        """The others, which the key index covers."""
-        return self.parts if self.has_blobs else {n: part for n, part in self.parts.items() if part.settled}
 
     @classmethod
     def of(cls, handle: Handle) -> Layout:
         """Read the layout of a version."""
         columns, schema = fingerprint(handle), handle.schema
         parts = {f.fragment_id: FragmentLayout.of(f.metadata, columns) for f in handle.get_fragments()}
-        return cls(schema, columns, parts, any(_is_blob(field) for field in schema))
+        return _layout(schema, columns, parts, any(_is_blob(field) for field in schema))
 
     def after(self, done: Handle, changed: frozenset[int]) -> Layout:
         """Return the layout of a version made from this one with its columns kept, looking only at
@@ -298,8 +278,17 @@ class Layout:
             number = fragment.fragment_id
             kept = None if number in changed else self.parts.get(number)
             parts[number] = kept or FragmentLayout.of(fragment.metadata, self.columns)
-        complete = self.complete and all(n in self.settled for n, part in parts.items() if part.settled)
-        return Layout(self.schema, self.columns, parts, self.has_blobs, complete)
+        return _layout(self.schema, self.columns, parts, self.has_blobs)
+
+
+def _layout(
+    schema: pa.Schema, columns: bytes, parts: Mapping[int, FragmentLayout], has_blobs: bool
+) -> Layout:
+    """Make a layout; a table with blobs has no small fragments, since their rows cannot be held."""
+    big = parts if has_blobs else {n: part for n, part in parts.items() if part.settled}
+    small = {} if has_blobs else {n: part for n, part in parts.items() if not part.settled}
+    rows = sum([part.size.rows for part in parts.values()])
+    return Layout(schema, columns, parts, small, big, rows, has_blobs)
 
 
 class Layouts:
@@ -311,7 +300,9 @@ class Layouts:
 
     def get(self, handle: Handle) -> Layout:
         """Return the layout of a version."""
-        return self._known.get_or_make((handle.uri, handle.version), lambda: Layout.of(handle))
+        key = (handle.uri, handle.version)
+        known = self._known.get(key)
+        return self._known.put(key, Layout.of(handle)) if known is None else known
 
     def put(self, handle: Handle, layout: Layout) -> None:
         """Remember the layout of a version that was just made."""
@@ -340,13 +331,6 @@ class Layouts:
 def _is_blob(field: pa.Field) -> bool:
     old = b"lance-encoding:blob" in (field.metadata or {})
     return old or str(field.type).startswith("extension<lance.blob")
-
-
-def identity(columns: bytes, metadata: FragmentMetadata) -> FragmentKey:
-    """Name a fragment's exact content: the columns as read, its files and its deletions."""
-    deletions = metadata.deletion_file
-    files = ",".join(data_files(metadata))
-    return columns, files, "" if deletions is None else f"{deletions.read_version}-{deletions.id}"
 
 
 def data_files(metadata: FragmentMetadata) -> list[str]:

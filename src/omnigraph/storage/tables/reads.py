@@ -1,28 +1,30 @@
 """Reads: rows of a pinned version by the values of one column.
 
-What validation and updates ask of committed rows, as Arrow tables. The small fragments at the end of a table
-answer from memory (differences.py), the rest by index where there is one, else by a scan; `exists` reads no
-data where the key index answers. An index never decides a result: fragments that it does not cover are
-scanned.
+What validation, updates and queries ask of committed rows, as Arrow tables. The small fragments at the end of
+a table answer from memory (differences.py), the rest by key hashes (derived/rows.py); many values at once, or
+those of a column without key hashes, take a scan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.storage.cost import stage as cost_stage
+from omnigraph.storage.derived.adjacency import Bases
+from omnigraph.storage.derived.rows import RowFinder
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle, Opener
-from omnigraph.storage.tables.differences import OneSided, TailCache, differences
+from omnigraph.storage.tables.differences import OneSided, TailCache, TailFragment, differences
 from omnigraph.storage.tables.effects import ID
-from omnigraph.storage.tables.keys import PROBE_LIMIT, addresses, scan_where_in
-from omnigraph.storage.tables.layout import ADDRESS, FragmentLayout, Layout, Layouts, Offsets
+from omnigraph.storage.tables.keys import PROBE_LIMIT, scan_where_in
+from omnigraph.storage.tables.layout import ADDRESS, NOTHING, FragmentLayout, Layout, Layouts, Offsets
 from omnigraph.storage.tables.predicate import Holds, Predicate, both_zeros, find
 
 if TYPE_CHECKING:
@@ -32,10 +34,14 @@ if TYPE_CHECKING:
 class TableReads:
     """Reads of one store's tables; shares its handles and what it knows of their tails."""
 
-    def __init__(self, opener: Opener, layouts: Layouts, tail: TailCache) -> None:
+    def __init__(
+        self, opener: Opener, layouts: Layouts, tail: TailCache, finder: RowFinder, bases: Bases
+    ) -> None:
         self._opener = opener
         self._layouts = layouts
         self._tail = tail
+        self._finder = self.finder = finder
+        self.bases = bases
 
     def handle(self, table_id: str, version: int) -> Handle:
         """Return the table at a version."""
@@ -57,12 +63,8 @@ class TableReads:
             return present
         open_ids = pc.unique(ids.filter(pc.invert(present)))
         cost_stage()
-        if len(open_ids) <= PROBE_LIMIT:
-            at = addresses(handle, open_ids, list(layout.big))
-            if sum(map(len, at.values())) == len(open_ids):
-                return pa.repeat(pa.scalar(True), len(ids))
-        hits = self._from_big(handle, layout, ID, open_ids, [ID])[ID].combine_chunks()
-        return pc.or_(present, pc.is_in(ids, value_set=hits))
+        there = self._from_big(handle, layout, ID, open_ids, [ID])[ID].combine_chunks()
+        return pc.or_(present, pc.is_in(ids, value_set=there))
 
     def lookup(
         self, table_id: str, version: int, column: str, values: pa.Array, columns: Sequence[str]
@@ -93,6 +95,17 @@ class TableReads:
         """Return the offsets of the deleted rows of a fragment, ascending."""
         return self._layouts.deleted(handle, number, part)
 
+    def tail(self, handle: Handle, number: int, part: FragmentLayout) -> TailFragment:
+        """Return the living rows of a small fragment."""
+        return self._tail.get(handle, number, part.key)
+
+    def physical(self, handle: Handle, parts: Sequence[FragmentLayout], column: str) -> Iterator[pa.Array]:
+        """Yield a column of some fragments with all their rows, whatever the version has deleted of them."""
+        try:
+            yield from self._finder.physical(handle, parts, column)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise storage_failure("reading a column", error) from error
+
     def addressed(self, table_id: str, version: int, column: str, values: pa.Array) -> pa.Table:
         """Return the address and the value of the rows whose `column` is one of the values."""
         handle = self.handle(table_id, version)
@@ -111,19 +124,20 @@ class TableReads:
             matches.append(self._from_big(handle, layout, column, pc.unique(values), [column, ADDRESS]))
         return pa.concat_tables([part.cast(schema) for part in matches]) if matches else schema.empty_table()
 
-    def locate(self, table_id: str, version: int, row_id: str) -> int | None:
-        """Return the address of the row with an id; where the index answers, no data is read."""
+    def candidates(
+        self, table_id: str, version: int, column: str, values: pa.Array
+    ) -> tuple[Offsets, Offsets]:
+        """Return (which value, address) of the rows past the tail that may hold one of a few values."""
         handle = self.handle(table_id, version)
         layout = self._layouts.get(handle)
-        for fragment, part in layout.small.items():
-            offsets = self._tail.get(handle, fragment, part.key).find([row_id])
-            if len(offsets):
-                return (fragment << 32) | int(offsets[0])
-        if layout.big:
-            cost_stage()
-            for fragment, offsets in addresses(handle, pa.array([row_id]), list(layout.big)).items():
-                return (fragment << 32) | int(offsets[0])
-        return None
+        if not layout.big:
+            return NOTHING, NOTHING
+        cost_stage()
+        if self._finder.can_find(handle, layout, column):
+            return self._finder.candidates(handle, layout.big, column, values)
+        rows = self._from_big(handle, layout, column, pc.unique(values), [column, ADDRESS])
+        which = pc.index_in(rows[column].combine_chunks(), value_set=values)
+        return np.asarray(which, dtype=np.int64), rows[ADDRESS].to_numpy().astype(np.int64)
 
     def differences(self, table_id: str, before: int | None, after: int | None) -> tuple[OneSided, OneSided]:
         """Return the rows that only one of two versions has; None is a version without rows."""
@@ -149,7 +163,14 @@ class TableReads:
         self, handle: Handle, layout: Layout, column: str, values: pa.Array, columns: Sequence[str]
     ) -> pa.Table:
         try:
-            return scan_where_in(handle, column, values, list(layout.big), list(columns))
+            if len(values) > PROBE_LIMIT or not self._finder.can_find(handle, layout, column):
+                return scan_where_in(handle, column, values, list(layout.big), list(columns))
+            stored = [name for name in columns if name != ADDRESS]
+            matches = self._finder.find(handle, layout, column, values, stored)
+            rows = matches.rows.select(stored)
+            if ADDRESS in columns:
+                rows = rows.append_column(ADDRESS, pa.array(matches.addresses, pa.uint64()))
+            return rows.select(list(columns))
         except (OSError, pa.ArrowInvalid) as error:
             raise storage_failure("looking rows up", error) from error
 

@@ -18,7 +18,7 @@ from lance.fragment import FragmentMetadata
 
 from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.storage.cost import stage as cost_stage
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.durability import Step, durable
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables import layout
@@ -55,7 +55,34 @@ def stage(base: Handle, effect: Effect, tools: Tools) -> Result:
     if isinstance(effect, SeveralEffects):
         return _stage_several(base, effect, tools)
     try:
-        return _run(Workbench(base, tools), effect)
+        bench = Workbench(base, tools)
+        match effect:
+            case Append(rows):
+                return _append(bench, rows)
+            case Upsert(rows, remove):
+                return _upsert(bench, rows, remove)
+            case Replace():
+                return _replace(bench, effect)
+            case DeleteIds(ids):
+                return _delete(bench, bench.find(_distinct(ids)))
+            case Overwrite(rows):
+                return _overwrite(bench, rows)
+            case AddColumn(column, fill, copy_from):
+                return _add_column(bench, column, fill, copy_from)
+            case FillNulls(column, value):
+                return _fill_nulls(bench, column, value)
+            case DropColumn(name):
+                _known(bench, name)
+                return _project(bench, layout.without_column(bench.base, name))
+            case RenameColumn(name, to):
+                _known(bench, name)
+                if to in bench.schema.names:
+                    raise InvalidRequest(f"there is already a column {to!r}", column=to)
+                return _project(bench, layout.with_name(bench.base, name, to))
+            case BuildIndexes(specs, work):
+                return _build_indexes(bench, specs, work)
+            case _:
+                assert_never(effect)
     except (OSError, pa.ArrowInvalid) as error:  # what Lance raises when files cannot be read or written
         raise storage_failure("staging rows", error) from error
 
@@ -78,38 +105,6 @@ def _stage_several(base: Handle, effect: SeveralEffects, tools: Tools) -> Result
     return whole, handle
 
 
-def _run(bench: Workbench, effect: Effect) -> Result:
-    match effect:
-        case Append(rows):
-            return _append(bench, rows)
-        case Upsert(rows, remove):
-            return _upsert(bench, rows, remove)
-        case Replace():
-            return _replace(bench, effect)
-        case DeleteIds(ids):
-            return _delete(bench, bench.find(_distinct(ids)))
-        case Overwrite(rows):
-            return _overwrite(bench, rows)
-        case AddColumn(column, fill, copy_from):
-            return _add_column(bench, column, fill, copy_from)
-        case FillNulls(column, value):
-            return _fill_nulls(bench, column, value)
-        case DropColumn(name):
-            _known(bench, name)
-            return _project(bench, layout.without_column(bench.base, name))
-        case RenameColumn(name, to):
-            _known(bench, name)
-            if to in bench.schema.names:
-                raise InvalidRequest(f"there is already a column {to!r}", column=to)
-            return _project(bench, layout.with_name(bench.base, name, to))
-        case BuildIndexes(specs, work):
-            return _build_indexes(bench, specs, work)
-        case SeveralEffects():
-            raise AssertionError("staged one by one")
-        case _:
-            assert_never(effect)
-
-
 # -- rows ---------------------------------------------------------------------------------------------
 
 
@@ -120,7 +115,7 @@ def _append(bench: Workbench, rows: Rows) -> Result:
     if rows.num_rows == 0:
         return bench.unchanged()
     folded = bench.fold_set(rows, {})
-    new = bench.write(bench.with_folded(rows, folded, {}))
+    new = bench.write(bench.with_folded(rows, folded, {}) if folded else rows)
     return bench.finish(
         LanceOperation.Update(
             removed_fragment_ids=sorted(folded), new_fragments=new, update_mode="rewrite_rows"
@@ -147,14 +142,15 @@ def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
     cost_stage()
     replaced = bench.find(ids)
     removed = bench.find(_without(remove, ids)) if len(remove) else {}
-    old = _union(replaced, removed)
+    old = _union(replaced, removed) if removed else replaced
     if rows.num_rows == 0:
         return _delete(bench, old)
     folded = bench.fold_set(rows, old)
     left = {fragment: offsets for fragment, offsets in old.items() if fragment not in folded}
     deletions = bench.pool.submit(bench.remove, left) if left else None
-    new = bench.write(bench.with_folded(rows, folded, old))
+    new = bench.write(bench.with_folded(rows, folded, old) if folded else rows)
     updated, emptied = deletions.result() if deletions is not None else ([], frozenset())
+    found = sum(map(len, replaced.values()))
     return bench.finish(
         LanceOperation.Update(
             removed_fragment_ids=sorted(folded | emptied),
@@ -162,9 +158,9 @@ def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
             new_fragments=new,
             update_mode="rewrite_rows",
         ),
-        inserted=rows.num_rows - _count(replaced),
-        updated=_count(replaced),
-        deleted=_count(removed),
+        inserted=rows.num_rows - found,
+        updated=found,
+        deleted=sum(map(len, removed.values())),
     )
 
 
@@ -190,6 +186,7 @@ def _new(bench: Workbench, rows: Rows) -> list[FragmentMetadata]:
     """Return rows as fragments: written now, or found written."""
     if isinstance(rows, Written):
         bench.files += rows.files()
+        bench.derive(layout.FragmentLayout.of(fragment, bench.layout.columns) for fragment in rows.fragments)
         return list(rows.fragments)
     return bench.write(
         conform(rows, bench.schema) if isinstance(rows, pa.Table) else CheckedStream(rows, bench.schema)
@@ -205,7 +202,7 @@ def _delete(bench: Workbench, old: Addresses) -> Result:
         LanceOperation.Update(
             removed_fragment_ids=sorted(emptied), updated_fragments=updated, update_mode="rewrite_rows"
         ),
-        deleted=_count(old),
+        deleted=sum(map(len, old.values())),
     )
 
 
@@ -287,10 +284,6 @@ def _known(bench: Workbench, name: str) -> None:
     names = bench.schema.names
     if name not in names or name == ID:
         raise InvalidRequest(f"no column {name!r} to change; the columns are {', '.join(names)}", column=name)
-
-
-def _count(addresses: Addresses) -> int:
-    return sum(map(len, addresses.values()))
 
 
 def _union(a: Addresses, b: Addresses) -> Addresses:

@@ -7,9 +7,8 @@ version it was staged from (lance-facts B3); publishing decides whether that ver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,12 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.cost import stage as cost_stage
-from omnigraph.storage.failpoints import Step, durable
+from omnigraph.storage.derived.rows import RowFinder, by_fragment
+from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.differences import TailCache, TailFragment, written
-from omnigraph.storage.tables.effects import Removal, RowSource, Written
-from omnigraph.storage.tables.keys import Addresses, addresses, index_change
+from omnigraph.storage.tables.effects import ID, Removal, RowSource, Written
+from omnigraph.storage.tables.keys import PROBE_LIMIT, Addresses, addresses
 from omnigraph.storage.tables.layout import (
     PER_TIER,
     REWRITE_BELOW,
@@ -33,7 +33,6 @@ from omnigraph.storage.tables.layout import (
     Layout,
     Layouts,
     data_files,
-    identity,
     plan_fold,
     size_of,
 )
@@ -49,7 +48,12 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     if not rows.schema.equals(schema):
         check_columns(rows.schema, schema)
         rows = rows.select(schema.names)
-    _check_nulls(rows, schema)
+    for field in schema:
+        if not field.nullable and rows[field.name].null_count:
+            raise InvalidRequest(
+                f"the rows do not fit the table: column {field.name!r} is required and has nulls",
+                column=field.name,
+            )
     return rows.cast(schema) if not rows.schema.equals(schema) else rows  # takes over nullability only
 
 
@@ -94,15 +98,6 @@ def check_columns(columns: pa.Schema, expected: pa.Schema) -> None:
         raise InvalidRequest(f"the rows do not fit the table: {'; '.join(problems)}", problems=problems)
 
 
-def _check_nulls(rows: pa.Table, schema: pa.Schema) -> None:
-    for field in schema:
-        if not field.nullable and rows[field.name].null_count:
-            raise InvalidRequest(
-                f"the rows do not fit the table: column {field.name!r} is required and has nulls",
-                column=field.name,
-            )
-
-
 # -- workbench -----------------------------------------------------------------------------------
 
 
@@ -121,11 +116,6 @@ class Staged:
     deleted: int = 0
     files: tuple[str, ...] = ()  # relative to the table; a trailing "/" means everything below
 
-    @property
-    def changed(self) -> bool:
-        """Whether there is anything to publish."""
-        return self.version != self.base_version
-
 
 @dataclass(frozen=True)
 class Tools:
@@ -134,7 +124,10 @@ class Tools:
     pool: Executor
     tail: TailCache
     layouts: Layouts
-    sync_early: Callable[[str], None]  # begin to make a file durable while others are still being written
+    finder: RowFinder
+    looked_up: tuple[str, ...]  # columns that rows are found by, beside ids and ends
+    syncer: Syncer
+    folder: str  # where the files of the table are
 
 
 class Workbench:
@@ -148,7 +141,10 @@ class Workbench:
         self.pool = tools.pool
         self._tail = tools.tail
         self._layouts = tools.layouts
-        self._sync_early = tools.sync_early
+        self._finder = tools.finder
+        self._looked_up = tools.looked_up
+        self._syncer = tools.syncer
+        self._folder = tools.folder
         self._changed: frozenset[int] = frozenset()
 
     def find(self, ids: pa.Array) -> Addresses:
@@ -156,13 +152,18 @@ class Workbench:
         if len(ids) == 0:
             return {}
         small, big = self.layout.small, self.layout.big
-        located = addresses(self.base, ids, list(big)) if big else {}
+        located = self._find_big(ids, big) if big else {}
         sought = ids.to_pylist() if small else []
         for fragment in small:
             offsets = self._tail_fragment(fragment).find(sought)
             if len(offsets):
                 located[fragment] = offsets
         return located
+
+    def _find_big(self, ids: pa.Array, big: Mapping[int, FragmentLayout]) -> Addresses:
+        if len(ids) <= PROBE_LIMIT and self._finder.can_find(self.base, self.layout, ID):
+            return by_fragment(self._finder.find(self.base, self.layout, ID, ids).addresses)
+        return addresses(self.base, ids, list(big))
 
     def _tail_fragment(self, fragment: int) -> TailFragment:
         return self._tail.get(self.base, fragment, self.layout.parts[fragment].key)
@@ -185,8 +186,6 @@ class Workbench:
 
     def with_folded(self, rows: pa.Table, folded: frozenset[int], old: Addresses) -> pa.Table:
         """Return the folded fragments' surviving rows followed by the new ones."""
-        if not folded:
-            return rows
         nothing = np.empty(0, np.int64)
         kept = [
             self._tail_fragment(fragment).without(old.get(fragment, nothing)).rows
@@ -205,15 +204,22 @@ class Workbench:
             if isinstance(rows, CheckedStream) and rows.problem is not None:
                 raise rows.problem from error
             raise
-        for fragment in new:
-            for path in data_files(fragment):
+        parts = [FragmentLayout.of(fragment, self.layout.columns) for fragment in new]
+        for part in parts:
+            for path in data_files(part.metadata):
                 self.files += [f"data/{path}", f"data/{path.removesuffix('.lance')}/"]
-                self._sync_early(f"data/{path}")
-        if isinstance(rows, pa.Table) and len(new) == 1:
-            part = FragmentLayout.of(new[0], self.layout.columns)
-            if not part.settled:
-                self._tail.put(part.key, written(rows.combine_chunks()))
+                if self._syncer.enabled:  # begin now: other files are still being written
+                    self.pool.submit(self._syncer.early, f"{self._folder}data/{path}")
+        if isinstance(rows, pa.Table) and len(new) == 1 and not parts[0].settled:
+            self._tail.put(parts[0].key, written(rows.combine_chunks()))
+        self.derive(parts)
         return new
+
+    def derive(self, parts: Iterable[FragmentLayout]) -> None:
+        """Write beside new files what rows of them are found by; those of small ones are found in memory."""
+        settled = [part for part in parts if part.settled]
+        if settled:
+            self._finder.derive(self.base, settled, self.pool, self._looked_up)
 
     def remove(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
         """Write deletion files; return the changed fragments and the ids of those left empty."""
@@ -228,10 +234,10 @@ class Workbench:
                 updated.append(metadata)
                 self.files.append(metadata.deletion_file.path(fragment_id))
                 part = self.layout.parts[fragment_id]
-                self._layouts.lose(part, offsets, identity(self.layout.columns, metadata))
+                key = FragmentLayout.of(metadata, self.layout.columns).key
+                self._layouts.lose(part, offsets, key)
                 if not self.layout.has_blobs and not part.settled:
-                    left = self._tail_fragment(fragment_id).without(offsets)
-                    self._tail.put(identity(self.layout.columns, metadata), left)
+                    self._tail.put(key, self._tail_fragment(fragment_id).without(offsets))
         self._changed = frozenset(old)
         return updated, frozenset(emptied)
 
@@ -245,20 +251,16 @@ class Workbench:
     def finish(
         self, operation: Any, *, inserted: int = 0, updated: int = 0, deleted: int = 0
     ) -> tuple[Staged, Handle]:
-        """Make the detached version, and bring the key index up to it."""
+        """Make the detached version."""
         done = self._detached(self.base, operation)
         if isinstance(operation, LanceOperation.Project | LanceOperation.Merge):  # other columns
             layout = Layout.of(done)
         else:
             layout = self.layout.after(done, self._changed)
-        with durable(Step.TABLE_INDEX):
-            change = None if layout.complete else index_change(done, layout)
-        if change is None:
-            layout = layout if layout.complete else replace(layout, complete=True)
-        else:
-            self.files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]
-            done = self._detached(done, change)
         self._layouts.put(done, layout)
+        for fragment, part in self.layout.small.items():
+            if fragment not in layout.parts or layout.parts[fragment].key != part.key:
+                self._tail.retire(part.key)
         staged = Staged(
             base_version=self.base.version,
             version=done.version,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from omnigraph.base.errors import GraphError, InvalidRequest
-from omnigraph.base.times import SystemClock
+from omnigraph.base.ids import SystemClock
 from omnigraph.surfaces.cli.settings import Settings, read_config, variable
 from omnigraph.surfaces.cli.support.call import Call, LogFormat, LogLevel, call_of, configure
 from omnigraph.surfaces.cli.support.command_line import (

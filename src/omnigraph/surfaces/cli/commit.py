@@ -39,7 +39,7 @@ def list_(
     ] = None,
 ) -> None:
     """List the commits of a branch, newest first, those it inherited included."""
-    from omnigraph.engine.receipt import commit_json
+    from omnigraph.engine.write import commit_json
 
     call = call_of(ctx)
     with call.connect(address, graph_uri) as graph:
@@ -59,7 +59,7 @@ def show(
     graph_uri: GraphUri = None,
 ) -> None:
     """Show one commit, whichever branch made it."""
-    from omnigraph.engine.receipt import commit_json
+    from omnigraph.engine.write import commit_json
 
     call = call_of(ctx)
     where, (at,) = graph_and_words(call.settings, words, graph_uri, "ID")
@@ -82,7 +82,7 @@ def log(
     ] = False,
 ) -> None:
     """Show the history of a branch, newest first, one line for each commit."""
-    from omnigraph.engine.receipt import commit_json
+    from omnigraph.engine.write import commit_json
 
     call = call_of(ctx)
     with call.connect(address, graph_uri) as opened:

@@ -23,7 +23,7 @@ from omnigraph.surfaces.cli.support.progress import load_bar
 
 if TYPE_CHECKING:
     from omnigraph.engine.load.assembly import LoadProgress, Report
-    from omnigraph.engine.receipt import Receipt
+    from omnigraph.engine.write import Receipt
 
 STDIN = "-"
 

@@ -92,7 +92,8 @@ def _index_lines(report: IndexReport) -> Iterator[str]:
     for indexes in report.types:
         yield f"  {indexes.kind} {indexes.type}: {_index_state(indexes)}"
     if report.commit_id is None:
-        yield f"nothing to build on {report.branch}"
+        derived = any(indexes.derived for indexes in report.types)
+        yield f"no index to build on {report.branch}" if derived else f"nothing to build on {report.branch}"
     else:
         yield f"indexed {report.branch}: commit {report.commit_id}"
 
@@ -103,6 +104,8 @@ def _index_state(indexes: TypeIndexes) -> str:
         parts.append(f"built {', '.join(indexes.created)}")
     if indexes.extended:
         parts.append(f"extended {', '.join(indexes.extended)}")
+    if indexes.derived:
+        parts.append(f"derived {', '.join(indexes.derived)}")
     parts += [f"{pending.property} pending ({pending.reason})" for pending in indexes.pending]
     if indexes.skipped:
         parts.append(f"skipped: {indexes.skipped}")
@@ -143,6 +146,10 @@ def _verify_lines(report: Verified) -> Iterator[str]:
     yield from (f"damaged: {file}" for file in report.damaged)
     damaged = len(report.damaged) or "none"
     yield f"{counted(report.files, 'file')}, {report.bytes:,} bytes checked: {damaged} damaged"
+    for file in report.derived_damaged:
+        yield f"derived file damaged, no data is lost: {file}"
+    if report.derived_damaged:
+        yield "delete them, or let 'omnigraph optimize' write them anew"
     if report.added:
         yield f"{counted(report.added, 'checksum')} recorded"
     for file in report.unrecorded[:SHOWN]:

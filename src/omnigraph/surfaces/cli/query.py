@@ -39,7 +39,7 @@ from omnigraph.surfaces.cli.support.params import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.engine.receipt import Receipt
+    from omnigraph.engine.write import Receipt
 
 # -- query -------------------------------------------------------------------------------------------
 

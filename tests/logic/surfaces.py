@@ -1,8 +1,7 @@
-"""Doors: the ways into one engine; every case must have the same outcome behind each of them.
+"""Surfaces: the ways into one engine; every case must have the same outcome on each of them.
 
-Room    tests.logic. A new door (a server, say) is a class here and one line in `DOORS`.
-Gives   `Door`, what a case needs; `Embedded`, `CommandLine`; `Way`, how reads run, which may not change any
-        answer.
+A new one (a server, say) is a class here and one line in `SURFACES`. `Surface` is what a case needs; `Way` is
+how reads run, which may not change any answer.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ class Answer:
 
 
 class Refused(Exception):
-    """What a door says instead of an answer; the code is that of the first fault of a text, if it is one."""
+    """What a surface says instead of an answer; of a text, the code is that of its first fault."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
 
 
-class Door(Protocol):
+class Surface(Protocol):
     """An open graph; every method may raise `Refused`."""
 
     def query(
@@ -77,7 +76,7 @@ class Door(Protocol):
         """The branch that holds the world's data."""
 
 
-Opener = Callable[[Path, World, Way], Door]
+Opener = Callable[[Path, World, Way], Surface]
 
 
 class Embedded:
@@ -187,7 +186,7 @@ class CommandLine:
         return document
 
 
-DOORS: dict[str, Opener] = {"embedded": Embedded, "command line": CommandLine}
+SURFACES: dict[str, Opener] = {"embedded": Embedded, "command line": CommandLine}
 
 
 def with_ids(world: World) -> list[dict[str, Any]]:

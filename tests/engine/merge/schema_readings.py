@@ -1,4 +1,4 @@
-"""Schema doors: what every way of reading says about branches and their past, as the model has it.
+"""Schema readings: what every way of reading says about branches and their past, as the model has it.
 
 Room    tests.engine.merge. Heads by entity, baseline and export; two states by diff and by the changes of a
         commit; past states under the names of now. Types and properties are paired by identity.
@@ -134,15 +134,15 @@ def check_past(graph: Graph, commit_id: str, state: State, names: State) -> None
     groups = Groups([state, names])
     there = {groups.of(number) for number in state.types}
     for declared in names.types.values():
-        door = graph.edges if declared.is_edge else graph.nodes
+        type_rows = graph.edges if declared.is_edge else graph.nodes
         if groups.of(declared.number) not in there:
             try:
-                door(declared.name, at=commit_id).to_arrow()
+                type_rows(declared.name, at=commit_id).to_arrow()
             except og.GraphError:
                 continue
             raise AssertionError(f"{declared.name} was there before it was made")
         wanted = [entity for other, entity in entities(state, names) if other is declared]
-        rows = [_plain(row) for row in door(declared.name, at=commit_id).to_arrow().to_pylist()]
+        rows = [_plain(row) for row in type_rows(declared.name, at=commit_id).to_arrow().to_pylist()]
         assert sorted(map(said, rows)) == sorted(map(said, wanted)), f"{declared.name} at {commit_id}"
         for entity in wanted:
             assert graph.entity(declared.name, entity["id"]).get(at=commit_id) == entity

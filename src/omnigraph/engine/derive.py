@@ -1,0 +1,131 @@
+"""Derive: complete what lies beside the tables of a branch, so that nobody has to work it out to read.
+
+    what a snapshot pins -> what its files lack -> **key hashes and adjacency, written beside them**
+
+Loads do it for what they wrote, `ensure_indexes` for everything, damaged files included. Nothing here is a
+commit: the files are derived from data files that never change, and whoever lacks one does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pyarrow as pa
+
+from omnigraph.base.errors import GraphError
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.model import ID, EdgeType
+from omnigraph.execution.columns import ColumnCache
+from omnigraph.execution.entities import EntityTable
+from omnigraph.execution.topology import cover_of
+from omnigraph.storage.derived.adjacency import Cover
+from omnigraph.storage.derived.blocks import Unusable
+from omnigraph.storage.derived.hash_join import ByHash
+from omnigraph.storage.derived.key_hashes import KeyHashes
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
+
+UNCOVERED_SHARE = 50  # one edge in so many may lie outside the stored adjacency before it is made anew
+
+
+ADJACENCY = "adjacency"  # as reports call it
+FAILURES = (Unusable, OSError, GraphError, pa.ArrowException)  # nobody needs what could not be written
+
+
+def complete(store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot) -> dict[str, tuple[str, ...]]:
+    """Write all that files of a snapshot lack; return what, by type id: columns, and `adjacency`."""
+    written = complete_key_hashes(store, catalog, snapshot)
+    for edge in catalog.edges:
+        with suppress(*FAILURES):
+            store.reads.bases.drop_damaged(edge.id)
+    for type_id in complete_adjacency(store, catalog, snapshot):
+        written[type_id] = (*written.get(type_id, ()), ADJACENCY)
+    return written
+
+
+def complete_adjacency(
+    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, tables: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """Write the adjacency of edge types whose files have outgrown it; return their ids.
+
+    `tables` are the edge tables to look at; None means all.
+    """
+    built = []
+    for edge in catalog.edges:
+        if tables is None or edge.id in tables:
+            with suppress(*FAILURES):
+                if _complete(store, catalog, snapshot, edge):
+                    built.append(edge.id)
+    return tuple(sorted(built))
+
+
+def _complete(store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, edge: EdgeType) -> bool:
+    edges, sources, targets = (
+        _table(store, catalog, snapshot, t) for t in (edge.id, edge.source, edge.target)
+    )
+    cover = cover_of(edges, sources, targets)
+    stored = edges.stored_base(cover)
+    covered = 0 if stored is None else stored.cover.rows
+    if cover.rows - covered <= cover.rows // UNCOVERED_SHARE:
+        return False
+    base = edges.built_base(cover, _hash_join(store, cover, edges, sources, targets))
+    return store.reads.bases.write(edge.id, base)
+
+
+def _hash_join(
+    store: GraphStore, cover: Cover, edges: EntityTable, sources: EntityTable, targets: EntityTable
+) -> ByHash | None:
+    """Return the quick way to number the ends of edges, where it is exact: see hash_join.py."""
+    if any(part.metadata.deletion_file is not None for _, part in edges.large):
+        return None
+    handles = {table.key[0]: table.handle for table in (edges, sources, targets)}
+
+    def keys(table_id: str, data_file: str, column: str, rows: int) -> KeyHashes | None:
+        return store.finder.stored_hashes(handles[table_id], data_file, column, rows)
+
+    outside = (_outside(sources), _outside(targets))
+    try:
+        return ByHash.of(store.finder.files, keys, edges.key[0], cover, outside)
+    except Unusable:
+        return None
+
+
+def _outside(nodes: EntityTable) -> pa.Array:
+    """Return the ids of the living nodes that large files do not have."""
+    every = nodes.every()
+    return nodes.take(ID, every[every >= nodes.start_of_rest])
+
+
+def complete_key_hashes(
+    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot
+) -> dict[str, tuple[str, ...]]:
+    """Write the key hashes that files of a snapshot lack; return the columns, by type id."""
+    written = {}
+    for declared in catalog.tables:
+        with suppress(*FAILURES), ThreadPoolExecutor(2) as pool:
+            table = _table(store, catalog, snapshot, declared.id)
+            columns = store.finder.complete(table.handle, table.settled_parts, pool, declared.looked_up)
+            if columns:
+                written[declared.id] = columns
+    return written
+
+
+def lacking_key_hashes(
+    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot
+) -> dict[tuple[str, int], dict[int, int]]:
+    """Return the fragments that lack key hashes, with their rows, by table and version."""
+    lacking = {}
+    for declared in catalog.tables:
+        with suppress(*FAILURES):
+            table = _table(store, catalog, snapshot, declared.id)
+            parts = store.finder.lacking(table.handle, table.settled_parts, declared.looked_up)
+            if parts:
+                lacking[table.key] = {part.metadata.id: int(part.metadata.physical_rows) for part, _ in parts}
+    return lacking
+
+
+def _table(store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, type_id: str) -> EntityTable:
+    version = snapshot.pin(type_id).version
+    return EntityTable(catalog.table(type_id), type_id, version, store.reads, ColumnCache())

@@ -1,0 +1,202 @@
+"""Columns: values of stored rows that stay in memory, by the files that they are of.
+
+Whole columns, in two parts: an array over the large files of a table, which versions, branches and queries
+share, and a short one over the rest. And values that were read one by one, until a column is worth reading.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.dataclass import dataclass
+
+Ordinals: TypeAlias = NDArray[np.int64]
+TableKey: TypeAlias = tuple[str, int]
+CACHE_BYTES = 1 << 30
+FEW = 4_096
+EVERY, PICKED, CODED = "#every", "#picked", "#coded"  # what is kept beside columns; no column has such a name
+MOST_PICKS = 20_000  # values that are remembered of a column; with more of them it is read whole
+PICK_COST = 50_000  # rows of a column that are read whole in the time of picking a few (measured, local disk)
+NOTHING: Ordinals = np.zeros(0, np.int64)
+
+
+class ColumnCache:
+    """Whole columns by the files or the version that they are of, least recently used first out."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self._columns = BoundedCache[tuple[Hashable, str], Any](limit, lambda values: values.nbytes)
+        self._picks: dict[tuple[Hashable, str], int] = {}
+        self._too_large: set[tuple[Hashable, str]] = set()
+        self._limit = limit
+        self._lock = threading.Lock()
+
+    def worth_reading(self, of: Hashable, column: str, rows: int) -> bool:
+        """Count one more pick from a column; say whether they have cost as much as reading it whole."""
+        with self._lock:
+            if (of, column) in self._too_large:
+                return False
+            if len(self._picks) > FEW:
+                self._picks.clear()
+            picks = self._picks[(of, column)] = self._picks.get((of, column), 0) + 1
+            return picks * PICK_COST > rows
+
+    def give_up(self, of: Hashable, column: str) -> None:
+        """Note that a column has no room in memory, so that it is not read whole again without need."""
+        with self._lock:
+            if len(self._too_large) > FEW:
+                self._too_large.clear()
+            self._too_large.add((of, column))
+
+    def get(self, of: Hashable, column: str) -> Any:
+        """Return a column (or what was derived from it), if it is here."""
+        return self._columns.get((of, column))
+
+    def put(self, of: Hashable, column: str, values: Any) -> Any:
+        """Keep a column, unless it alone would fill the cache; return the one that is there."""
+        return self._columns.put((of, column), values) if values.nbytes <= self._limit // 2 else values
+
+    def picks(self, of: Hashable, column: str) -> Picks | None:
+        """Return the values of a column that were read one by one, if any were."""
+        picks: Picks | None = self._columns.get(((of, PICKED), column))
+        return picks
+
+    def keep_picks(self, of: Hashable, column: str, fresh: Picks) -> Picks:
+        """Remember values that were read one by one; return all that are remembered of the column."""
+        with self._lock:
+            before = self.picks(of, column)
+            if before is not None and len(before.ordinals) <= MOST_PICKS:
+                fresh = before.merged(fresh)
+            self._columns.drop(((of, PICKED), column))
+            return self._columns.put(((of, PICKED), column), fresh)  # type: ignore[no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self._columns.weight
+
+    def shrink(self, size: int) -> None:
+        """Let go of the columns that were not used for longest, until so much is left."""
+        self._columns.shrink(size)
+
+
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """Values of a column that were read one by one: which rows, ascending, and their values."""
+
+    ordinals: Ordinals
+    values: pa.Array
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return int(self.ordinals.nbytes + self.values.get_total_buffer_size())
+
+    def missing(self, wanted: Ordinals) -> Ordinals:
+        """Return which of some ascending rows are not here."""
+        if not len(self.ordinals):
+            return wanted
+        at = np.minimum(np.searchsorted(self.ordinals, wanted), len(self.ordinals) - 1)
+        lacking: Ordinals = wanted[self.ordinals[at] != wanted]
+        return lacking
+
+    def merged(self, other: Picks) -> Picks:
+        """Return the values of both."""
+        ordinals = np.concatenate([self.ordinals, other.ordinals])
+        every, first = np.unique(ordinals, return_index=True)  # a few thousand at most
+        values = pa.concat_arrays([self.values, other.values])
+        return Picks(every, values.take(pa.array(first)))
+
+    def take(
+        self, ordinals: Ordinals, absent: NDArray[np.bool_] | None, tail: pa.Array | None, border: int
+    ) -> pa.Array:
+        """Return the values of some rows, those from a border on from another array; null where absent."""
+        places = np.searchsorted(self.ordinals, ordinals)
+        if tail is None:
+            return self.values.take(pa.array(places, mask=absent))
+        places = np.where(ordinals >= border, len(self.values) + ordinals - border, places)
+        return pa.concat_arrays([self.values, tail]).take(pa.array(places, mask=absent))
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """A column in two parts, by ordinal: over the large files, and over the rest."""
+
+    base: pa.Array
+    tail: pa.Array
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return int(self.base.nbytes + self.tail.nbytes)
+
+    def one(self, ordinal: int) -> pa.Array:
+        """Return one value."""
+        if ordinal < len(self.base):
+            return self.base.slice(ordinal, 1)
+        return self.tail.slice(ordinal - len(self.base), 1)
+
+    def take(self, ordinals: Ordinals, absent: NDArray[np.bool_] | None) -> pa.Array:
+        """Return some values, in their order; null where one is absent."""
+        border = len(self.base)
+        in_tail = ordinals >= border
+        if absent is not None:
+            ordinals = np.where(absent, 0, ordinals)
+        if not len(self.tail) or not in_tail.any():
+            return (self.base if border else self.tail).take(pa.array(ordinals, mask=absent))
+        if in_tail.all():
+            return self.tail.take(pa.array(ordinals - border, mask=absent))
+        here, there = np.flatnonzero(~in_tail), np.flatnonzero(in_tail)
+        if not border:
+            return self.tail.take(pa.array(ordinals, mask=absent))
+        parts = [self.base.take(pa.array(ordinals[here])), self.tail.take(pa.array(ordinals[there] - border))]
+        back = np.empty(len(ordinals), dtype=np.int64)
+        back[np.concatenate([here, there])] = np.arange(len(ordinals))
+        return pa.concat_arrays(parts).take(pa.array(back, mask=absent))
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """A column of large files as numbers by ordinal, equal where its values are; the last is for null."""
+
+    numbers: NDArray[np.int32]
+    values: pa.Array  # of each number
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return int(self.numbers.nbytes + self.values.nbytes)
+
+    @classmethod
+    def of(cls, column: pa.Array) -> Codes:
+        """Number the values of a column; both zeros are one."""
+        encoded = pc.dictionary_encode(_with_one_zero(column))
+        null = len(encoded.dictionary)
+        numbers = np.asarray(pc.fill_null(encoded.indices, null), dtype=np.int32)
+        return cls(numbers, encoded.dictionary)
+
+    def followed_by(self, tail: pa.Array) -> tuple[NDArray[np.int32], int]:
+        """Return the numbers of a longer column, one more for what is missing, and how many there are."""
+        null = len(self.values)
+        if not len(tail):
+            return np.append(self.numbers, np.int32(null)), null + 1
+        tail = _with_one_zero(tail)
+        more = pc.unique(tail.filter(pc.invert(pc.is_in(tail, value_set=self.values))).drop_null())
+        known = pa.concat_arrays([self.values, more])
+        last = len(known)
+        own = np.asarray(pc.fill_null(pc.index_in(tail, value_set=known), last), dtype=np.int32)
+        numbers = np.concatenate([self.numbers, own, np.array([last], np.int32)])
+        if last > null:
+            numbers[: len(self.numbers)][self.numbers == null] = last
+        return numbers, last + 1
+
+
+def _with_one_zero(column: pa.Array) -> pa.Array:
+    return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column

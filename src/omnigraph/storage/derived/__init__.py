@@ -1,0 +1,1 @@
+"""Derived: what is worked out from data files once and kept beside them. Never an authority."""

@@ -1,0 +1,355 @@
+"""Rows: the one way to find rows by value.
+
+Key look-ups, checks of endpoints and unique values, cascades, single entities and the ends of edges all ask
+here. A value is hashed and looked for among the key hashes of each data file; what may match is read and
+compared, so a hash never decides. A value that no file has costs no read at all.
+
+Key hashes lie beside the data files (files.py). Where they do not (an older graph, a store that cannot be
+written, a damaged file), those of the columns that every write looks up by are worked out here and kept in
+memory; for other columns the caller scans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, wait
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.dataclass import dataclass
+from omnigraph.storage.derived.blocks import Unusable
+from omnigraph.storage.derived.files import DerivedFiles, keys_name, spans_name
+from omnigraph.storage.derived.key_hashes import (
+    ARRAY,
+    FEW,
+    KIND,
+    SPANS_KIND,
+    IdSpans,
+    KeyHashes,
+    covers_of,
+    entries_of,
+    hashable,
+    hashes_of,
+)
+from omnigraph.storage.opener import Handle
+from omnigraph.storage.tables.layout import OFFSET_MASK, FragmentLayout, Layout, Layouts
+
+ALWAYS = ("id", "src", "dst")  # what rows are looked up by on every write: their id, and the ends of edges
+KEPT_BYTES = 256 << 20  # of key hashes that were worked out here
+Addresses = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """Rows that hold one of some values: their addresses, ascending, and some columns of them."""
+
+    addresses: Addresses
+    rows: pa.Table
+
+
+class RowFinder:
+    """Finds rows of one graph's tables by value."""
+
+    def __init__(self, files: DerivedFiles, layouts: Layouts) -> None:
+        self.files = files
+        self._layouts = layouts
+        self._hashes = BoundedCache[tuple[bytes, str, str], KeyHashes | IdSpans](
+            KEPT_BYTES, lambda keys: keys.nbytes + 256
+        )
+        self._lacking: set[tuple[bytes, str, str]] = set()
+
+    def can_find(self, handle: Handle, layout: Layout, column: str) -> bool:
+        """Say whether rows past the tail can be found by a column without a scan."""
+        keyed = hashable(layout.schema.field(column).type)
+        return keyed and all(self._of(handle, part, column) is not None for part in layout.big.values())
+
+    def find(
+        self, handle: Handle, layout: Layout, column: str, values: pa.Array, columns: Sequence[str] = ()
+    ) -> Matches:
+        """Return the rows past the tail whose column is one of the values, with some of their columns.
+
+        The values are distinct, and `can_find` said yes.
+        """
+        wanted = list(dict.fromkeys([column, *columns]))
+        which, addresses = self.candidates(handle, layout.big, column, values)
+        if not len(addresses):
+            schema = pa.schema([layout.schema.field(name) for name in wanted])
+            return Matches(addresses, schema.empty_table())
+        rows = self._picked(handle, layout.big, addresses, wanted)
+        same = np.asarray(pc.fill_null(pc.equal(rows[column], values.take(pa.array(which))), False))
+        if same.all():
+            return Matches(addresses, rows)
+        return Matches(addresses[same], rows.filter(pa.array(same)))
+
+    def _picked(
+        self, handle: Handle, parts: Mapping[int, FragmentLayout], addresses: Addresses, columns: list[str]
+    ) -> pa.Table:
+        """Return some columns of rows; a few of one local file are read without a plan."""
+        number = int(addresses[0]) >> 32
+        if self.files.is_local and int(addresses[-1]) >> 32 == number and len(addresses) <= FEW:
+            part = parts[number]
+            if all(holder(handle, part, name) == holder(handle, part, columns[0]) for name in columns[1:]):
+                with suppress(Unusable):
+                    return self.physical_rows(handle, part, addresses & OFFSET_MASK, columns)
+        return handle._take_rows(addresses.tolist(), columns=columns)
+
+    def derive(
+        self,
+        handle: Handle,
+        parts: Sequence[FragmentLayout],
+        pool: Executor,
+        columns: Iterable[str] = (),
+    ) -> None:
+        """Write the key hashes of fragments that were just written: of ids, ends and some more columns."""
+        work = [(part, column) for part in parts for column in _keyed(handle, columns)]
+        if len(work) > 1:
+            wait([pool.submit(self._derive, handle, part, column) for part, column in work])
+            return
+        for part, column in work:
+            self._derive(handle, part, column)
+
+    def complete(
+        self, handle: Handle, parts: Sequence[FragmentLayout], pool: Executor, columns: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """Write the key hashes that fragments lack; return the columns."""
+        lacking = self.lacking(handle, parts, columns)
+        written = pool.map(lambda work: self._derive(handle, *work), lacking)
+        done = [work for work, stored in zip(lacking, written, strict=True) if stored]
+        self._lacking.difference_update((*part.key[:2], column) for part, column in done)
+        return tuple(sorted({column for _, column in done}))
+
+    def lacking(
+        self, handle: Handle, parts: Iterable[FragmentLayout], columns: Iterable[str] = ()
+    ) -> list[tuple[FragmentLayout, str]]:
+        """Return the fragments and columns whose key hashes are not stored, or damaged."""
+        keyed = _keyed(handle, columns)
+        return [
+            (part, column)
+            for part in parts
+            for column in keyed
+            if holder(handle, part, column) is not None and not self._is_whole(handle, part, column)
+        ]
+
+    def _is_whole(self, handle: Handle, part: FragmentLayout, column: str) -> bool:
+        keys = self._open(handle, part, column)
+        try:
+            if isinstance(keys, IdSpans):  # checked when it was opened
+                return True
+            return keys is not None and len(keys.whole()) <= keys.rows
+        except Unusable:
+            return False
+
+    def _derive(self, handle: Handle, part: FragmentLayout, column: str) -> bool:
+        """Write the key hashes of a column of a fragment; say whether that could be done."""
+        table_id, data_file = table_of(handle), holder(handle, part, column)
+        if _may_ascend(handle, column) and self._derive_spans(handle, data_file):
+            return True
+        keys = self._build(handle, part, column)
+        if keys is None or data_file is None:
+            return False
+        number = field_id(handle, column)
+        covers = covers_of(data_file, number, keys.rows)
+        arrays = {ARRAY: keys.entries}
+        stored = self.files.write(table_id, keys_name(data_file, number), KIND, covers, arrays)
+        if not stored:
+            self._hashes.put((*part.key[:2], column), keys)
+        return stored
+
+    def _derive_spans(self, handle: Handle, data_file: str | None) -> bool:
+        """Write the spans of ids of edges, if they ascend: they are made so."""
+        if data_file is None:
+            return False
+        table_id, number = table_of(handle), field_id(handle, "id")
+        spans = IdSpans.of(self.files.column(table_id, data_file, "id"))
+        if spans is None:
+            return False
+        covers = covers_of(data_file, number, spans.rows)
+        return self.files.write(table_id, spans_name(data_file, number), SPANS_KIND, covers, spans.arrays)
+
+    def stored_hashes(self, handle: Handle, data_file: str, column: str, rows: int) -> KeyHashes | None:
+        """Return the key hashes that lie beside a data file, if they do."""
+        table_id = table_of(handle)
+        try:
+            number = field_id(handle, column)
+            file = self.files.open(table_id, keys_name(data_file, number))
+            return KeyHashes.open(file, covers_of(data_file, number, rows))
+        except Unusable:
+            return None
+
+    def physical(self, handle: Handle, parts: Sequence[FragmentLayout], column: str) -> Iterator[pa.Array]:
+        """Yield a column of some fragments with all their rows, whatever the version has deleted of them."""
+        if parts and all(part.metadata.deletion_file is None for part in parts):
+            fragments = [handle.get_fragment(part.metadata.id) for part in parts]
+            scanner = handle.scanner(columns=[column], fragments=fragments, scan_in_order=True)
+            yield from (batch[column] for batch in scanner.to_batches())
+            return
+        for part in parts:
+            data_file = holder(handle, part, column)
+            if data_file is None:  # a column that came later
+                yield pa.nulls(part.metadata.physical_rows, handle.schema.field(column).type)
+            else:
+                yield from self.files.column(table_of(handle), data_file, column).chunks
+
+    def physical_rows(
+        self, handle: Handle, part: FragmentLayout, offsets: NDArray[np.int64], columns: Sequence[str]
+    ) -> pa.Table:
+        """Return some columns of rows of a fragment, deleted or not, in the order of their offsets."""
+        data_file = holder(handle, part, columns[0])
+        if data_file is None:
+            raise Unusable("no file holds the column")
+        return self.files.rows(table_of(handle), data_file, offsets, columns)
+
+    def first_rows(
+        self, handle: Handle, parts: Sequence[FragmentLayout], column: str, values: pa.Array
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return (place among the parts, offset) of the first row that has each value, deleted or not.
+
+        Both are -1 for a value that no row has; of parts, the first one counts.
+        """
+        at = np.full(len(values), -1, dtype=np.int64)
+        offsets = np.full(len(values), -1, dtype=np.int64)
+        hashes = hashes_of(values)
+        for place, part in enumerate(parts):
+            open_values = np.flatnonzero(at < 0)
+            if not len(open_values):
+                break
+            keys = self._of(handle, part, column)
+            if keys is None:
+                raise Unusable("the file has no key hashes")
+            wanted = values.take(pa.array(open_values))
+            which, rows = self._probe(keys, wanted, hashes[open_values], handle, part, column)
+            if not len(rows):
+                continue
+            order = np.argsort(rows, kind="stable")
+            which, rows = open_values[which[order]], rows[order]
+            new = np.diff(rows, prepend=-1) > 0  # values with one hash may lead to the same row
+            stored = self.physical_rows(handle, part, rows[new], [column])[column]
+            stored = stored.take(pa.array(np.cumsum(new) - 1))
+            same = np.asarray(pc.fill_null(pc.equal(stored, values.take(pa.array(which))), False))
+            which, rows = which[same][::-1], rows[same][::-1]  # backwards: the first row is written last
+            at[which], offsets[which] = place, rows
+        return at, offsets
+
+    # -- candidates ----------------------------------------------------------------------------------
+
+    def candidates(
+        self, handle: Handle, parts: Mapping[int, FragmentLayout], column: str, values: pa.Array
+    ) -> tuple[NDArray[np.int64], Addresses]:
+        """Return (which value, address) of the living rows that may hold a value, by address."""
+        hashes = hashes_of(values)
+        found: list[tuple[NDArray[np.int64], Addresses]] = []
+        for number, part in parts.items():
+            keys = self._of(handle, part, column)
+            if keys is None:
+                raise AssertionError("looked for rows that cannot be found by hash")
+            which, offsets = self._probe(keys, values, hashes, handle, part, column)
+            if len(offsets) and part.metadata.deletion_file is not None:
+                deleted = self._layouts.deleted(handle, number, part)
+                alive = ~np.isin(offsets, deleted)
+                which, offsets = which[alive], offsets[alive]
+            if len(offsets):
+                found.append((which, (number << 32) | offsets))
+        if not found:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        which, addresses = (np.concatenate(side) for side in zip(*found, strict=True))
+        order = np.argsort(addresses)
+        return which[order], addresses[order]
+
+    def _probe(
+        self,
+        keys: KeyHashes | IdSpans,
+        values: pa.Array,
+        hashes: NDArray[np.uint64],
+        handle: Handle,
+        part: FragmentLayout,
+        column: str,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        try:
+            if isinstance(keys, KeyHashes):
+                return keys.find(hashes)
+            table_id, data_file = table_of(handle), holder(handle, part, column)
+            return keys.find(
+                values, lambda start, rows: self.files.stretch(table_id, str(data_file), column, start, rows)
+            )
+        except Unusable:  # damaged: work it out again
+            built = self._build(handle, part, column)
+            if built is None:
+                raise
+            self._hashes.drop((*part.key[:2], column))
+            self._hashes.put((*part.key[:2], column), built)
+            return built.find(hashes)
+
+    def _of(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | IdSpans | None:
+        """Return what tells the rows of a fragment by a column, if it is there or can be worked out."""
+        key = (*part.key[:2], column)
+        known = self._hashes.get(key)
+        if known is not None or key in self._lacking:
+            return known
+        keys = self._open(handle, part, column)
+        if keys is None and column in ALWAYS:
+            keys = self._build(handle, part, column)
+        if keys is None:
+            self._lacking.add(key)
+            return None
+        return self._hashes.put(key, keys)
+
+    def _open(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | IdSpans | None:
+        data_file = holder(handle, part, column)
+        if data_file is None:
+            return None
+        rows, number = part.metadata.physical_rows, field_id(handle, column)
+        if _may_ascend(handle, column):
+            with suppress(Unusable):
+                file = self.files.open(table_of(handle), spans_name(data_file, number))
+                return IdSpans.open(file, covers_of(data_file, number, rows))
+        return self.stored_hashes(handle, data_file, column, rows)
+
+    def _build(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | None:
+        table_id, data_file = table_of(handle), holder(handle, part, column)
+        if data_file is None:
+            return None
+        try:
+            values = self.files.column(table_id, data_file, column)
+        except Unusable:
+            return None
+        return KeyHashes(entries_of(values), len(values))
+
+
+def _may_ascend(handle: Handle, column: str) -> bool:
+    """Say whether a column holds ids that are made ascending: those of edges."""
+    return column == "id" and "src" in handle.schema.names
+
+
+def _keyed(handle: Handle, columns: Iterable[str]) -> list[str]:
+    """Return the columns of a table that have key hashes."""
+    types = {field.name: field.type for field in handle.schema}
+    return [name for name in dict.fromkeys([*ALWAYS, *columns]) if hashable(types.get(name, pa.null()))]
+
+
+def table_of(handle: Handle) -> str:
+    """Return the id of an open table."""
+    return str(handle.uri).rstrip("/").rpartition("/")[2]
+
+
+def field_id(handle: Handle, column: str) -> int:
+    """Return the number under which files hold a column."""
+    return int(handle.lance_schema.field(column).id())
+
+
+def holder(handle: Handle, part: FragmentLayout, column: str) -> str | None:
+    """Return the data file of a fragment that holds a column, if one does."""
+    wanted = field_id(handle, column)
+    return next((str(file._path) for file in part.metadata.files if wanted in file.fields), None)
+
+
+def by_fragment(addresses: Addresses) -> dict[int, NDArray[np.int64]]:
+    """Split ascending row addresses (fragment above, offset below) by fragment."""
+    if not len(addresses):
+        return {}
+    starts = np.flatnonzero(np.diff(addresses >> 32, prepend=-1))
+    return {int(part[0] >> 32): part & OFFSET_MASK for part in np.split(addresses, starts[1:])}
