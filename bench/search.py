@@ -37,7 +37,8 @@ import omnigraph as og
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import ensure_indexes
-from omnigraph.execution.entities import ColumnCache, EntityTable
+from omnigraph.execution.columns import ColumnCache
+from omnigraph.execution.entities import EntityTable
 from omnigraph.execution.search.search_cache import Search
 from omnigraph.execution.search.text_index import analyse
 from omnigraph.execution.search.vectors import as_query, measured
