@@ -18,6 +18,7 @@ settings.load_profile("omnigraph")
 JVM_START = pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning")
 
 TESTS = Path(__file__).parent
+QUERIES_RUN = ("cost", "execution", "query", "storage")
 SLOW_FOLDERS = ("concurrency", "cost", "crash", "examples", "harness", "spark")
 
 
@@ -35,6 +36,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         if item.get_closest_marker("s3_when_full") and item.get_closest_marker("s3"):
             item.add_marker(pytest.mark.full)
+
+
+@pytest.fixture
+def kept_answers() -> None:
+    """Ask for this to have small answers kept where that is switched off."""
+
+
+@pytest.fixture(autouse=True)
+def every_query_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the same query run again where tests change the ground below it, or look at how it runs."""
+    folder = request.path.relative_to(TESTS).parts[0]
+    if folder in QUERIES_RUN and "kept_answers" not in request.fixturenames:
+        monkeypatch.setattr("omnigraph.engine.query.ANSWER_BYTES", 0)
 
 
 @pytest.fixture(scope="session")

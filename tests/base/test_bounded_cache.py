@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
@@ -11,7 +10,7 @@ import pytest
 from omnigraph.base.bounded_cache import BoundedCache
 
 
-def test_what_was_not_used_for_longest_goes_first() -> None:
+def test_what_was_not_used_since_goes_first() -> None:
     cache = BoundedCache[str, int](2)
     cache.put("a", 1)
     cache.put("b", 2)
@@ -51,19 +50,20 @@ def test_values_that_share_memory_are_weighed_together() -> None:
 def test_any_order_of_uses_keeps_what_a_plain_model_keeps(seed: int) -> None:
     rnd, limit = Random(seed), 12
     cache = BoundedCache[int, int](limit, weight=lambda value: value)
-    model: OrderedDict[int, int] = OrderedDict()
+    model: list[tuple[int, bool]] = []  # keys in the order they came, and whether they were used since
     for _ in range(200):
         key = rnd.randrange(8)
+        keys = [known for known, _ in model]
         if rnd.random() < 0.5:
-            assert cache.get(key) == model.get(key)
-            if key in model:
-                model.move_to_end(key)
-        elif key not in model:
+            assert cache.get(key) == (key if key in keys else None)
+            model = [(known, used or known == key) for known, used in model]
+        elif key not in keys:
             cache.put(key, key)
-            model[key] = key
-            while sum(model.values()) > limit and len(model) > 1:
-                model.popitem(last=False)
-        assert cache.weight == sum(model.values())
+            model.append((key, False))
+            while sum(known for known, _ in model) > limit and len(model) > 1:
+                (oldest, used), *model = model
+                model += [(oldest, False)] if used or oldest == key else []
+        assert cache.weight == sum(known for known, _ in model)
 
 
 def test_threads_get_one_value_for_a_key() -> None:

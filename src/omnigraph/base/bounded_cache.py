@@ -1,7 +1,10 @@
-"""Bounded cache: values by key, of which those used last stay.
+"""Bounded cache: values by key, of which those used lately stay.
 
 A key names one value for ever (a version of a table, a text under a schema), so what is there is never
 replaced: of two threads that make the same value, both get the first one that was put.
+
+Reading takes no lock: readers that met at one would wake each other up at every look-up, and four were slower
+than one. A look-up marks its entry as used; whoever makes room gives used entries one more round.
 """
 
 from __future__ import annotations
@@ -13,6 +16,17 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class _Entry(Generic[V]):
+    """A value, what it weighs, and whether it was looked up since room was last made."""
+
+    __slots__ = ("used", "value", "weight")
+
+    def __init__(self, value: V, weight: int) -> None:
+        self.value = value
+        self.weight = weight
+        self.used = False
 
 
 class BoundedCache(Generic[K, V]):
@@ -38,32 +52,28 @@ class BoundedCache(Generic[K, V]):
         self._limit = limit
         self._weigh = weight
         self._weigh_all = total
-        self._values: OrderedDict[K, V] = OrderedDict()
-        self._weights: dict[K, int] = {}
+        self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
         self._weight = 0
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
         """Return the value of a key, if it is there; that counts as a use."""
-        with self._lock:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.used = True
+        return entry.value
 
     def put(self, key: K, value: V) -> V:
         """Keep a value, unless the key has one; return the one that it has now."""
         with self._lock:
-            if key in self._values:
-                return self._values[key]
-            self._values[key] = value
-            if self._weigh_all is None:
-                self._weights[key] = self._weigh(value)
-                self._weight += self._weights[key]
-            else:
-                self._weight = self._weigh_all(self._values.values())
+            entry = self._entries.get(key)
+            if entry is not None:
+                return entry.value
+            entry = self._entries[key] = _Entry(value, self._weigh(value) if self._weigh_all is None else 0)
+            self._add(entry.weight)
             if self._weight > self._limit:
-                self._shrink(self._limit, keep=1)
+                self._shrink(self._limit, last=entry)
             return value
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
@@ -72,9 +82,9 @@ class BoundedCache(Generic[K, V]):
         return self.put(key, make()) if value is None else value
 
     def values(self) -> list[V]:
-        """Return what is there, the value that was not used for longest first."""
+        """Return what is there."""
         with self._lock:
-            return list(self._values.values())
+            return [entry.value for entry in self._entries.values()]
 
     @property
     def weight(self) -> int:
@@ -82,31 +92,35 @@ class BoundedCache(Generic[K, V]):
         return self._weight
 
     def shrink(self, limit: int) -> None:
-        """Let go of the values that were not used for longest, until they weigh no more than this."""
+        """Let go of values that were not used lately, until they weigh no more than this."""
         with self._lock:
-            self._shrink(limit, keep=0)
+            self._shrink(limit)
 
     def drop(self, key: K) -> None:
         """Let go of one value."""
         with self._lock:
-            if self._values.pop(key, None) is None:
-                return
-            if self._weigh_all is None:
-                self._weight -= self._weights.pop(key)
-            else:
-                self._weight = self._weigh_all(self._values.values())
+            entry = self._entries.pop(key, None)
+            if entry is not None:
+                self._add(-entry.weight)
 
     def clear(self) -> None:
         """Let go of all values."""
         with self._lock:
-            self._values.clear()
-            self._weights.clear()
+            self._entries.clear()
             self._weight = 0
 
-    def _shrink(self, limit: int, keep: int) -> None:
-        while self._weight > limit and len(self._values) > keep:
-            key, _ = self._values.popitem(last=False)
-            if self._weigh_all is None:
-                self._weight -= self._weights.pop(key)
+    def _shrink(self, limit: int, last: _Entry[V] | None = None) -> None:
+        """Go through the entries in the order they came; those that were used go to the end instead."""
+        while self._weight > limit and len(self._entries) > (last is not None):
+            key, entry = self._entries.popitem(last=False)
+            if entry.used or entry is last:
+                entry.used = False
+                self._entries[key] = entry
             else:
-                self._weight = self._weigh_all(self._values.values())
+                self._add(-entry.weight)
+
+    def _add(self, weight: int) -> None:
+        if self._weigh_all is None:
+            self._weight += weight
+        else:
+            self._weight = self._weigh_all([entry.value for entry in self._entries.values()])

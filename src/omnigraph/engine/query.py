@@ -6,6 +6,7 @@ From text and parameters to a result; one snapshot from the first look to the la
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping, Set
@@ -32,8 +33,9 @@ from omnigraph.execution.plan.rules import plan
 from omnigraph.execution.plan.steps import Plan
 from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import Embedder, Embeddings
-from omnigraph.storage.cost import measured, process_totals
+from omnigraph.storage.cost import Cost, measured, process_totals
 from omnigraph.storage.diagnose import of_the_newest
+from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
 
@@ -80,6 +82,62 @@ def read_query(gq: QueryText) -> tuple[str, str]:
         ) from error
 
 
+# -- answers that are kept -------------------------------------------------------------------------------
+#
+# The same text with the same parameters on the same version has the same answer. Small ones are kept, for
+# heads only: what a past state held may be dropped for good, and must not come back from memory.
+
+
+ANSWER_BYTES = 8 << 20  # of all answers that are kept
+LARGEST_ANSWER = 1 << 16  # bytes of one
+ANSWER_OVERHEAD = 1 << 10  # bytes that a kept answer takes beside its values
+PLAIN_VALUES = frozenset({str, int, bool, type(None)})  # parameters that are equal only if they are the same
+PROBE_COST = Cost(requests=1, stages=1)
+_TIME_OF_REQUEST = re.compile(r"\bnow\b")
+
+
+def _request_key(
+    gq: QueryText, params: Mapping[str, Any] | None, query_name: str | None
+) -> tuple[Any, ...] | None:
+    """Return what tells a request from others on the same version; None if that cannot be said."""
+    if type(gq) is not str or "{" not in gq:  # a file may change
+        return None
+    if not params:
+        return gq, query_name
+    values = (*params.values(),)
+    kinds = (*map(type, values),)  # True and 1 are equal, and not the same
+    return (gq, query_name, *params, *kinds, *values) if PLAIN_VALUES.issuperset(kinds) else None
+
+
+class _Answers:
+    """Small answers by request and version."""
+
+    def __init__(self) -> None:
+        self._kept = BoundedCache[tuple[Any, ...], Result](ANSWER_BYTES, _answer_weight)
+
+    def get(self, request: tuple[Any, ...], branch: str, state: ManifestState) -> Result | None:
+        """Return an answer as a result of its own: callers may change the lists that it makes of its rows."""
+        kept = self._kept.get((branch, state.line.incarnation, state.version, request))
+        if kept is None:
+            return None
+        return Result(kept.table, kept.described, kept.query_name, kept.branch, kept.commit_id, PROBE_COST)
+
+    def keep(self, request: tuple[Any, ...], state: ManifestState, answer: Result) -> None:
+        """Keep an answer if it is small and does not depend on the time of the request."""
+        table = answer.table
+        if table.nbytes >= min(LARGEST_ANSWER, ANSWER_BYTES) or _TIME_OF_REQUEST.search(request[0]):
+            return
+        if table.get_total_buffer_size() > 2 * table.nbytes + ANSWER_OVERHEAD:
+            table = table.take(pa.array(range(len(table))))  # slices would keep whole columns in memory
+        self._kept.put(
+            (answer.branch, state.line.incarnation, state.version, request), replace(answer, table=table)
+        )
+
+
+def _answer_weight(answer: Result) -> int:
+    return int(answer.table.nbytes) + ANSWER_OVERHEAD
+
+
 # -- graph.query ----------------------------------------------------------------------------------------
 
 
@@ -118,6 +176,7 @@ class Queries:
         self._caches = Caches.within(memory_bytes)
         self._embeddings = Embeddings(embedder)
         self._compiled = BoundedCache[tuple[str, str | None, str], CheckedRead](COMPILED)
+        self._answers = _Answers()
         self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
 
@@ -133,11 +192,26 @@ class Queries:
         traversal: Traversal = "auto",
         memory_bytes: int | None = None,
     ) -> Result:
-        """Run one read."""
+        """Run one read, or give the answer that the same one had on the same version."""
+        plain = at is None and rules is None and traversal == "auto" and memory_bytes is None
+        request = _request_key(gq, params, query_name) if plain else None
+        if request is not None:
+            head = self._store.branches.unchanged_head(branch)
+            kept = None if head is None else self._answers.get(request, branch, head)
+            if kept is not None:
+                return kept
         options = QueryOptions(rules, traversal, memory_bytes)
 
         def answer() -> Result:
-            return self._answer(self._prepare(gq, params, query_name, branch, at, options), None)
+            prepared = self._prepare(gq, params, query_name, branch, at, options)
+            state = prepared.context.snapshot.state
+            if request is None:
+                return self._answer(prepared, None)
+            kept = self._answers.get(request, branch, state)
+            if kept is None:
+                kept = self._answer(prepared, None)
+                self._answers.keep(request, state, kept)
+            return kept
 
         with measured() as meter:
             result = of_the_newest(answer)
@@ -215,8 +289,7 @@ class Queries:
         """Return the plan of a read on a snapshot; the last one of each read is kept."""
         state = snapshot.state
         key = (state.line.incarnation, state.version, rules)
-        with self._lock:
-            kept = self._plans.get(id(read))
+        kept = self._plans.get(id(read))
         if kept is not None and kept[0] is read and kept[1] == key:
             return kept[2]
         query_plan = plan(read, _row_counts(snapshot), rules)

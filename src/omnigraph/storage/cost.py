@@ -79,11 +79,10 @@ class measured:
             return outer
         self._meter = meter = Meter()
         self._token = _current.set(meter)
-        with _lock:
-            _active.append(meter)
-            if len(_active) > 1:
-                for active in _active:
-                    active.shared = True
+        _active.append(meter)  # without a lock, at which small reads of several threads would queue
+        if len(_active) > 1:
+            for active in tuple(_active):
+                active.shared = True
         self._before = _totals()
         return meter
 
@@ -93,8 +92,7 @@ class measured:
         requests, read, written = self._before
         now_requests, now_read, now_written = _totals()
         meter = self._meter
-        with _lock:
-            _active.remove(meter)
+        _active.remove(meter)
         _current.reset(self._token)
         meter.cost = Cost(
             now_requests - requests, meter.stages, now_read - read, now_written - written, meter.shared
@@ -117,8 +115,7 @@ def count_object_request(*, read: int = 0, written: int = 0) -> None:
 
 
 def _totals() -> tuple[int, int, int]:
-    with _lock:
-        requests, read, written = _objects
+    requests, read, written = tuple(_objects)
     for point in snapshot_lance_metrics():
         name = point.name
         if name == REQUESTS:

@@ -40,8 +40,7 @@ class SchemaObjects:
 
     def get(self, digest: str) -> bytes:
         """Return a schema by hash; the content is checked against it."""
-        with self._lock:
-            cached = self._cache.get(digest)
+        cached = self._cache.get(digest)
         if cached is not None:
             return cached
         stage()

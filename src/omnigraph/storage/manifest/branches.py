@@ -58,11 +58,13 @@ class Branches:
 
     def chain(self, incarnation: str) -> Chain:
         """Return the chain with this id; one object for each, so that its cache is shared."""
-        with self._lock:
-            chain = self._chains.get(incarnation)
-            if chain is None:
-                chain = self._chains[incarnation] = self._make_chain(incarnation)
-            return chain
+        chain = self._chains.get(incarnation)  # reading a dictionary needs no lock
+        if chain is None:
+            with self._lock:
+                chain = self._chains.get(incarnation)
+                if chain is None:
+                    chain = self._chains[incarnation] = self._make_chain(incarnation)
+        return chain
 
     def head(self, name: str) -> tuple[Chain, ManifestState]:
         """Return a live branch's chain and newest state: one probe when the name is known already."""
@@ -74,7 +76,7 @@ class Branches:
         if ref is not None:
             chain = self.chain(ref.incarnation)
             state = chain.latest()
-            if state.tombstone is None and state.name in (None, clean):
+            if _is_live(state, clean):
                 return chain, state  # ... because a branch deleted or renamed says so on its own chain
         while True:
             refs = self._refs.latest()
@@ -87,6 +89,14 @@ class Branches:
                 raise _missing(clean)
             if state.name in (None, clean) or self._refs.latest().version == refs.version:
                 return chain, state  # a rename may be under way: the registry decides
+
+    def unchanged_head(self, name: str) -> ManifestState | None:
+        """Return the head of a branch that is known, if local disk says at once that it is still the head."""
+        if name == MAIN:
+            return self.chain(MAIN).unchanged()
+        ref = self._refs.known().get(name)
+        state = None if ref is None else self.chain(ref.incarnation).unchanged()
+        return state if state is not None and _is_live(state, name) else None
 
     def writable(self, name: str) -> tuple[Chain, ManifestState]:
         """Return the head of a branch to write on: no rename that has begun can land under the write.
@@ -380,6 +390,11 @@ def _check_origin(source: str, chain: Chain, origin: ManifestState, head: Manife
             floor=head.floor,
         )
     check_whole(chain, origin)
+
+
+def _is_live(state: ManifestState, name: str) -> bool:
+    """Say whether a chain is that of a branch of this name: neither deleted nor being renamed."""
+    return state.tombstone is None and state.name in (None, name)
 
 
 def _missing(name: str) -> BranchNotFound:
