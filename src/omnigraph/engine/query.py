@@ -281,7 +281,7 @@ class Queries:
         context, read = prepared.context, prepared.plan.read
         tables = [declared.table_id for declared in read.operation.reads]
         with self._store.reading(context.snapshot.state, tables=tables):
-            columns = Answerer(context, read, recorder).run(prepared.plan)
+            columns = Answerer(context, prepared.plan, recorder).run()
         table = pa.table(columns, names=[column.name for column in read.columns])
         return Result(table, read.columns, read.name, context.snapshot.branch, context.snapshot.commit_id)
 

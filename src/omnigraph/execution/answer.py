@@ -42,9 +42,9 @@ from omnigraph.execution.plan.steps import (
     CountRows,
     Plan,
     Step,
+    collects,
     counted_variables,
     first_variable,
-    needed_columns,
 )
 from omnigraph.execution.ranking import Key, Ranked, Ranker, sort, ties
 from omnigraph.execution.values import Evaluator
@@ -60,14 +60,16 @@ BESIDE_A_ROW, BESIDE_A_DISTINCT_ROW = 24, 192
 class Answerer:
     """Runs a whole plan."""
 
-    def __init__(self, context: Context, read: CheckedRead, recorder: Recorder | None = None) -> None:
+    def __init__(self, context: Context, plan: Plan, recorder: Recorder | None = None) -> None:
         self._context = context
+        self._plan = plan
         self._ranker = Ranker(context)
-        self._evaluator = Evaluator(context, self._ranker.column, needed_columns(read))
+        self._evaluator = Evaluator(context, self._ranker.column, plan.needed)
         self.matcher = Matcher(context, self._evaluator, recorder)
 
-    def run(self, plan: Plan) -> list[pa.Array]:
+    def run(self) -> list[pa.Array]:
         """Return the columns of the result."""
+        plan = self._plan
         read, values = plan.read, self._context.values
         limit, offset = page(read.limit, values, "limit"), page(read.offset, values, "offset") or 0
         most_rows = None if limit is None else limit + offset
@@ -251,7 +253,7 @@ class Answerer:
 
     def _grouped(self, rows: MatchRows, read: CheckedRead, most_rows: int | None) -> list[pa.Array]:
         self._room(_Outputs(self._evaluator, read, rows), read)
-        rows = rows.take(sort(ties(rows, self._context), rows.count)) if _collects(read) else rows
+        rows = rows.take(sort(ties(rows, self._context), rows.count)) if collects(read) else rows
         # An alias of a key adds nothing to it.
         keys = [p for p in read.keys or () if not isinstance(read.outputs[p].value, OutputRef)]
         groups = grouped_rows([read.outputs[p].value for p in keys], rows, self._evaluator)
@@ -259,7 +261,7 @@ class Answerer:
         for output in read.outputs:
             columns.append(self._of_groups(output.value, rows, groups, columns))
         sorting = [Key(self._sorted(key, rows, groups, columns), key.descending) for key in read.order]
-        breaking = [Key(self._tie(read, p, rows, groups, columns)) for p in keys]
+        breaking = [Key(_tie(read, p, columns)) for p in keys]
         order = pa.array(sort([*sorting, *breaking], groups.count, most_rows))
         return [column.take(order) for column in columns]
 
@@ -273,13 +275,11 @@ class Answerer:
     def _sorted(self, key: SortKey, rows: MatchRows, groups: Groups, columns: Sequence[pa.Array]) -> pa.Array:
         return grouped(key.value, rows, groups, self._evaluator, columns)
 
-    def _tie(
-        self, read: CheckedRead, position: int, rows: MatchRows, groups: Groups, columns: Sequence[pa.Array]
-    ) -> pa.Array:
-        value = read.outputs[position].value
-        if isinstance(value, EntityValue):
-            return columns[position].field("id")
-        return columns[position]
+
+def _tie(read: CheckedRead, position: int, columns: Sequence[pa.Array]) -> pa.Array:
+    """Return what orders groups that are otherwise equal: a key of theirs."""
+    column = columns[position]
+    return column.field("id") if isinstance(read.outputs[position].value, EntityValue) else column
 
 
 class _Outputs(Sequence[pa.Array]):
@@ -327,8 +327,3 @@ def _only_counts(read: CheckedRead) -> bool:
         if isinstance(value, Aggregate) and value.function is AggregateFunction.COUNT
     ]
     return read.keys == () and len(counts) == len(values)
-
-
-def _collects(read: CheckedRead) -> bool:
-    values = [output.value for output in read.outputs] + [key.value for key in read.order]
-    return any(isinstance(value, Aggregate) and value.function.value == "collect" for value in values)

@@ -9,6 +9,7 @@ rewrite steps (rules.py), match.py runs them and explain.py prints them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TypeAlias, assert_never
 
 from omnigraph.base.dataclass import dataclass
@@ -104,7 +105,7 @@ class CountEdges:
     conditions: tuple[tuple[Variable, tuple[Condition, ...]], ...] = ()  # on single nodes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """The steps of the match, and shortcuts for what comes after."""
 
@@ -112,6 +113,11 @@ class Plan:
     steps: tuple[Step, ...]
     shortcut: CountRows | CountEdges | None = None
     top: bool = False  # only the first rows of the order are wanted: select, do not sort
+
+    @cached_property
+    def needed(self) -> dict[Variable, tuple[str, ...]]:
+        """The stored columns of each variable that outputs and order name; a plan is run many times."""
+        return _needed_columns(self.read)
 
 
 def binds(step: Step) -> tuple[Variable, ...]:
@@ -167,10 +173,11 @@ def answer_variables(read: CheckedRead) -> frozenset[Variable] | None:
     Rows are ordered by the ids of all bound entities in the end, and so are the values of `collect`. Other
     aggregates come out the same whatever the order, and need what they name.
     """
-    values = [*(output.value for output in read.outputs), *(key.value for key in read.order)]
-    if read.keys is None or read.ranking is not None or any(map(_collects, values)):
+    if read.keys is None or read.ranking is not None or collects(read):
         return None
-    return frozenset(v for value in values if not _counts_all(value) for v in variables_of_value(value))
+    return frozenset(
+        v for value in _values(read) if not _counts_all(value) for v in variables_of_value(value)
+    )
 
 
 def _counts_all(value: e.Value) -> bool:
@@ -205,16 +212,24 @@ def counted_variables(read: CheckedRead) -> tuple[Variable, ...] | None:
     return tuple(variables)
 
 
+def collects(read: CheckedRead) -> bool:
+    """Say whether an answer holds lists of what its rows have, in the order of the rows."""
+    return any(map(_collects, _values(read)))
+
+
+def _values(read: CheckedRead) -> list[e.Value]:
+    return [*(output.value for output in read.outputs), *(key.value for key in read.order)]
+
+
 def _collects(value: e.Value) -> bool:
     if isinstance(value, e.Aggregate) and value.function is e.AggregateFunction.COLLECT:
         return True
     return any(_collects(operand) for operand in e.operands_of(value))
 
 
-def needed_columns(read: CheckedRead) -> dict[Variable, tuple[str, ...]]:
-    """Return the stored columns of each variable that outputs and order name."""
+def _needed_columns(read: CheckedRead) -> dict[Variable, tuple[str, ...]]:
     columns_of: dict[Variable, dict[str, None]] = {}
-    for value in [*(output.value for output in read.outputs), *(key.value for key in read.order)]:
+    for value in _values(read):
         for variable, column in _columns(value):
             columns_of.setdefault(variable, {})[column] = None
     return {variable: tuple(columns) for variable, columns in columns_of.items()}

@@ -76,7 +76,7 @@ class QueryTask:
             counts = {table_id: pin.rows for table_id, pin in self.snapshot.state.pins.items()}
             tables = [declared.table_id for declared in read.operation.reads]
             with store.reading(self.snapshot.state, tables=tables):
-                columns = Answerer(context, read).run(plan(read, counts))
+                columns = Answerer(context, plan(read, counts)).run()
         fields = [pa.field(output.name, travelling(output, read.outputs)) for output in read.outputs]
         arrays = [sent_as(column, output.type) for column, output in zip(columns, fields, strict=True)]
         yield from pa.table(arrays, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
