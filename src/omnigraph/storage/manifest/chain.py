@@ -21,6 +21,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -103,6 +104,9 @@ class AlreadyThere(Exception):
     """The dataset to be created exists."""
 
 
+REOPENED_AT = 256  # the version at which a dataset that was made by this process is opened again
+
+
 class MetadataDataset:
     """One zero-row dataset and its newest known handle. Thread-safe."""
 
@@ -114,6 +118,7 @@ class MetadataDataset:
         self._lock = threading.Lock()
         self._handle: Handle | None = None
         self._is_there = _QuickPresence()
+        self._made_here = False  # Lance gives the handle of a dataset that it creates a session of its own
 
     def create(self, content: Mapping[str, str], step: Step) -> None:
         """Make the dataset with its first map; exactly one of several racing callers succeeds."""
@@ -131,6 +136,7 @@ class MetadataDataset:
             handle = self._landed_after_all(content, error)
         self._synced(handle.version)
         self._handle = handle
+        self._made_here = True
 
     def _landed_after_all(self, content: Mapping[str, str], error: OSError) -> Handle:
         """Find our own dataset behind a lost reply; else say whether somebody else's is there."""
@@ -209,11 +215,20 @@ class MetadataDataset:
             raise HeadMoved(self.path) from error
         except OSError as error:
             raise CommitInDoubt(self.path) from error
+        if self._made_here and done.version >= REOPENED_AT:
+            done = self._in_our_session(done)
         with self._lock:
             if self._handle is None or done.version >= self._handle.version:
                 self._handle = done
         self._synced(done.version)
         return int(done.version)
+
+    def _in_our_session(self, handle: Handle) -> Handle:
+        """Open a version again, once: where it was made, each further commit would stay in memory."""
+        self._made_here = False
+        with suppress(OpenFailed):  # the commit has landed, whatever comes of this
+            return self._opener.at(self.path, handle.version)
+        return handle
 
     def _synced(self, version: int) -> None:
         with durable(Step.HEAD_SYNC):
