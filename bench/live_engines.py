@@ -22,6 +22,7 @@ UNIQUE_SCHEMA = """
 node Person { name: String @key  age: I32?  city: String?  email: String? @unique }
 edge Knows: Person -> Person { since: I32? }
 """
+RUN_EACH_TIME = 8 << 30
 Params = dict[str, Any]
 ONE = "$p: Person { name: $k }"
 FROM_ONE = "MATCH (p:Person {name: $k})"
@@ -198,15 +199,20 @@ class Engine(Protocol):
 
 
 class Ours:
-    """OmniGraph; an answer is an Arrow table."""
+    """OmniGraph; an answer is an Arrow table.
 
-    def __init__(self, path: str, **options: Any) -> None:
+    A request with a limit of its own is run each time; else small answers are kept for their version, and
+    asking again would measure nothing but that.
+    """
+
+    def __init__(self, path: str, *, kept: bool = False, **options: Any) -> None:
         import omnigraph as og
 
         self.graph = og.connect(path, **options)
+        self._limit = None if kept else RUN_EACH_TIME
 
     def ask(self, question: Question, params: Params) -> Any:
-        return self.graph.query(question.ours, params).table
+        return self.graph.query(question.ours, params, memory_bytes=self._limit).table
 
     def rows(self, question: Question, params: Params) -> list[list[Any]]:
         return [list(row.values()) for row in self.graph.query(question.ours, params)]
@@ -216,14 +222,21 @@ class Ours:
 
 
 class Peer:
-    """Ladybug or Kuzu; an answer is an Arrow table, or Python's lists where that is quicker: few rows."""
+    """Ladybug or Kuzu, with a plan that it keeps for each text.
 
-    def __init__(self, name: str, path: str) -> None:
+    An answer is an Arrow table as ours is (in chunks large enough that it is one), or with `lists` Python's
+    lists where that is quicker: few rows.
+    """
+
+    def __init__(self, name: str, path: str, *, lists: bool = False) -> None:
         self._connection = connect_peer(name, path)
+        self._lists = lists
 
     def ask(self, question: Question, params: Params) -> Any:
         answer = self._connection.execute(question.peer, params)
-        return answer.get_all() if answer.get_num_tuples() < 32 else answer.get_as_arrow(1_000_000)
+        if self._lists and answer.get_num_tuples() < 32:
+            return answer.get_all()
+        return answer.get_as_arrow(1_000_000)
 
     def rows(self, question: Question, params: Params) -> list[list[Any]]:
         found: list[list[Any]] = self._connection.execute(question.peer, params).get_all()
@@ -246,7 +259,7 @@ def connect_peer(name: str, path: str) -> Any:
 
 def connect(name: str, path: str, **options: Any) -> Engine:
     """Open a graph of either engine."""
-    return Ours(path, **options) if name == "ours" else Peer(name, path)
+    return Ours(path, **options) if name == "ours" else Peer(name, path, **options)
 
 
 def load(name: str, path: str, files: dict[str, str], *, unique: bool = False) -> float:

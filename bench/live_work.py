@@ -25,6 +25,7 @@ from live_data import Facts, read
 from live_engines import LIVE, QUESTIONS, WRITES, Engine, Ours, Question, connect, digest, load, size_on_disk
 
 ENOUGH_S = 1.0  # of timed runs of one query
+QUICK_MS = 5.0
 
 ADD = "query w($k: String, $e: String) { insert Person { name: $k, age: 30, email: $e } }"
 LINK = "query w($k: String, $b: String) { insert Knows { from: $k, to: $b, since: 2026 } }"
@@ -90,13 +91,16 @@ def do_load(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
 
 
 def do_warm(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
-    """Time each query warm."""
+    """Time each query warm; small ones also in the quickest way there is: ours kept, a peer's as lists."""
     engine = connect(job["engine"], job["path"])
-    found = {}
+    quickest = connect(job["engine"], job["path"], **{"kept" if job["engine"] == "ours" else "lists": True})
+    found: dict[str, dict[str, Any]] = {}
     for name in job["questions"]:
         try:
             said = answer(engine, facts, name)
             found[name] = {"ms": warm_ms(engine, facts, name, job["runs"]), "answer": said}
+            if found[name]["ms"] < QUICK_MS:
+                found[name]["quickest"] = warm_ms(quickest, facts, name, job["runs"])
         except Exception as error:  # noqa: BLE001 - an engine that gives up is a finding of the table
             found[name] = {"ms": None, "answer": f"{type(error).__name__}: {error}"[:120]}
     return found
