@@ -249,6 +249,11 @@ class FragmentLayout:
         stored = sum([file.file_size_bytes or 0 for file in metadata.files])
         return cls(metadata, size, key, size.weight >= TIERS[0], stored)
 
+    @property
+    def was_settled(self) -> bool:
+        """Whether it was past the first tier when it was written, whatever it has lost since."""
+        return self.stored_bytes + ROW_WEIGHT * self.metadata.physical_rows >= TIERS[0]
+
 
 @dataclass(frozen=True)
 class Layout:
