@@ -22,9 +22,19 @@ from typing import Protocol
 import numpy as np
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.storage.derived.blocks import FIRST_READ, BlockFile, BlockHeader, Ranges, Unusable, decoded
+from omnigraph.storage.derived.blocks import (
+    BLOCK,
+    FIRST_READ,
+    BlockFile,
+    BlockHeader,
+    Ranges,
+    Unusable,
+    decoded,
+)
 
 GAP = 8  # blocks that are fetched along rather than asked for in two requests
+REQUEST_COST = 1 << 20  # bytes that are fetched in the time that a request takes
+WHOLE_BELOW = 64 << 20  # of what is not here yet; more is not fetched at once
 DESCRIPTOR_COST = 1 << 19  # of a cache's bytes, that one descriptor counts for: a process may have 1,024
 FOLDER_SETTING, SIZE_SETTING = "OMNIGRAPH_CACHE", "OMNIGRAPH_CACHE_BYTES"
 OWN_FOLDER = "omnigraph-derived"
@@ -46,6 +56,7 @@ class FetchedFile(BlockFile):
     def __init__(self, header: BlockHeader, source: RangeReader, kept: KeptFile | None) -> None:
         self._source = source
         self._kept = kept
+        self._requests = 0  # for blocks
         super().__init__(header, _memory(header.size) if kept is None else kept.mapping)
 
     @classmethod
@@ -83,8 +94,17 @@ class FetchedFile(BlockFile):
         """Fetch the blocks that are not here."""
         kept = self._kept  # it may be left by another thread
         right = self._right_in(kept, blocks)
-        pieces = self._fetch([block for block in blocks if block not in right])
-        self._keep(pieces, right, kept)
+        lacking = [block for block in blocks if block not in right]
+        if lacking and self._worth_fetching_whole():
+            unchecked = np.flatnonzero(~self._checked).tolist()
+            right = self._right_in(kept, unchecked)
+            lacking = [block for block in unchecked if block not in right]
+        self._keep(self._fetch(lacking), right, kept)
+
+    def _worth_fetching_whole(self) -> bool:
+        """Say whether requests have cost as much as fetching all that is not here."""
+        rest = BLOCK * int(np.count_nonzero(~self._checked))
+        return rest <= min(self._requests * REQUEST_COST, WHOLE_BELOW)
 
     def _right_in(self, kept: KeptFile | None, blocks: Sequence[int]) -> frozenset[int]:
         """Return the blocks that a kept file has."""
@@ -107,6 +127,7 @@ class FetchedFile(BlockFile):
         spans = [(self._span(first)[0], self._span(last)[1]) for first, last in runs]
         pieces: dict[int, bytes] = {}
         contents = self._source.ranges(spans) if spans else []
+        self._requests += len(spans)
         for (first, last), (start, stop), content in zip(runs, spans, contents, strict=True):
             if len(content) != stop - start:
                 raise Unusable("it is cut short")

@@ -178,6 +178,8 @@ class KeyHashes:
         low = hashes >> bits << bits
         high = low | ((np.uint64(1) << bits) - np.uint64(1))
         if len(hashes) <= FEW:
+            if self.file is not None:  # all at once: requests for them go out together
+                self.file.ensure(ARRAY, [self._around(int(first)) for first in low])
             spans = [self._window(int(first), int(last)) for first, last in zip(low, high, strict=True)]
             begins = np.array([begin for begin, _ in spans], dtype=np.int64)
             ends = np.array([end for _, end in spans], dtype=np.int64)
@@ -193,13 +195,16 @@ class KeyHashes:
         """Return all entries."""
         return self.entries if self.file is None else self.file.whole(ARRAY)
 
-    def _window(self, low: int, high: int) -> tuple[int, int]:
-        """Return where the entries from one to another stand, looking at one part of the array."""
+    def _around(self, low: int) -> tuple[int, int]:
+        """Return the part of the array where an entry can be expected."""
         count = len(self.entries)
-        guess, reach = low * count >> 64, 4 * int(count**0.5) + 64
-        begin, end = max(guess - reach, 0), min(guess + reach, count)
-        if self.file is not None:
-            self.file.ensure(ARRAY, [(begin, end)])
+        estimate, reach = low * count >> 64, 4 * int(count**0.5) + 64
+        return max(estimate - reach, 0), min(estimate + reach, count)
+
+    def _window(self, low: int, high: int) -> tuple[int, int]:
+        """Return where the entries from one to another stand, looking at one part of the array, checked."""
+        count = len(self.entries)
+        begin, end = self._around(low)
         window = self.entries[begin:end]
         first = int(np.searchsorted(window, np.uint64(low), "left"))
         last = int(np.searchsorted(window, np.uint64(high), "right"))
