@@ -8,13 +8,14 @@ from pathlib import Path
 from threading import Barrier, Thread
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from omnigraph.storage.derived import fetched
 from omnigraph.storage.derived.blocks import BLOCK, MAPPING_COST, Array, BlockFile, Unusable, encoded
 from omnigraph.storage.derived.fetched import CacheFolder, FetchedFile
 from omnigraph.storage.derived.files import DerivedFiles
-from omnigraph.storage.derived.key_hashes import ARRAY, KIND, KeyHashes, covers_of, entries_of
+from omnigraph.storage.derived.key_hashes import ARRAY, KIND, KeyHashes, covers_of, entries_of, hashes_of
 from omnigraph.storage.location import Location
 from tests.support.derived import InMemory
 
@@ -89,6 +90,24 @@ def test_an_object_that_is_cut_short_or_damaged_is_refused() -> None:
     for data in (whole[:-1], whole[: len(whole) // 2], whole[:20], b"", bytes(broken)):
         with pytest.raises(Unusable):
             FetchedFile.open(InMemory(data), None).check()
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "in a folder"])
+def test_a_file_is_fetched_whole_once_requests_for_it_have_cost_as_much(tmp_path: Path, kept: bool) -> None:
+    """A writer that looks rows up again and again would ask for a few blocks each time."""
+    arrays = numbers(100)  # 6.25 MiB
+    source = InMemory(content(arrays))
+    file = FetchedFile.open(source, folder(tmp_path) if kept else None)
+
+    for block in range(10, 100, 10):
+        file.ensure("a", [(block * PER_BLOCK, block * PER_BLOCK + 1)])
+
+    sizes = [(stop - start) // BLOCK for start, stop in source.asked[1:]]
+    assert sizes[:5] == [1] * 5
+    assert sum(sizes[5:]) > 80
+    assert len(sizes) < 9
+    assert (file.whole("a") == arrays["a"]).all()
+    assert len(source.asked) == len(sizes) + 1
 
 
 # -- the folder
@@ -211,14 +230,11 @@ def test_on_a_full_disk_blocks_are_kept_in_memory(
 
 
 def test_key_hashes_go_on_when_the_disk_gets_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pyarrow as pa
-
     ids = pa.array([f"id {n}" for n in range(100_000)])
     covers = covers_of("f.lance", 1, len(ids))
     data = b"".join(encoded(KIND, covers, {ARRAY: entries_of(ids)}))
     keys = KeyHashes.open(FetchedFile.open(InMemory(data), folder(tmp_path), "f"), covers)
     computed = KeyHashes(entries_of(ids), len(ids))
-    from omnigraph.storage.derived.key_hashes import hashes_of
 
     for n in range(0, 100_000, 9_973):
         if n > 30_000:

@@ -194,6 +194,8 @@ class BlockFile:
             return
         kind, _, at = self.header.arrays[name]
         blocks = (at + places.astype(np.int64) * np.dtype(kind).itemsize) // BLOCK
+        if self._checked[blocks].all():
+            return
         touched = np.zeros(len(self._checked), dtype=bool)
         touched[blocks] = True
         wanted = np.flatnonzero(touched & ~self._checked)

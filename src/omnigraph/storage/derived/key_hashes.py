@@ -222,7 +222,7 @@ class KeyHashes:
 
 SPANS_KIND = "id spans"
 EVERY = 1_024  # one id in so many is kept
-ALONE = 4  # a span that is read alone takes the time of so many read in a row (measured, local disk)
+ALONE = 6  # a span that is read alone takes the time of so many read in a row (measured, local disk)
 TEXT_OVERHEAD = 41  # bytes of a Python text and its place in a list
 ReadIds = Callable[[int, int], pa.Array]  # (first row, how many) -> ids
 

@@ -168,7 +168,7 @@ def _varint(value: int) -> bytes:
 #
 # Every small commit adds a fragment, and each fragment costs a request to whoever looks for a key or scans.
 # So a writer that finds too many small ones rewrites them with its own rows in the same commit (tiers, as in
-# an LSM tree): at most PER_TIER fragments in each tier. Fragments past the last tier are settled, and only
+# an LSM tree): at most PER_TIER fragments in each tier. Fragments past the last tier are large, and only
 # maintenance rewrites them. Tiny rows are rewritten once for every few writes while the first tier fills (26
 # times a byte for rows of 900 bytes, measured); it does not grow with history.
 
