@@ -270,7 +270,7 @@ class RowFinder:
                 break
             keys = self._keys_for(handle, part, column)
             if keys is None:
-                raise Unreadable(f"column {column} of {holder(handle, part, column)} cannot be read")
+                raise Unreadable(f"column {column} of {holder(handle, part, column)} cannot be read now")
             wanted = values.take(pa.array(open_values))
             which, rows = self._probe(keys, wanted, hashes[open_values], handle, part, column)
             if not len(rows):
@@ -296,7 +296,7 @@ class RowFinder:
         for number, part in parts.items():
             keys = self._keys_for(handle, part, column)
             if keys is None:
-                raise AssertionError("looked for rows that cannot be found by hash")
+                raise Unreadable(f"column {column} of {holder(handle, part, column)} cannot be read now")
             which, offsets = self._probe(keys, values, hashes, handle, part, column)
             if len(offsets) and part.metadata.deletion_file is not None:
                 deleted = self._layouts.deleted(handle, number, part)

@@ -152,8 +152,11 @@ class TableReads:
         if not layout.big:
             return NOTHING, NOTHING
         cost_stage()
-        if self.finder.can_find(handle, layout, column):
-            return self.finder.candidates(handle, layout.big, column, values)
+        try:
+            if self.finder.can_find(handle, layout, column):
+                return self.finder.candidates(handle, layout.big, column, values)
+        except OSError as error:
+            raise storage_failure("looking rows up", error) from error
         distinct = pc.unique(values)
         rows = self._from_big(handle, layout, column, distinct, [column, ADDRESS])
         # A value may stand among them twice: each row goes with all places of its value.
