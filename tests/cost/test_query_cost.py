@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pyarrow as pa
 import pytest
 
@@ -97,3 +99,29 @@ def test_a_first_traversal_touches_a_few_blocks_and_not_the_edges(
         assert "Knows: topology" in str(graph.profile(FRIENDS, k="p78"))
     print(f"\n  {read} bytes of {stored} in {proxy.count()} requests")
     assert read < stored / 8
+
+
+AGES = "query q($k: String) { match { $p: Person { name: $k }  $p knows $f } return { $f.name, $f.age } }"
+COLD_HOP = 40
+
+
+@pytest.mark.timeout(300)
+def test_a_cold_hop_to_scattered_neighbours_takes_few_requests(
+    s3_server: S3Server, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening included: rows that lie close together are fetched by one request, and no value twice."""
+    monkeypatch.setattr("omnigraph.execution.columns.PICK_COST", 0)  # as if there were millions of people
+    people, degree = 60_000, 20
+    direct, proxied = places(s3_server, proxy)
+    with og.init(direct.address, GRAPH.replace("@key", "@key  age: I32?"), **direct.kwargs) as builder:
+        names = [hashlib.sha512(str(n).encode()).hexdigest() for n in range(people)]
+        near = range(0, people, 10)
+        ends = [(n, (n * 7 + k * 2999) % people) for n in near for k in range(degree)]
+        edges = {"from": [names[a] for a, _ in ends], "to": [names[b] for _, b in ends]}
+        nodes = pa.table({"name": names, "age": [n % 90 for n in range(people)]})
+        builder.load({"Person": nodes, "Knows": pa.table(edges)}, mode="append")
+    proxy.reset()
+    with og.connect(proxied.address, **proxied.kwargs) as graph:
+        assert len(graph.query(AGES, k=names[770])) == degree
+        print(f"\n  cold hop: {proxy.count()} requests")
+        assert proxy.count() <= COLD_HOP

@@ -25,11 +25,11 @@ from omnigraph.storage.derived.blocks import (
     FIXED,
     Array,
     BlockFile,
-    Ranges,
     Unusable,
     decoded,
     encoded,
 )
+from omnigraph.storage.derived.fetched import FetchedFile
 from omnigraph.storage.derived.files import DerivedFiles
 from omnigraph.storage.derived.key_hashes import (
     ARRAY,
@@ -42,7 +42,7 @@ from omnigraph.storage.derived.key_hashes import (
     row_bits,
 )
 from omnigraph.storage.location import Location
-from tests.support.derived import few_hashes
+from tests.support.derived import InMemory, few_hashes
 
 SEED = 0x1234_5678_9ABC_DEF0
 COVERS = {"file": "a.lance", "rows": 5}
@@ -111,7 +111,7 @@ def test_a_header_longer_than_the_first_read_is_read_whole(tmp_path: Path) -> No
 
     assert_same(read(tmp_path / "f"), arrays)
     assert BlockFile.mapped(tmp_path / "f").header.covers == covers
-    fetched = BlockFile.fetched(InMemory(content(arrays, covers)), None)
+    fetched = FetchedFile.open(InMemory(content(arrays, covers)), None)
     assert_same({name: fetched.whole(name) for name in fetched.arrays}, arrays)
 
 
@@ -215,70 +215,6 @@ def json_of(whole: bytes) -> bytes:
     length = int.from_bytes(whole[8:12], "little")
     assert json.loads(whole[FIXED : FIXED + length])
     return whole[FIXED : FIXED + length]
-
-
-# -- ranges of an object
-
-
-class InMemory:
-    """An object, and how often it was asked for."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.asked: list[tuple[int, int]] = []
-
-    def ranges(self, ranges: Ranges) -> list[bytes]:
-        self.asked += ranges
-        return [self.data[start:stop] for start, stop in ranges]
-
-
-@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "in a folder"])
-def test_blocks_are_fetched_once_and_only_those_that_are_needed(tmp_path: Path, kept: bool) -> None:
-    arrays = {"a": np.arange(40 * BLOCK // 8, dtype=np.uint64)}
-    source = InMemory(content(arrays))
-
-    file = BlockFile.fetched(source, tmp_path / "x" / "f" if kept else None)
-    file.ensure("a", [(0, 5), (3, 9)])
-    assert len(source.asked) == 1, "what came with the header is not asked for again"
-    far = 20 * BLOCK // 8
-    file.ensure("a", [(far, far + 5), (far + 3, far + 9)])
-    file.ensure_at("a", np.array([30 * BLOCK // 8]))
-    file.ensure("a", [(far, far + 5)])
-
-    assert sum(stop - start for start, stop in source.asked[1:]) == 2 * BLOCK
-    assert (file.whole("a") == arrays["a"]).all()
-    source.asked.clear()
-    file.whole("a")
-    assert not source.asked
-
-
-def test_what_was_fetched_into_a_folder_is_used_again_if_it_is_undamaged(tmp_path: Path) -> None:
-    arrays = {"a": np.arange(10 * BLOCK // 8, dtype=np.uint64)}
-    source, kept = InMemory(content(arrays)), tmp_path / "f"
-    BlockFile.fetched(source, kept).whole("a")
-
-    source.asked.clear()
-    assert (BlockFile.fetched(source, kept).whole("a") == arrays["a"]).all()
-    assert len(source.asked) == 1, "the header alone"
-
-    broken = bytearray(kept.read_bytes())
-    broken[-1] ^= 1
-    kept.unlink()
-    kept.write_bytes(broken)
-    source.asked.clear()
-    assert (BlockFile.fetched(source, kept).whole("a") == arrays["a"]).all()
-    assert len(source.asked) == 2, "the header and the block that was damaged"
-
-
-def test_an_object_that_is_cut_short_or_damaged_is_refused(tmp_path: Path) -> None:
-    arrays = arrays_of(6, 3 * BLOCK)
-    whole = content(arrays)
-    broken = bytearray(whole)
-    broken[-70] ^= 1
-
-    for data in (whole[:-1], whole[: len(whole) // 2], whole[:20], b"", bytes(broken)):
-        with pytest.raises(Unusable):
-            BlockFile.fetched(InMemory(data), None).check()
 
 
 # -- hashes

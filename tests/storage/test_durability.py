@@ -291,3 +291,27 @@ def test_a_disk_that_fails_to_sync_is_a_typed_error(graph: GraphStore, point: st
 
     assert caught.value.code == ("storage" if point == "staged_sync" else "outcome_unknown")
     assert ("n1" in persons(graph)) == (point == "head_sync")
+
+
+def test_a_folder_whose_entry_could_not_be_synced_is_synced_again(tmp_path: Path) -> None:
+    """A write that is tried again must not rest on a directory entry that was never synced."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    file = tmp_path / "a" / "b" / "f"
+    file.write_bytes(b"x")
+    synced: list[str] = []
+    failing = {str(tmp_path)}
+
+    def fsync(handle: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{handle}")
+        if path in failing:
+            raise OSError("the disk is busy")
+        synced.append(path)
+
+    syncer = Syncer(enabled=True, fsync=fsync)
+    with pytest.raises(StorageError):
+        syncer.files([str(file)])
+    failing.clear()
+    synced.clear()
+    syncer.files([str(file)])
+
+    assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b"), str(file)} <= {*synced}

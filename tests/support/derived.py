@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from omnigraph.storage.derived.blocks import Ranges
 from omnigraph.storage.tables import layout
 
 TINY = (2_500, 5_000)  # a few dozen rows
@@ -37,6 +38,18 @@ def few_hashes(values: Iterable[Any], seed: int = 0) -> NDArray[np.uint64]:
     """Hash everything to one of a few values, at the ends and in the middle of all there are."""
     some = np.array([0, 1, 2**63, 2**64 - 1, 2**64 - 2**40], dtype=np.uint64)
     return some[np.array([len(str(value)) % 5 for value in values], dtype=np.int64)]
+
+
+class InMemory:
+    """An object, and which ranges of it were asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.asked: list[tuple[int, int]] = []
+
+    def ranges(self, ranges: Ranges) -> list[bytes]:
+        self.asked += ranges
+        return [self.data[start:stop] for start, stop in ranges]
 
 
 def derived_files(graph: str | Path) -> list[Path]:

@@ -18,6 +18,7 @@ from omnigraph.execution.arrays import sorted_distinct
 from omnigraph.execution.columns import NOTHING, Ordinals
 from omnigraph.storage.derived.adjacency import Numbers, gathered
 from omnigraph.storage.derived.blocks import Unusable
+from omnigraph.storage.derived.key_hashes import spread
 
 if TYPE_CHECKING:
     from omnigraph.execution.topology import Topology
@@ -44,14 +45,6 @@ class SortedLists:
     def spans(self, nodes: Ordinals) -> tuple[Ordinals, Ordinals]:
         """Return where the lists of some nodes begin and end."""
         return np.searchsorted(self.by, nodes, "left"), np.searchsorted(self.by, nodes, "right")
-
-
-def spread(starts: Ordinals, counts: Ordinals) -> tuple[Ordinals, Ordinals]:
-    """Return (which list, place in the array) of all entries of some lists."""
-    total = int(counts.sum())
-    which = np.repeat(np.arange(len(counts)), counts)
-    at = np.arange(total) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    return which, at
 
 
 class Adjacency:
@@ -92,10 +85,8 @@ class Adjacency:
             return NOTHING, NOTHING, NOTHING
         try:
             side = base.forward if self._forward else base.backward
-            offsets = side.starts()
-            listed = np.minimum(homes, side.span - 1)
-            starts = offsets[listed].astype(np.int64)
-            counts = np.where(homes < side.span, offsets[listed + 1] - starts, 0)
+            starts, stops = side.spans(np.minimum(homes, side.span - 1))
+            counts = np.where(homes < side.span, stops - starts, 0)
             which, at = spread(starts, counts)
             touched = self._touched(homes)
             needs_edges = not self._pairs or touched
@@ -103,8 +94,8 @@ class Adjacency:
         except Unusable:
             self._topology.repair(base)
             return self._of_base(homes)
-        others = gathered(side.others, at).astype(np.int64)
-        edges = gathered(side.edges, at).astype(np.int64) if needs_edges else others
+        others = gathered(side.array("others"), at).astype(np.int64)
+        edges = gathered(side.array("edges"), at).astype(np.int64) if needs_edges else others
         if touched:
             alive = ~is_among(edges, self._topology.deleted_edges)
             which, edges, others = which[alive], edges[alive], others[alive]
@@ -213,7 +204,7 @@ class Adjacency:
         except Unusable:
             self._topology.repair(base)
             return self._base_counts(nodes, others)
-        lists = side.others
+        lists = side.array("others")
         for at, (node, other) in enumerate(zip(nodes.tolist(), others.tolist(), strict=True)):
             if node < side.span:
                 own = lists[offsets[node] : offsets[node + 1]]

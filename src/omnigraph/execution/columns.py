@@ -66,16 +66,13 @@ class ColumnCache:
     def picks(self, of: Hashable, column: str) -> Picks | None:
         """Return the values of a column that were read one by one, if any were."""
         picks: Picks | None = self._columns.get(((of, PICKED), column))
-        return picks
+        return None if picks is None or len(picks.ordinals) > MOST_PICKS else picks
 
-    def keep_picks(self, of: Hashable, column: str, fresh: Picks) -> Picks:
-        """Remember values that were read one by one; return all that are remembered of the column."""
+    def keep_picks(self, of: Hashable, column: str, picks: Picks) -> None:
+        """Remember values that were read one by one, in the place of those before."""
         with self._lock:
-            before = self.picks(of, column)
-            if before is not None and len(before.ordinals) <= MOST_PICKS:
-                fresh = before.merged(fresh)
             self._columns.drop(((of, PICKED), column))
-            return self._columns.put(((of, PICKED), column), fresh)  # type: ignore[no-any-return]
+            self._columns.put(((of, PICKED), column), picks)
 
     @property
     def nbytes(self) -> int:

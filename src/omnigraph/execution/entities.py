@@ -225,11 +225,11 @@ class EntityTable:
         """Return some columns of rows of a fragment, deleted or not."""
         if not len(offsets):
             return pa.schema([self.handle.schema.field(name) for name in columns]).empty_table()
-        return self._reads.finder.physical_rows(self.handle, part, offsets, columns)
+        return self._reads.physical_rows(self.handle, part, offsets, columns)
 
     def first_places(self, ids: pa.Array) -> Ordinals:
         """Return the first ordinal in settled files of each id, deleted or not, or `MISSING`."""
-        at, offsets = self._reads.finder.first_rows(self.handle, [part for _, part in self.settled], ID, ids)
+        at, offsets = self._reads.first_rows(self.handle, [part for _, part in self.settled], ID, ids)
         return np.where(at < 0, MISSING, self._starts[at] + offsets)
 
     def physical(self, parts: Sequence[FragmentLayout], name: str) -> list[pa.Array]:
@@ -465,15 +465,21 @@ class EntityTable:
         ]
 
     def _picks(self, names: Sequence[str], distinct: Ordinals) -> dict[str, Picks]:
-        """Return what is remembered of columns, with some rows among it; what is missing is read at once."""
+        """Return what is remembered of columns, with some rows among it; columns that lack the same rows are
+        read together.
+        """
         known = {name: self._columns.picks(self._base_key, name) for name in names}
-        missing = [picks.missing(distinct) for picks in known.values() if picks is not None]
-        lacking = distinct if len(missing) < len(names) else np.unique(np.concatenate(missing))  # a few
-        if len(lacking):
-            table = self.handle._take_rows(self.addresses(lacking).tolist(), columns=list(names))
-            for name in names:
-                fresh = Picks(lacking, _one(table[name]))
-                known[name] = self._columns.keep_picks(self._base_key, name, fresh)
+        together: dict[bytes, tuple[Ordinals, list[str]]] = {}
+        for name, picks in known.items():
+            lacking = distinct if picks is None else picks.missing(distinct)
+            if len(lacking):
+                together.setdefault(lacking.tobytes(), (lacking, []))[1].append(name)
+        for lacking, columns in together.values():
+            table = self.handle._take_rows(self.addresses(lacking).tolist(), columns=columns)
+            for name in columns:
+                before, fresh = known[name], Picks(lacking, _one(table[name]))
+                known[name] = picks = fresh if before is None else before.merged(fresh)
+                self._columns.keep_picks(self._base_key, name, picks)
         return {
             name: Picks(NOTHING, self._nulls(name, 0)) if picks is None else picks
             for name, picks in known.items()

@@ -164,7 +164,7 @@ class Syncer:
     def __init__(self, *, enabled: bool, fsync: Callable[[int], None] = os.fsync) -> None:
         self.enabled = enabled
         self._fsync = fsync
-        self._known: set[str] = set()  # directories whose own entry is durable already
+        self._known: set[str] = set()  # directories whose own entry and those above it are durable
         self._lock = threading.Lock()
 
     def files(self, paths: Iterable[str]) -> None:
@@ -203,14 +203,16 @@ class Syncer:
 
     def _sync_ancestors(self, directory: str) -> None:
         """Sync the parents of a directory seen for the first time: any of them may have been made with it."""
+        climbed = []
         while directory not in self._known and directory != os.path.dirname(directory):
-            with self._lock:
-                self._known.add(directory)
+            climbed.append(directory)
             directory = os.path.dirname(directory)
             try:
                 self._sync(directory)
             except PermissionError:
-                return  # above the graph, and not ours: it was there before
+                break  # above the graph, and not ours: it was there before
+        with self._lock:
+            self._known.update(climbed)  # not before: another thread goes by it
 
     def _sync(self, path: str) -> None:
         handle = os.open(path, os.O_RDONLY)

@@ -28,6 +28,9 @@ HANDLES = 512
 INDEX_CACHE_BYTES = 512 << 20
 METADATA_CACHE_BYTES = 256 << 20
 MANIFEST_CACHE_BYTES = 2 << 20  # measured: 7 KB for each commit, without an end that would be met
+# On an object store, rows that lie this close are fetched by one request (measured: 20 rows scattered over
+# 15 MB take 9 requests instead of 19, and 0.9 MB more).
+FETCHED_TOGETHER = 192 << 10
 
 
 def manifest_file(version: int) -> str:
@@ -142,7 +145,11 @@ class Opener:
             self.opens += 1
         try:
             return lance.dataset(
-                uri, version=version, storage_options=self._location.lance_options, session=session
+                uri,
+                version=version,
+                block_size=None if self._location.is_local else FETCHED_TOGETHER,
+                storage_options=self._location.lance_options,
+                session=session,
             )
         except (OSError, ValueError) as error:
             raise OpenFailed(uri) from error

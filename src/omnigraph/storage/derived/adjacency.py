@@ -36,6 +36,7 @@ from omnigraph.storage.derived.blocks import Array, BlockFile, Unusable
 from omnigraph.storage.derived.files import FOLDER, DerivedFiles, is_unfinished
 
 KIND = "adjacency"
+FEW_LISTS = 4_096  # lists that are checked one by one; of more, all are
 WIDEST = np.iinfo(np.int32).max  # of edges and nodes in one base
 TEXT_BYTES = 2_000_000_000  # of the ids of one node table: what one Arrow array holds
 KEPT_SUPERSEDED = 2
@@ -137,6 +138,20 @@ class BaseSide:
     def _wide(self) -> dict[bool, Ordinals]:
         return {}
 
+    def array(self, part: str) -> Array:
+        """Return an array; of a file, ask for it after what is wanted was checked."""
+        values: Array = getattr(self, part) if self.file is None else self.file.arrays[f"{self.name}.{part}"]
+        return values
+
+    def spans(self, nodes: Ordinals) -> tuple[Ordinals, Ordinals]:
+        """Return where the lists of some nodes begin and end; of a few, only those places are touched."""
+        if self.file is None or len(nodes) > FEW_LISTS:
+            offsets = self.starts()
+        else:
+            self.file.ensure_at(f"{self.name}.offsets", np.concatenate([nodes, nodes + 1]))
+            offsets = self.array("offsets")
+        return offsets[nodes].astype(np.int64), offsets[nodes + 1].astype(np.int64)
+
     def starts(self) -> Array:
         """Return where lists begin, all of it checked."""
         return self.offsets if self.file is None else self.file.whole(f"{self.name}.offsets")
@@ -153,7 +168,7 @@ class BaseSide:
         """Make sure that some lists are here and undamaged."""
         if self.file is None:
             return
-        ranges = list(zip(starts.tolist(), stops.tolist(), strict=True)) if len(starts) <= 4_096 else None
+        ranges = list(zip(starts.tolist(), stops.tolist(), strict=True)) if len(starts) <= FEW_LISTS else None
         for part in ("others", "edges") if edges else ("others",):
             name = f"{self.name}.{part}"
             if ranges is None:
@@ -176,7 +191,7 @@ class Base:
     def nbytes(self) -> int:
         """Memory taken by this process alone: what is mapped is the system's to keep or drop."""
         if self.file is not None:
-            return 0
+            return self.file.held_bytes
         return sum(array.nbytes for array in self.to_file()[1].values())
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:

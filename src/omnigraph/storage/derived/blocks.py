@@ -1,8 +1,7 @@
 """Blocks: the format of derived files, and arrays that are mapped or fetched a block at a time.
 
-A derived file holds arrays that were worked out from data files. Nobody needs it: whoever finds it missing,
-damaged or written by a later release works the arrays out again. So a file is written without a sync, and
-every block is compared with its checksum when it is first touched.
+A derived file holds arrays that were computed from data files. It can always be rebuilt. So a file is written
+without a sync, and every block is compared with its checksum when it is first touched.
 
     0    magic, 8 bytes
     8    length of the header, 4 bytes; CRC-32 of header and checksums, 4 bytes
@@ -12,21 +11,20 @@ every block is compared with its checksum when it is first touched.
          body: the arrays, each at a multiple of 64
 
 On local disk the file is mapped, so processes share its pages. On an object store blocks are fetched by range
-into a sparse file of the cache folder, or into memory where there is none; a block there that fails its
-checksum is one that was not fetched yet.
+(fetched.py).
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import threading
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.base.dataclass import dataclass
@@ -36,26 +34,18 @@ FIXED = 16  # bytes before the header
 ALIGNED = 64
 BLOCK = 1 << 16
 FIRST_READ = 1 << 17  # bytes of an object that are asked for at first: all of a small file
-GAP = 8  # blocks that are fetched along rather than asked for in two requests
+MAPPING_COST = 1 << 16  # of a cache's bytes, that one mapping counts for: a process may have some 65,000
 
 Array: TypeAlias = NDArray[Any]
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
 
 class Unusable(Exception):
-    """A derived file is missing, damaged or of another format; caught by whoever can do without."""
+    """A derived file is missing, damaged or of another format. The caller computes the arrays instead."""
 
 
 class Unreadable(Unusable, OSError):
-    """A data file cannot be read: whoever cannot do without it has lost data, or met a storage failure."""
-
-
-class RangeReader(Protocol):
-    """Reads parts of one object."""
-
-    def ranges(self, ranges: Ranges) -> list[bytes]:
-        """Return the bytes from each start to its stop."""
-        ...
+    """A file cannot be read now. A data file cannot be rebuilt: it is lost, or storage failed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,58 +124,49 @@ def decoded(front: bytes, size: int | None) -> BlockHeader | int:
 
 
 class BlockFile:
-    """An open derived file: arrays whose blocks are checked before they are read."""
+    """An open derived file: arrays whose blocks are checked before they are read.
 
-    def __init__(self, header: BlockHeader, buffer: Any, source: RangeReader | None = None) -> None:
+    Take an array from `arrays` after `ensure`, and not before: a file that was fetched may move its arrays.
+    """
+
+    def __init__(self, header: BlockHeader, buffer: Any) -> None:
         self.header = header
-        self._buffer = memoryview(buffer)
-        self._source = source
         self._checked = np.zeros(len(header.checksums), dtype=bool)
         self._all_checked = not len(self._checked)
         self._lock = threading.Lock()
-        self.arrays = {name: self._array(*place) for name, place in header.arrays.items()}
+        self._use(buffer)
 
     @classmethod
     def mapped(cls, path: Path) -> BlockFile:
         """Open a file on local disk."""
         try:
-            with path.open("rb") as file:
-                buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:  # an empty file cannot be mapped
-            raise Unusable("it cannot be opened") from error
-        front = bytes(buffer[:FIRST_READ])
-        header = decoded(front, len(buffer))
+            with pa.memory_map(str(path)) as file:  # unlike mmap, it keeps no descriptor for the mapping
+                buffer = memoryview(file.read_buffer())
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise Unusable("there is none") from error
+        except (OSError, pa.ArrowException) as error:
+            raise Unreadable("it cannot be opened") from error
+        header = decoded(bytes(buffer[:FIRST_READ]), len(buffer))
         if isinstance(header, int):
             header = decoded(bytes(buffer[:header]), len(buffer))
         if isinstance(header, int):
             raise Unusable("it is cut short")
         return cls(header, buffer)
 
-    @classmethod
-    def fetched(cls, source: RangeReader, kept_in: Path | None) -> BlockFile:
-        """Open an object; blocks are fetched as they are needed, and kept in a file if one is given."""
-        front = source.ranges([(0, FIRST_READ)])[0]
-        header = decoded(front, None)
-        if isinstance(header, int):
-            front = source.ranges([(0, header)])[0]
-            header = decoded(front, None)
-        if isinstance(header, int) or len(front) > header.size:
-            raise Unusable("it is cut short, or too long")
-        buffer = _sparse(kept_in, header.size) if kept_in is not None else None
-        file = cls(header, mmap.mmap(-1, header.size) if buffer is None else buffer, source)
-        file._buffer[: len(front)] = front  # the blocks that came along
-        return file
-
     @property
     def nbytes(self) -> int:
         """How large the file is."""
         return self.header.size
 
+    @property
+    def held_bytes(self) -> int:
+        """What keeping it open costs this process, in bytes of memory; a mapping counts as a few."""
+        return MAPPING_COST
+
     def whole(self, name: str) -> Array:
         """Return an array, all of it checked."""
-        values = self.arrays[name]
-        self.ensure(name, [(0, len(values))])
-        return values
+        self.ensure(name, [(0, self.header.arrays[name][1])])
+        return self.arrays[name]
 
     def check(self) -> None:
         """Make sure that the whole file is here and undamaged."""
@@ -213,59 +194,36 @@ class BlockFile:
             return
         kind, _, at = self.header.arrays[name]
         blocks = (at + places.astype(np.int64) * np.dtype(kind).itemsize) // BLOCK
+        if self._checked[blocks].all():
+            return
         touched = np.zeros(len(self._checked), dtype=bool)
         touched[blocks] = True
         wanted = np.flatnonzero(touched & ~self._checked)
         if len(wanted):
             self._check(wanted.tolist())
 
-    def _array(self, kind: str, length: int, at: int) -> Array:
-        return np.frombuffer(self._buffer, dtype=kind, count=length, offset=self.header.body + at)
+    def _use(self, buffer: Any) -> None:
+        """Read arrays from a buffer as long as the file."""
+        self._buffer = memoryview(buffer)
+        self.arrays = {
+            name: np.frombuffer(self._buffer, dtype=kind, count=length, offset=self.header.body + at)
+            for name, (kind, length, at) in self.header.arrays.items()
+        }
 
     def _span(self, block: int) -> tuple[int, int]:
         start = self.header.body + block * BLOCK
         return start, min(start + BLOCK, self.header.size)
 
+    def _is_right(self, block: int, content: bytes | memoryview) -> bool:
+        return zlib.crc32(content) == int(self.header.checksums[block])
+
     def _check(self, blocks: Sequence[int]) -> None:
-        lacking = [block for block in blocks if not self._is_right(block)]
-        if lacking:
-            if self._source is None:
-                raise Unusable("it is damaged")
-            self._fetch(self._source, lacking)
-            if not all(map(self._is_right, lacking)):
-                raise Unusable("it is damaged")
+        """Compare blocks with their checksums."""
+        if not all(self._is_right(block, self._buffer[slice(*self._span(block))]) for block in blocks):
+            raise Unusable("it is damaged")
         with self._lock:
-            self._checked[list(blocks)] = True
-            self._all_checked = bool(self._checked.all())
+            self._mark(blocks)
 
-    def _is_right(self, block: int) -> bool:
-        start, stop = self._span(block)
-        return zlib.crc32(self._buffer[start:stop]) == int(self.header.checksums[block])
-
-    def _fetch(self, source: RangeReader, blocks: Sequence[int]) -> None:
-        runs: list[tuple[int, int]] = []
-        for block in blocks:
-            if runs and block - runs[-1][1] <= GAP:
-                runs[-1] = (runs[-1][0], block)
-            else:
-                runs.append((block, block))
-        spans = [(self._span(first)[0], self._span(last)[1]) for first, last in runs]
-        for (start, stop), piece in zip(spans, source.ranges(spans), strict=True):
-            if len(piece) != stop - start:
-                raise Unusable("it is cut short")
-            self._buffer[start:stop] = piece
-
-
-def _sparse(path: Path, size: int) -> mmap.mmap | None:
-    """Map a file of the cache folder, made as long as the object; None if the folder cannot be used."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
-            length = file.seek(0, 2)
-            if length > size:
-                return None  # not ours; and one that somebody has mapped must not get shorter
-            if length < size:
-                file.truncate(size)
-            return mmap.mmap(file.fileno(), size)
-    except OSError:
-        return None
+    def _mark(self, blocks: Iterable[int]) -> None:
+        self._checked[list(blocks)] = True
+        self._all_checked = bool(self._checked.all())

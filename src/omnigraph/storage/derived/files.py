@@ -6,13 +6,11 @@
 
 A data file never changes, so what is derived from it is good in every version, branch and process that holds
 it: names are made of data files and field numbers alone. Folders are those of the table, so whatever lists,
-copies or deletes the files of a table finds them. Writing one is never needed for anything: a store that
-refuses it, or a disk that is full, stands in nobody's way.
+copies or deletes the files of a table finds them. A failed write is ignored.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,17 +21,16 @@ import pyarrow as pa
 from lance.file import LanceFileReader
 
 from omnigraph.base.bounded_cache import BoundedCache
-from omnigraph.base.errors import InvalidRequest, StorageError
+from omnigraph.base.errors import StorageError
 from omnigraph.base.ids import new_id
 from omnigraph.storage.cost import count_object_request
 from omnigraph.storage.derived.blocks import Array, BlockFile, Ranges, Unreadable, Unusable, encoded
+from omnigraph.storage.derived.fetched import CacheFolder, FetchedFile
 from omnigraph.storage.durability import Step, durable
-from omnigraph.storage.location import Location
+from omnigraph.storage.location import Location, storage_failure
 
 FOLDER = "_derived"
 READERS = 64
-FOLDER_SETTING, SIZE_SETTING = "OMNIGRAPH_CACHE", "OMNIGRAPH_CACHE_BYTES"
-KEPT_BYTES = 4 << 30
 
 
 def is_derived(file: str) -> bool:
@@ -61,52 +58,6 @@ def keys_name(data_file: str, field_id: int) -> str:
     return f"{folder_of(data_file)}/keys-{field_id}"
 
 
-class CacheFolder:
-    """A local folder that keeps what was fetched of derived files on object stores, up to a size.
-
-    Sparse files, of which only the blocks that were fetched take room. One that is taken away while a process
-    has it mapped stays with that process.
-    """
-
-    def __init__(self, folder: Path, limit: int) -> None:
-        self._folder = folder
-        self._limit = limit
-
-    @classmethod
-    def of_environment(cls, graph: str) -> CacheFolder | None:
-        """Return the folder for a graph that the environment names, or the usual one; None if it says off."""
-        named = os.environ.get(FOLDER_SETTING, "")
-        if named == "off":
-            return None
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        root = Path(named or Path(home, "omnigraph"))
-        try:
-            limit = int(os.environ.get(SIZE_SETTING, KEPT_BYTES))
-        except ValueError as error:
-            raise InvalidRequest(
-                f"{SIZE_SETTING} is no number of bytes: {os.environ[SIZE_SETTING]!r}",
-                remedy=f"Set it to a number, or {FOLDER_SETTING}=off to keep nothing",
-            ) from error
-        return cls(root / hashlib.sha256(graph.encode()).hexdigest()[:16], limit)
-
-    def path(self, table_id: str, name: str) -> Path:
-        """Return where a file is kept; others make room where the folder is full."""
-        path = self._folder / table_id / name.replace("/", "-")
-        if not path.exists():
-            self._make_room()
-        return path
-
-    def _make_room(self) -> None:
-        with suppress(OSError):
-            kept = [(entry.stat(), entry) for entry in self._folder.parent.rglob("*") if entry.is_file()]
-            size = sum(stat.st_blocks * 512 for stat, _ in kept)
-            for stat, entry in sorted(kept, key=lambda pair: pair[0].st_atime):
-                if size <= self._limit:
-                    break
-                entry.unlink(missing_ok=True)
-                size -= stat.st_blocks * 512
-
-
 class DerivedFiles:
     """The derived files of one graph."""
 
@@ -122,16 +73,20 @@ class DerivedFiles:
 
     def open(self, table_id: str, name: str) -> BlockFile:
         """Open a file, or say that there is none that can be used."""
+        return self._open(table_id, name, self._cache)
+
+    def _open(self, table_id: str, name: str, cache: CacheFolder | None) -> BlockFile:
         key = f"tables/{table_id}/{name}"
         if self._location.is_local:
             return BlockFile.mapped(Path(self._location.uri, key))
-        kept_in = None if self._cache is None else self._cache.path(table_id, name)
-        return BlockFile.fetched(_Object(self._location, key), kept_in)
+        return FetchedFile.open(_Object(self._location, key), cache, f"{table_id}-{name}")
 
     def is_whole(self, table_id: str, name: str) -> bool:
-        """Say whether a file is undamaged; one that was deleted meanwhile is not damaged."""
+        """Say whether a file is stored undamaged; one that was deleted meanwhile is not damaged."""
         try:
-            self.open(table_id, name).check()
+            self._open(table_id, name, None).check()
+        except Unreadable as error:
+            raise storage_failure(f"reading {name}", error) from error
         except Unusable:
             return self._location.objects.ranges(f"tables/{table_id}/{name}", [(0, 1)]) is None
         return True
@@ -226,7 +181,7 @@ class _Object:
         try:
             parts = self._objects.ranges(self._key, ranges)
         except StorageError as error:
-            raise Unusable("it cannot be read") from error
+            raise Unreadable("it cannot be read") from error
         if parts is None:
             raise Unusable("there is none")
         return parts

@@ -7,7 +7,8 @@ never decides: whoever gets rows reads the values and compares. Nulls have no en
     hash of the value ....................... | row
     63                                    bits        0
 
-Hashes are even, so the place of one is guessed from its size, and one window of the file settles it.
+Hashes are spread evenly, so the position of one can be estimated from its value; one window of the file then
+finds it.
 
 Ids that a load makes for edges ascend in each file. There every 1,024th of them is enough: it says which rows
 to look at.
@@ -140,26 +141,36 @@ def entries_of(values: pa.Array | pa.ChunkedArray) -> Hashes:
     return entries
 
 
+def spread(begins: Rows, counts: Rows) -> tuple[Rows, Rows]:
+    """Return (which list, place in the array) of all entries of some lists."""
+    which = np.repeat(np.arange(len(counts)), counts)
+    return which, np.arange(int(counts.sum())) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+
+
 @dataclass(frozen=True, eq=False)
 class KeyHashes:
-    """The entries of one column of one file: mapped, or worked out here."""
+    """The entries of one column of one file: those of a derived file, or computed here."""
 
-    entries: Hashes
+    computed: Hashes  # none where there is a file
     rows: int  # of the data file, deleted or not
     file: BlockFile | None = None
 
     @classmethod
     def open(cls, file: BlockFile, covers: Mapping[str, Any]) -> KeyHashes:
         """Return what a file holds, if it is about the very column of the very file that is asked for."""
-        entries = file.arrays.get(ARRAY)
-        if file.header.kind != KIND or file.header.covers != covers or entries is None:
+        if file.header.kind != KIND or file.header.covers != covers or ARRAY not in file.arrays:
             raise Unusable("it is about other rows")
-        return cls(entries, int(covers["rows"]), file)
+        return cls(np.zeros(0, np.uint64), int(covers["rows"]), file)
+
+    @property
+    def entries(self) -> Hashes:
+        """The entries; of a file, ask for them after those that are wanted were checked."""
+        return self.computed if self.file is None else self.file.arrays[ARRAY]
 
     @property
     def nbytes(self) -> int:
         """Memory taken by this process alone."""
-        return 0 if self.file is not None else int(self.entries.nbytes)
+        return self.file.held_bytes if self.file is not None else int(self.entries.nbytes)
 
     def find(self, hashes: Hashes) -> tuple[Rows, Rows]:
         """Return (which hash, row) of the rows that may hold the values of some hashes."""
@@ -167,15 +178,15 @@ class KeyHashes:
         low = hashes >> bits << bits
         high = low | ((np.uint64(1) << bits) - np.uint64(1))
         if len(hashes) <= FEW:
+            if self.file is not None:  # all at once: requests for them go out together
+                self.file.ensure(ARRAY, [self._around(int(first)) for first in low])
             spans = [self._window(int(first), int(last)) for first, last in zip(low, high, strict=True)]
             begins = np.array([begin for begin, _ in spans], dtype=np.int64)
             ends = np.array([end for _, end in spans], dtype=np.int64)
         else:
             entries = self.whole()
             begins, ends = np.searchsorted(entries, low, "left"), np.searchsorted(entries, high, "right")
-        counts = ends - begins
-        which = np.repeat(np.arange(len(hashes)), counts)
-        at = np.arange(int(counts.sum())) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+        which, at = spread(begins, ends - begins)
         if self.file is not None:
             self.file.ensure_at(ARRAY, at)
         return which, (self.entries[at] & (high[which] - low[which])).astype(np.int64)
@@ -184,17 +195,21 @@ class KeyHashes:
         """Return all entries."""
         return self.entries if self.file is None else self.file.whole(ARRAY)
 
-    def _window(self, low: int, high: int) -> tuple[int, int]:
-        """Return where the entries from one to another stand, looking at one part of the array."""
+    def _around(self, low: int) -> tuple[int, int]:
+        """Return the part of the array where an entry can be expected."""
         count = len(self.entries)
-        guess, reach = low * count >> 64, 4 * int(count**0.5) + 64
-        begin, end = max(guess - reach, 0), min(guess + reach, count)
-        if self.file is not None:
-            self.file.ensure(ARRAY, [(begin, end)])
+        estimate, reach = low * count >> 64, 4 * int(count**0.5) + 64
+        return max(estimate - reach, 0), min(estimate + reach, count)
+
+    def _window(self, low: int, high: int) -> tuple[int, int]:
+        """Return where the entries from one to another stand, looking at one part of the array, checked."""
+        count = len(self.entries)
+        begin, end = self._around(low)
         window = self.entries[begin:end]
         first = int(np.searchsorted(window, np.uint64(low), "left"))
         last = int(np.searchsorted(window, np.uint64(high), "right"))
-        if (first == 0 and begin > 0) or (last == len(window) and end < count):  # hashes that are not even
+        if (first == 0 and begin > 0) or (last == len(window) and end < count):
+            # the estimate was off: search the whole array
             entries = self.whole()
             return (
                 int(np.searchsorted(entries, np.uint64(low), "left")),
@@ -207,7 +222,8 @@ class KeyHashes:
 
 SPANS_KIND = "id spans"
 EVERY = 1_024  # one id in so many is kept
-MOST_SPANS = 32  # that are read one by one
+ALONE = 6  # a span that is read alone takes the time of so many read in a row (measured, local disk)
+TEXT_OVERHEAD = 41  # bytes of a Python text and its place in a list
 ReadIds = Callable[[int, int], pa.Array]  # (first row, how many) -> ids
 
 
@@ -234,7 +250,8 @@ class IdSpans:
         """Return what a file holds, if it is about the ids of the very file that is asked for."""
         if file.header.kind != SPANS_KIND or file.header.covers != covers:
             raise Unusable("it is about other rows")
-        return cls(file.whole("ends"), file.whole("content"), int(covers["rows"]))
+        ends, content = file.whole("ends").copy(), file.whole("content").copy()  # small: the file can go
+        return cls(ends, content, int(covers["rows"]))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -243,8 +260,8 @@ class IdSpans:
 
     @property
     def nbytes(self) -> int:
-        """Memory taken."""
-        return int(self.ends.nbytes + self.content.nbytes)
+        """Memory taken, texts for searching included."""
+        return int(2 * self.content.nbytes + (self.ends.itemsize + TEXT_OVERHEAD) * len(self.ends))
 
     @cached_property
     def _texts(self) -> list[bytes]:
@@ -258,14 +275,19 @@ class IdSpans:
             span = bisect_right(self._texts, text.encode()) - 1
             if span >= 0:
                 by_span.setdefault(span, []).append(which)
-        if len(by_span) > MOST_SPANS:  # one pass over all ids is quicker
-            place = pc.index_in(read(0, self.rows), value_set=ids)
-            rows = np.flatnonzero(np.asarray(place.is_valid()))
-            return np.asarray(place.take(pa.array(rows)), dtype=np.int64), rows
-        found: list[tuple[int, int]] = []
+        if len(by_span) * EVERY * ALONE > self.rows:  # one pass over all ids is quicker
+            return self._find_in_all(ids, read)
+        hits: list[tuple[int, int]] = []
         for span, wanted in sorted(by_span.items()):
             stored = read(span * EVERY, min(EVERY, self.rows - span * EVERY))
             at = pc.index_in(ids.take(pa.array(wanted)), value_set=stored).to_pylist()
-            found += [(w, span * EVERY + row) for w, row in zip(wanted, at, strict=True) if row is not None]
-        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+            hits += [(w, span * EVERY + row) for w, row in zip(wanted, at, strict=True) if row is not None]
+        pairs = np.array(hits, dtype=np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
+
+    def _find_in_all(self, ids: pa.Array, read: ReadIds) -> tuple[Rows, Rows]:
+        stored = read(0, self.rows)
+        rows = np.flatnonzero(np.asarray(pc.is_in(stored, value_set=ids)))
+        place = pc.index_in(ids, value_set=stored.take(pa.array(rows)))  # an id may be asked for twice
+        which = np.flatnonzero(np.asarray(place.is_valid()))
+        return which, rows[np.asarray(place.take(pa.array(which)), dtype=np.int64)]

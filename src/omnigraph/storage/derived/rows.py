@@ -5,15 +5,17 @@ here. A value is hashed and looked for among the key hashes of each data file; w
 compared, so a hash never decides. A value that no file has costs no read at all.
 
 Key hashes lie beside the data files (files.py). Where they do not (an older graph, a store that cannot be
-written, a damaged file), those of the columns that every write looks up by are worked out here and kept in
-memory; for other columns the caller scans.
+written, a damaged file), those of the columns that every write looks up by are computed here and kept in
+memory; for other columns the caller scans. So are those of small files, which have none (tables with blobs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, wait
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
+from time import monotonic
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,8 @@ from numpy.typing import NDArray
 
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
-from omnigraph.storage.derived.blocks import Unusable
+from omnigraph.base.errors import StorageError
+from omnigraph.storage.derived.blocks import Unreadable, Unusable
 from omnigraph.storage.derived.files import DerivedFiles, keys_name, spans_name
 from omnigraph.storage.derived.key_hashes import (
     ARRAY,
@@ -39,9 +42,16 @@ from omnigraph.storage.derived.key_hashes import (
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import OFFSET_MASK, FragmentLayout, Layout, Layouts
 
-ALWAYS = ("id", "src", "dst")  # what rows are looked up by on every write: their id, and the ends of edges
-KEPT_BYTES = 256 << 20  # of key hashes that were worked out here
+KEYED_COLUMNS = (
+    "id",
+    "src",
+    "dst",
+)  # what every write looks up by: ids, and the ends of edges
+KEPT_BYTES = 256 << 20  # of key hashes that were computed here; a mapped file counts as a few of them
+MISSING_KEPT, MISSING_SECONDS = 4_096, 30.0
+FAILURES = (Unusable, OSError, StorageError)  # of writing what can be computed again
 Addresses = NDArray[np.int64]
+Opened = TypeVar("Opened", KeyHashes, IdSpans)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +60,30 @@ class Matches:
 
     addresses: Addresses
     rows: pa.Table
+
+
+class RecentlyMissing:
+    """Keys that were looked for in vain; after a while they are looked for again: others may write them."""
+
+    def __init__(
+        self, most: int = MISSING_KEPT, seconds: float = MISSING_SECONDS, now: Callable[[], float] = monotonic
+    ) -> None:
+        self._since = BoundedCache[Hashable, float](most)
+        self._seconds = seconds
+        self._now = now
+
+    def add(self, key: Hashable) -> None:
+        """Note that there is nothing under a key."""
+        self._since.drop(key)
+        self._since.put(key, self._now())
+
+    def drop(self, key: Hashable) -> None:
+        """Forget that there was nothing."""
+        self._since.drop(key)
+
+    def __contains__(self, key: Hashable) -> bool:
+        since = self._since.get(key)
+        return since is not None and self._now() - since < self._seconds
 
 
 class RowFinder:
@@ -61,12 +95,12 @@ class RowFinder:
         self._hashes = BoundedCache[tuple[bytes, str, str], KeyHashes | IdSpans](
             KEPT_BYTES, lambda keys: keys.nbytes + 256
         )
-        self._lacking: set[tuple[bytes, str, str]] = set()
+        self._missing = RecentlyMissing()
 
     def can_find(self, handle: Handle, layout: Layout, column: str) -> bool:
         """Say whether rows past the tail can be found by a column without a scan."""
         keyed = hashable(layout.schema.field(column).type)
-        return keyed and all(self._of(handle, part, column) is not None for part in layout.big.values())
+        return keyed and all(self._keys_for(handle, part, column) is not None for part in layout.big.values())
 
     def find(
         self, handle: Handle, layout: Layout, column: str, values: pa.Array, columns: Sequence[str] = ()
@@ -107,20 +141,33 @@ class RowFinder:
     ) -> None:
         """Write the key hashes of fragments that were just written: of ids, ends and some more columns."""
         work = [(part, column) for part in parts for column in _keyed(handle, columns)]
-        if len(work) > 1:
-            wait([pool.submit(self._derive, handle, part, column) for part, column in work])
-            return
-        for part, column in work:
-            self._derive(handle, part, column)
+        for _ in self._derive_each(handle, work, pool):
+            pass
+
+    def _derive_each(
+        self, handle: Handle, work: Sequence[tuple[FragmentLayout, str]], pool: Executor
+    ) -> Iterator[bool]:
+        """Write the key hashes of some columns of fragments; say of each whether that could be done."""
+
+        def derive(part: FragmentLayout, column: str) -> bool:
+            try:
+                return self._derive(handle, part, column)
+            except FAILURES:
+                return False
+
+        if len(work) == 1:
+            return iter([derive(*work[0])])
+        return pool.map(derive, *zip(*work, strict=True)) if work else iter(())
 
     def complete(
         self, handle: Handle, parts: Sequence[FragmentLayout], pool: Executor, columns: Iterable[str] = ()
     ) -> tuple[str, ...]:
         """Write the key hashes that fragments lack; return the columns."""
         lacking = self.lacking(handle, parts, columns)
-        written = pool.map(lambda work: self._derive(handle, *work), lacking)
+        written = self._derive_each(handle, lacking, pool)
         done = [work for work, stored in zip(lacking, written, strict=True) if stored]
-        self._lacking.difference_update((*part.key[:2], column) for part, column in done)
+        for part, column in done:
+            self._missing.drop((*part.key[:2], column))
         return tuple(sorted({column for _, column in done}))
 
     def lacking(
@@ -136,8 +183,8 @@ class RowFinder:
         ]
 
     def _is_whole(self, handle: Handle, part: FragmentLayout, column: str) -> bool:
-        keys = self._open(handle, part, column)
         try:
+            keys = self._open(handle, part, column)
             if isinstance(keys, IdSpans):  # checked when it was opened
                 return True
             return keys is not None and len(keys.whole()) <= keys.rows
@@ -173,13 +220,13 @@ class RowFinder:
 
     def stored_hashes(self, handle: Handle, data_file: str, column: str, rows: int) -> KeyHashes | None:
         """Return the key hashes that lie beside a data file, if they do."""
-        table_id = table_of(handle)
-        try:
-            number = field_id(handle, column)
-            file = self.files.open(table_id, keys_name(data_file, number))
-            return KeyHashes.open(file, covers_of(data_file, number, rows))
-        except Unusable:
-            return None
+        number = field_id(handle, column)
+        return _opened(
+            lambda: KeyHashes.open(
+                self.files.open(table_of(handle), keys_name(data_file, number)),
+                covers_of(data_file, number, rows),
+            )
+        )
 
     def physical(self, handle: Handle, parts: Sequence[FragmentLayout], column: str) -> Iterator[pa.Array]:
         """Yield a column of some fragments with all their rows, whatever the version has deleted of them."""
@@ -199,9 +246,12 @@ class RowFinder:
         self, handle: Handle, part: FragmentLayout, offsets: NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:
         """Return some columns of rows of a fragment, deleted or not, in the order of their offsets."""
+        if not self.files.is_local and part.metadata.deletion_file is None:
+            # The version fetches rows that lie close together by one request; a file's own reader does not.
+            return handle._take_rows((offsets | (part.metadata.id << 32)).tolist(), columns=list(columns))
         data_file = holder(handle, part, columns[0])
         if data_file is None:
-            raise Unusable("no file holds the column")
+            raise Unreadable(f"no file holds column {columns[0]}")
         return self.files.rows(table_of(handle), data_file, offsets, columns)
 
     def first_rows(
@@ -218,9 +268,9 @@ class RowFinder:
             open_values = np.flatnonzero(at < 0)
             if not len(open_values):
                 break
-            keys = self._of(handle, part, column)
+            keys = self._keys_for(handle, part, column)
             if keys is None:
-                raise Unusable("the file has no key hashes")
+                raise Unreadable(f"column {column} of {holder(handle, part, column)} cannot be read now")
             wanted = values.take(pa.array(open_values))
             which, rows = self._probe(keys, wanted, hashes[open_values], handle, part, column)
             if not len(rows):
@@ -242,21 +292,21 @@ class RowFinder:
     ) -> tuple[NDArray[np.int64], Addresses]:
         """Return (which value, address) of the living rows that may hold a value, by address."""
         hashes = hashes_of(values)
-        found: list[tuple[NDArray[np.int64], Addresses]] = []
+        hits_by_part: list[tuple[NDArray[np.int64], Addresses]] = []
         for number, part in parts.items():
-            keys = self._of(handle, part, column)
+            keys = self._keys_for(handle, part, column)
             if keys is None:
-                raise AssertionError("looked for rows that cannot be found by hash")
+                raise Unreadable(f"column {column} of {holder(handle, part, column)} cannot be read now")
             which, offsets = self._probe(keys, values, hashes, handle, part, column)
             if len(offsets) and part.metadata.deletion_file is not None:
                 deleted = self._layouts.deleted(handle, number, part)
                 alive = ~np.isin(offsets, deleted)
                 which, offsets = which[alive], offsets[alive]
             if len(offsets):
-                found.append((which, (number << 32) | offsets))
-        if not found:
+                hits_by_part.append((which, (number << 32) | offsets))
+        if not hits_by_part:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        which, addresses = (np.concatenate(side) for side in zip(*found, strict=True))
+        which, addresses = (np.concatenate(side) for side in zip(*hits_by_part, strict=True))
         order = np.argsort(addresses)
         return which[order], addresses[order]
 
@@ -284,40 +334,61 @@ class RowFinder:
             self._hashes.put((*part.key[:2], column), built)
             return built.find(hashes)
 
-    def _of(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | IdSpans | None:
+    def _keys_for(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | IdSpans | None:
         """Return what tells the rows of a fragment by a column, if it is there or can be worked out."""
         key = (*part.key[:2], column)
         known = self._hashes.get(key)
-        if known is not None or key in self._lacking:
+        if known is not None or key in self._missing:
             return known
-        keys = self._open(handle, part, column)
-        if keys is None and column in ALWAYS:
-            keys = self._build(handle, part, column)
+        unreadable = False
+        try:
+            keys = self._open(handle, part, column) if part.was_settled else None
+        except Unreadable:  # perhaps for a moment: that is not remembered
+            keys, unreadable = None, True
+        if keys is None and (column in KEYED_COLUMNS or not part.was_settled):
+            try:
+                keys = self._build(handle, part, column)
+            except Unreadable:
+                return None
         if keys is None:
-            self._lacking.add(key)
+            if not unreadable:
+                self._missing.add(key)
             return None
         return self._hashes.put(key, keys)
 
     def _open(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | IdSpans | None:
+        """Return what lies beside a data file; None if there is nothing of use."""
         data_file = holder(handle, part, column)
         if data_file is None:
             return None
         rows, number = part.metadata.physical_rows, field_id(handle, column)
         if _may_ascend(handle, column):
-            with suppress(Unusable):
-                file = self.files.open(table_of(handle), spans_name(data_file, number))
-                return IdSpans.open(file, covers_of(data_file, number, rows))
+            spans = _opened(
+                lambda: IdSpans.open(
+                    self.files.open(table_of(handle), spans_name(data_file, number)),
+                    covers_of(data_file, number, rows),
+                )
+            )
+            if spans is not None:
+                return spans
         return self.stored_hashes(handle, data_file, column, rows)
 
     def _build(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | None:
         table_id, data_file = table_of(handle), holder(handle, part, column)
         if data_file is None:
             return None
-        try:
-            values = self.files.column(table_id, data_file, column)
-        except Unusable:
-            return None
+        values = self.files.column(table_id, data_file, column)
         return KeyHashes(entries_of(values), len(values))
+
+
+def _opened(open_file: Callable[[], Opened]) -> Opened | None:
+    """Open a derived file; None if there is none of use. One that cannot be read raises `Unreadable`."""
+    try:
+        return open_file()
+    except Unreadable:
+        raise
+    except Unusable:
+        return None
 
 
 def _may_ascend(handle: Handle, column: str) -> bool:
@@ -328,7 +399,8 @@ def _may_ascend(handle: Handle, column: str) -> bool:
 def _keyed(handle: Handle, columns: Iterable[str]) -> list[str]:
     """Return the columns of a table that have key hashes."""
     types = {field.name: field.type for field in handle.schema}
-    return [name for name in dict.fromkeys([*ALWAYS, *columns]) if hashable(types.get(name, pa.null()))]
+    names = dict.fromkeys([*KEYED_COLUMNS, *columns])
+    return [name for name in names if hashable(types.get(name, pa.null()))]
 
 
 def table_of(handle: Handle) -> str:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from lance.dataset import ScannerBuilder
 from pyarrow.substrait import serialize_expressions
 
+from omnigraph.storage.derived.rows import by_fragment
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.layout import ADDRESS
@@ -32,12 +33,16 @@ def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addres
     if len(ids) <= PROBE_LIMIT:
         scan: Any = ScannerBuilder(handle).columns([]).with_fragments(scanned).with_row_address(True)
         scan._substrait_filter = _membership(handle.schema, ID, ids)
-        return by_fragment(scan.to_scanner().to_table()[ADDRESS])
+        return _by_fragment(scan.to_scanner().to_table()[ADDRESS])
     # Each batch hashes the ids anew: so batches are as large as the set of ids, within reason.
     rows = min(max(len(ids), BATCH_ROWS), LARGEST_BATCH)
     scan = handle.scanner(columns=[ID], fragments=scanned, with_row_address=True, batch_size=rows)
     hits = [batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids)) for batch in scan.to_batches()]
-    return by_fragment(pa.chunked_array(hits, pa.uint64()))
+    return _by_fragment(pa.chunked_array(hits, pa.uint64()))
+
+
+def _by_fragment(row_addresses: pa.ChunkedArray) -> Addresses:
+    return by_fragment(np.sort(row_addresses.to_numpy().astype(np.int64)))
 
 
 def scan_where_in(
@@ -84,11 +89,3 @@ def _membership(schema: pa.Schema, column: str, values: pa.Array) -> bytes:
         field if field.name == column else pa.field(f"_{n}", pa.int8()) for n, field in enumerate(schema)
     ]
     return bytes(serialize_expressions([pc.field(column).isin(values)], ["matching"], pa.schema(shape)))
-
-
-def by_fragment(row_addresses: pa.ChunkedArray) -> Addresses:
-    """Split row addresses (fragment id in the upper half, offset in the lower) by fragment."""
-    values = np.sort(row_addresses.to_numpy().astype(np.int64))
-    fragments = values >> 32
-    starts = np.flatnonzero(np.diff(fragments, prepend=-1))
-    return {int(part[0] >> 32): part & 0xFFFFFFFF for part in np.split(values, starts[1:]) if len(part)}

@@ -168,7 +168,7 @@ def _varint(value: int) -> bytes:
 #
 # Every small commit adds a fragment, and each fragment costs a request to whoever looks for a key or scans.
 # So a writer that finds too many small ones rewrites them with its own rows in the same commit (tiers, as in
-# an LSM tree): at most PER_TIER fragments in each tier. Fragments past the last tier are settled, and only
+# an LSM tree): at most PER_TIER fragments in each tier. Fragments past the last tier are large, and only
 # maintenance rewrites them. Tiny rows are rewritten once for every few writes while the first tier fills (26
 # times a byte for rows of 900 bytes, measured); it does not grow with history.
 
@@ -248,6 +248,11 @@ class FragmentLayout:
         key = columns, ",".join(data_files(metadata)), deleted
         stored = sum([file.file_size_bytes or 0 for file in metadata.files])
         return cls(metadata, size, key, size.weight >= TIERS[0], stored)
+
+    @property
+    def was_settled(self) -> bool:
+        """Whether it was past the first tier when it was written, whatever it has lost since."""
+        return self.stored_bytes + ROW_WEIGHT * self.metadata.physical_rows >= TIERS[0]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.derived.adjacency import Bases
+from omnigraph.storage.derived.key_hashes import spread
 from omnigraph.storage.derived.rows import RowFinder
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle, Opener
@@ -40,7 +41,7 @@ class TableReads:
         self._opener = opener
         self._layouts = layouts
         self._tail = tail
-        self._finder = self.finder = finder
+        self.finder = finder
         self.bases = bases
 
     def handle(self, table_id: str, version: int) -> Handle:
@@ -102,9 +103,27 @@ class TableReads:
     def physical(self, handle: Handle, parts: Sequence[FragmentLayout], column: str) -> Iterator[pa.Array]:
         """Yield a column of some fragments with all their rows, whatever the version has deleted of them."""
         try:
-            yield from self._finder.physical(handle, parts, column)
+            yield from self.finder.physical(handle, parts, column)
         except (OSError, pa.ArrowInvalid) as error:
             raise storage_failure("reading a column", error) from error
+
+    def physical_rows(
+        self, handle: Handle, part: FragmentLayout, offsets: Offsets, columns: Sequence[str]
+    ) -> pa.Table:
+        """Return some columns of rows of a fragment, deleted or not."""
+        try:
+            return self.finder.physical_rows(handle, part, offsets, columns)
+        except OSError as error:
+            raise storage_failure("reading rows", error) from error
+
+    def first_rows(
+        self, handle: Handle, parts: Sequence[FragmentLayout], column: str, values: pa.Array
+    ) -> tuple[Offsets, Offsets]:
+        """Return (place among the parts, offset) of the first row that has each value, deleted or not."""
+        try:
+            return self.finder.first_rows(handle, parts, column, values)
+        except OSError as error:
+            raise storage_failure("looking rows up", error) from error
 
     def addressed(self, table_id: str, version: int, column: str, values: pa.Array) -> pa.Table:
         """Return the address and the value of the rows whose `column` is one of the values."""
@@ -133,11 +152,20 @@ class TableReads:
         if not layout.big:
             return NOTHING, NOTHING
         cost_stage()
-        if self._finder.can_find(handle, layout, column):
-            return self._finder.candidates(handle, layout.big, column, values)
-        rows = self._from_big(handle, layout, column, pc.unique(values), [column, ADDRESS])
-        which = pc.index_in(rows[column].combine_chunks(), value_set=values)
-        return np.asarray(which, dtype=np.int64), rows[ADDRESS].to_numpy().astype(np.int64)
+        try:
+            if self.finder.can_find(handle, layout, column):
+                return self.finder.candidates(handle, layout.big, column, values)
+        except OSError as error:
+            raise storage_failure("looking rows up", error) from error
+        distinct = pc.unique(values)
+        rows = self._from_big(handle, layout, column, distinct, [column, ADDRESS])
+        # A value may stand among them twice: each row goes with all places of its value.
+        codes = np.asarray(pc.index_in(values, value_set=distinct))
+        stored = np.asarray(pc.index_in(rows[column].combine_chunks(), value_set=distinct))
+        order = np.argsort(codes, kind="stable")
+        begins, ends = (np.searchsorted(codes[order], stored, side) for side in ("left", "right"))
+        row, at = spread(begins, ends - begins)
+        return order[at], rows[ADDRESS].to_numpy().astype(np.int64)[row]
 
     def differences(self, table_id: str, before: int | None, after: int | None) -> tuple[OneSided, OneSided]:
         """Return the rows that only one of two versions has; None is a version without rows."""
@@ -163,10 +191,10 @@ class TableReads:
         self, handle: Handle, layout: Layout, column: str, values: pa.Array, columns: Sequence[str]
     ) -> pa.Table:
         try:
-            if len(values) > PROBE_LIMIT or not self._finder.can_find(handle, layout, column):
+            if len(values) > PROBE_LIMIT or not self.finder.can_find(handle, layout, column):
                 return scan_where_in(handle, column, values, list(layout.big), list(columns))
             stored = [name for name in columns if name != ADDRESS]
-            matches = self._finder.find(handle, layout, column, values, stored)
+            matches = self.finder.find(handle, layout, column, values, stored)
             rows = matches.rows.select(stored)
             if ADDRESS in columns:
                 rows = rows.append_column(ADDRESS, pa.array(matches.addresses, pa.uint64()))
