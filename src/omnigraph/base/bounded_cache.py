@@ -18,8 +18,9 @@ V = TypeVar("V")
 class BoundedCache(Generic[K, V]):
     """Values whose weights sum up to no more than a limit; safe for many threads.
 
-    Each value weighs 1, or what `weight` says of it when it is put. Where values share memory, `total` says
-    what all of them weigh together. The value that was put last stays, however heavy it is.
+    Each value weighs 1, or what `weight` says of it when it is put; of one that has grown, `reweigh` asks
+    again. Where values share memory, `total` says what all of them weigh together. The value that was used
+    last stays, however heavy it is.
 
     >>> squares = BoundedCache[int, int](2)
     >>> [squares.get_or_make(n, lambda: n * n) for n in (1, 2, 1, 3)]
@@ -66,10 +67,29 @@ class BoundedCache(Generic[K, V]):
                 self._shrink(self._limit, keep=1)
             return value
 
+    def reweigh(self, key: K) -> None:
+        """Weigh a value again that has grown or shrunk, if it is still there; that counts as a use."""
+        with self._lock:
+            if key not in self._values:
+                return
+            self._values.move_to_end(key)
+            if self._weigh_all is None:
+                before, self._weights[key] = self._weights[key], self._weigh(self._values[key])
+                self._weight += self._weights[key] - before
+            else:
+                self._weight = self._weigh_all(self._values.values())
+            if self._weight > self._limit:
+                self._shrink(self._limit, keep=1)
+
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of a key; `make` gives it the first time, and other threads need not wait."""
         value = self.get(key)
         return self.put(key, make()) if value is None else value
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return what is there by key, the value that was not used for longest first."""
+        with self._lock:
+            return list(self._values.items())
 
     def values(self) -> list[V]:
         """Return what is there, the value that was not used for longest first."""

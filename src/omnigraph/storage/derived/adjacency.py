@@ -23,7 +23,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -126,17 +125,6 @@ class BaseSide:
         """Return how many different nodes each list names, checked."""
         return self.degrees if self.file is None else self.file.whole(f"{self.name}.degrees")
 
-    def wide_degrees(self, *, pairs: bool) -> Ordinals:
-        """Return how many edges (or different nodes) each list has; kept, for all versions that share it."""
-        if pairs not in self._wide:
-            own = self.pair_degrees() if pairs else np.diff(self.starts())
-            self._wide[pairs] = own.astype(np.int64)
-        return self._wide[pairs]
-
-    @cached_property
-    def _wide(self) -> dict[bool, Ordinals]:
-        return {}
-
     def starts(self) -> Array:
         """Return where lists begin, all of it checked."""
         return self.offsets if self.file is None else self.file.whole(f"{self.name}.offsets")
@@ -235,15 +223,15 @@ class Bases:
 
     def build(self, edge_table: str, cover: Cover, pool: Executor, numberer: Numberer | None = None) -> Base:
         """Number both ends of every edge of some files, and sort them by either."""
-        if cover.rows > WIDEST:
-            raise Unusable("there are more edges than one base can number")
+        spans = (sum(rows for _, rows in cover.sources), sum(rows for _, rows in cover.targets))
+        if max(cover.rows, *spans) > WIDEST:
+            raise Unusable("there are more edges or nodes than one base can number")
         numberer = numberer or ByText(self._files, edge_table, cover)
         numbered = [
             (pool.submit(numberer.sources, file, rows), pool.submit(numberer.targets, file, rows))
             for file, rows in cover.edges
         ]
         sources, targets = (_joined([pair[side] for pair in numbered]) for side in (0, 1))
-        spans = (sum(rows for _, rows in cover.sources), sum(rows for _, rows in cover.targets))
         return base_of(cover, sources, targets, spans, pool)
 
     def write(self, edge_table: str, base: Base) -> bool:
