@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from omnigraph.execution.arrays import first_of_runs, in_sorted, is_member, repeated, sorted_distinct, take
 from omnigraph.execution.columns import NOTHING, Ordinals
 from omnigraph.execution.degrees import Degrees, SharedDegrees, changed_degrees
+from omnigraph.execution.edge_layers import stretches
 from omnigraph.storage.derived.adjacency import WIDEST, BaseSide
 from omnigraph.storage.derived.blocks import Unusable
 
@@ -26,7 +27,7 @@ LOW_HALF = (1 << 32) - 1
 MANY = 4_096  # nodes from which on only those that the version changed are put together one by one
 Wide = NDArray[np.integer[Any]]  # numbers of any width
 Lists = tuple[Wide, Wide, Wide]  # (node, other, edge), parallel
-Found = tuple[Ordinals, Ordinals, Ordinals]  # (position in the nodes asked for, edge, other node), parallel
+Entries = tuple[Ordinals, Ordinals, Ordinals]  # (position in the nodes asked for, edge, other node), parallel
 
 
 class Adjacency:
@@ -46,7 +47,7 @@ class Adjacency:
         self._recent = topology.recent_lists(forward=forward)
         self._gone_near = topology.gone_homes(forward=forward)
 
-    def of(self, nodes: Ordinals) -> Found:
+    def of(self, nodes: Ordinals) -> Entries:
         """Return (position in `nodes`, edge, other node) of every edge of these nodes, by position.
 
         Of pairs there is no one edge: in its place stands the other node.
@@ -59,20 +60,20 @@ class Adjacency:
 
     # -- some nodes ----------------------------------------------------------------------------------
 
-    def _of_few(self, nodes: Ordinals, homes: Ordinals) -> Found:
+    def _of_few(self, nodes: Ordinals, homes: Ordinals) -> Entries:
         """Return the edges of nodes, others by home: the base's that are alive, and those added."""
         lists = self._of_base(homes)
         added = self._added(nodes, homes)
         return self._insert_added(lists, added) if len(added[0]) else lists
 
-    def _of_many(self, nodes: Ordinals, homes: Ordinals) -> Found:
+    def _of_many(self, nodes: Ordinals, homes: Ordinals) -> Entries:
         """Do as `_of_few` for the nodes that differ from the base; room for them is left among the others."""
         base = self._topology.base
         if base is None:
             return self._of_few(nodes, homes)
         try:
             side = base.forward if self._forward else base.backward
-            starts, counts = _stretches(side, homes)
+            starts, counts = stretches(side, homes)
             side.ensure(starts, starts + counts, edges=not self._pairs)
             apart = is_member(homes, self._differing, self.span)
             if self._pairs:
@@ -103,7 +104,7 @@ class Adjacency:
         recent = self._near.homes_of(self._recent.by)
         return sorted_distinct(np.sort(np.concatenate([self._gone_near, self._settled.by, recent])))
 
-    def _of_base(self, homes: Ordinals) -> Found:
+    def _of_base(self, homes: Ordinals) -> Entries:
         """Return (position, edge, other node by home) of what is alive of the base; lists ascend."""
         base = self._topology.base
         if base is None:
@@ -137,9 +138,9 @@ class Adjacency:
         """Say whether a deleted edge was on this side of one of some nodes."""
         return bool(len(self._gone_near) and in_sorted(homes, self._gone_near).any())
 
-    def _added(self, nodes: Ordinals, homes: Ordinals) -> Found:
+    def _added(self, nodes: Ordinals, homes: Ordinals) -> Entries:
         """Return (position, edge, other node by home) of the edges that the base does not have."""
-        parts: list[Found] = []
+        parts: list[Entries] = []
         for lists, numbers in ((self._settled, homes), (self._recent, nodes)):
             if not len(lists.by):
                 continue
@@ -158,7 +159,7 @@ class Adjacency:
         order = np.lexsort((others, which))
         return which[order], edges[order], others[order]
 
-    def _insert_added(self, lists: Found, added: Found) -> Found:
+    def _insert_added(self, lists: Entries, added: Entries) -> Entries:
         """Put a few edges among many, each behind the others of its node; of pairs only new ones."""
         which, edges, others = lists
         if self._pairs:
@@ -326,20 +327,6 @@ class Adjacency:
         return _merged((nodes[stay], others[stay], edges[stay]), moved)
 
 
-def _stretches(side: BaseSide, homes: Ordinals) -> tuple[Ordinals, Ordinals]:
-    """Return where the lists of many homes begin, and how long they are."""
-    offsets = side.starts()
-    listed = homes < side.span
-    if listed.all():
-        starts = take(offsets, homes).astype(np.int64)
-        return starts, take(offsets, homes + 1) - starts
-    within = np.where(listed, homes, 0)
-    if not side.span:
-        return within, np.zeros_like(within)
-    starts = take(offsets, within).astype(np.int64)
-    return starts, np.where(listed, take(offsets, within + 1) - starts, 0)
-
-
 def pair_keys(nodes: Ordinals, others: Ordinals) -> Ordinals:
     """Return pairs of homes as one number each, in their order; the same in every version."""
     return (nodes << 32) | others
@@ -352,7 +339,7 @@ def pair_of(keys: Ordinals) -> tuple[Ordinals, Ordinals]:
 
 def count_in_lists(side: BaseSide, nodes: Ordinals, others: Ordinals) -> Ordinals:
     """Return how often the lists of nodes name another node each; lists ascend by their other nodes."""
-    starts, counts = _stretches(side, nodes)
+    starts, counts = stretches(side, nodes)
     stops = starts + counts
     side.ensure(starts, stops, edges=False)
     low = _bisected(side.others, starts, stops, others)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
+from weakref import ReferenceType, ref
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import ENDPOINTS
-from omnigraph.execution.arrays import in_sorted, repeated, sorted_distinct
+from omnigraph.execution.arrays import in_sorted, repeated, sorted_distinct, take
 from omnigraph.execution.columns import NOTHING, Ordinals
 from omnigraph.execution.degrees import SharedDegrees
 from omnigraph.execution.entities import MISSING, EntityTable
@@ -30,7 +31,7 @@ from omnigraph.storage.derived.adjacency import Base, BaseSide
 from omnigraph.storage.derived.blocks import Unusable
 from omnigraph.storage.tables.layout import FragmentLayout
 
-HISTORIES = 64
+FEW = 4_096  # nodes whose lists are looked up by themselves; for more, all of an array is read
 LISTED_PER_EDGE = (
     64  # entries of the lists of deleted nodes that are looked through for a deleted edge, at most
 )
@@ -97,14 +98,15 @@ class SettledEdges:
         self.loose = loose  # edges of these files with an end that has no home
         self.grown: Callable[[], None] = lambda: None
         self._lists: dict[bool, SortedLists] = {}
-        self._degrees: dict[tuple[bool, bool], tuple[Base | None, SharedDegrees]] = {}
+        # By side, and by the base they count; the caches decide how long that one stays.
+        self._degrees: dict[tuple[bool, bool], tuple[ReferenceType[Base] | None, SharedDegrees]] = {}
         self._between: tuple[Ordinals, Ordinals] = (NOTHING, NOTHING)  # pairs, ascending, and their edges
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        lists = sum(lists.nbytes for lists in self._lists.values())
-        degrees = sum(shared.nbytes for _, shared in self._degrees.values())
+        lists = sum(lists.nbytes for lists in tuple(self._lists.values()))  # other threads may add one
+        degrees = sum(shared.nbytes for _, shared in tuple(self._degrees.values()))
         between = sum(column.nbytes for column in self._between)
         return self.ends.nbytes + self.loose.nbytes + lists + degrees + between
 
@@ -119,11 +121,12 @@ class SettledEdges:
         self, base: Base | None, make: Callable[[], SharedDegrees], *, forward: bool, pairs: bool
     ) -> SharedDegrees:
         """Return the degrees of a base and of these edges together, made once for each side."""
-        known = self._degrees.get((forward, pairs))
-        if known is None or known[0] is not base:
-            known = self._degrees[(forward, pairs)] = (base, make())
+        of, shared = self._degrees.get((forward, pairs), (None, None))
+        if shared is None or (of and of()) is not base:
+            shared = make()
+            self._degrees[(forward, pairs)] = (None if base is None else ref(base), shared)
             self.grown()
-        return known[1]
+        return shared
 
     def edges_between(self, pairs: Ordinals, count: Callable[[Ordinals], Ordinals]) -> Ordinals:
         """Return how many edges the base and these files have between pairs; each is counted once."""
@@ -163,14 +166,29 @@ class _KnownDeleted:
     files: Mapping[str, Ends]
     nodes: tuple[Ordinals, Ordinals]
 
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return sum(ends.nbytes for ends in self.files.values()) + sum(nodes.nbytes for nodes in self.nodes)
+
 
 class NumberedFiles:
     """What is known of the edges of files, for all versions."""
 
     def __init__(self, limit: int) -> None:
         self.parts = BoundedCache[Hashable, Ends | SettledEdges | _TextEnds](limit, lambda part: part.nbytes)
-        self.deleted = BoundedCache[Hashable, _KnownDeleted](HISTORIES)
+        self.deleted = BoundedCache[Hashable, _KnownDeleted](limit, lambda known: known.nbytes)
         self.lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.parts.weight + self.deleted.weight
+
+    def shrink(self, size: int) -> None:
+        """Let go of what was not used for longest, until so much is left."""
+        self.parts.shrink(max(size - self.deleted.weight, 0))
+        self.deleted.shrink(size)
 
 
 class EdgeNumbering:
@@ -391,9 +409,7 @@ class EdgeNumbering:
         side: BaseSide = self._base.forward if forward else self._base.backward
         nodes = nodes[nodes < side.span]
         try:
-            offsets = side.starts()
-            starts = offsets[nodes].astype(np.int64)
-            counts = offsets[nodes + 1] - starts
+            starts, counts = stretches(side, nodes)
             if int(counts.sum()) > LISTED_PER_EDGE * wanted:
                 return nothing
             side.ensure(starts, starts + counts, edges=True)
@@ -401,6 +417,21 @@ class EdgeNumbering:
             return nothing
         which, at = repeated(counts, starts)
         return nodes[which], side.others[at].astype(np.int64), side.edges[at].astype(np.int64)
+
+
+def stretches(side: BaseSide, homes: Ordinals) -> tuple[Ordinals, Ordinals]:
+    """Return where the lists of some homes begin, and how long they are; a home beyond the last has none."""
+    listed = homes < side.span
+    within = homes if listed.all() else np.where(listed, homes, 0)
+    if not side.span:
+        return within, np.zeros_like(within)
+    offsets = side.offsets
+    if len(homes) > FEW:
+        offsets = side.starts()
+    elif side.file is not None:
+        side.file.ensure_at(f"{side.name}.offsets", np.concatenate([within, within + 1]))
+    starts = take(offsets, within).astype(np.int64)
+    return starts, np.where(listed, take(offsets, within + 1) - starts, 0)
 
 
 def _those(file: Ends, offsets: Ordinals) -> Ends:

@@ -1,4 +1,4 @@
-"""Entities: the rows of one stored version as dense numbers, and the rows of a match made of them.
+"""Entities: the rows of one stored version as dense numbers.
 
 A query holds entities as ordinals, not as ids: the ordinal of a row is its place in the table's files,
 counted through all fragments, the large ones first. It is arithmetic on Lance's row address, so it costs no
@@ -7,13 +7,12 @@ the same files number the rows of those alike, which is what stored adjacency re
 
 `EntityTable` scans a table, turns ids into ordinals and reads columns by ordinal. A column is kept as two
 arrays: one over the large files, which versions, branches and queries share, and a short one over the rest.
-`MatchRows` is what a match has bound so far.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -23,10 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ResourceLimit
 from omnigraph.catalog.model import ID, NodeType, TableType
-from omnigraph.catalog.query.expressions import Variable
 from omnigraph.catalog.types import Scalar
 from omnigraph.execution.arrays import sorted_distinct, take
 from omnigraph.execution.budget import Budget
@@ -554,52 +551,3 @@ def _is_large(part: FragmentLayout) -> bool:
 def _single_array(values: pa.ChunkedArray) -> pa.Array:
     combined = values.combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
-
-
-# -- rows of a match -------------------------------------------------------------------------------
-#
-# A row binds each variable to one entity, held as its ordinal. Inside a block every row also knows which
-# outer row it belongs to. Every operator that makes rows asks the budget first (budget.py).
-
-
-@dataclass(frozen=True, eq=False)
-class MatchRows:
-    """Bindings, column by column."""
-
-    count: int
-    bound: Mapping[Variable, Ordinals]
-    origin: Ordinals | None = None  # the outer row of each, inside a block
-
-    def take(self, index: Ordinals) -> MatchRows:
-        """Return some rows, possibly repeated."""
-        if self.count <= 1 and len(index) == self.count:
-            return self
-        bound = {variable: ordinals[index] for variable, ordinals in self.bound.items()}
-        return MatchRows(len(index), bound, None if self.origin is None else self.origin[index])
-
-    def part(self, start: int, stop: int) -> MatchRows:
-        """Return the rows from one number to another, without a copy."""
-        bound = {variable: ordinals[start:stop] for variable, ordinals in self.bound.items()}
-        origin = None if self.origin is None else self.origin[start:stop]
-        return MatchRows(min(stop, self.count) - start, bound, origin)
-
-    def keep(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> MatchRows:
-        """Return the rows of a mask."""
-        if mask.all():
-            return self
-        return self.take(np.flatnonzero(mask))
-
-    def bind(self, variable: Variable, ordinals: Ordinals) -> MatchRows:
-        """Return the rows with one more variable."""
-        return MatchRows(self.count, {**self.bound, variable: ordinals}, self.origin)
-
-
-def joined(parts: Sequence[MatchRows]) -> MatchRows:
-    """Return the rows of several parts, which bind the same variables, in their order."""
-    if len(parts) == 1:
-        return parts[0]
-    bound = {v: np.concatenate([part.bound[v] for part in parts]) for v in parts[0].bound}
-    return MatchRows(sum(part.count for part in parts), bound)
-
-
-ONE_EMPTY_ROW = MatchRows(1, {})

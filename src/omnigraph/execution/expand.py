@@ -114,7 +114,7 @@ class Expander:
         sources, back = numbered(nodes, self.start.span)
         places, reached = self._walked(sources)
         if len(sources) == len(nodes):
-            at = places if len(nodes) <= 1 else _moved(places, back)
+            at = places if len(nodes) <= 1 else _positions(places, back)
             self._context.budget.check(len(reached), columns, "a traversal")
             return at, reached
         counts = np.bincount(places, minlength=len(sources))
@@ -131,12 +131,12 @@ class Expander:
             return self._joined_by_lookups(nodes, columns)
         sides = self._sides(self._topology())
         self._room(sides, nodes, columns)
-        found = [side.of(nodes) for side in sides]
-        if len(found) == 1:
-            places, _, others = found[0]
+        expansions = [side.of(nodes) for side in sides]
+        if len(expansions) == 1:
+            places, _, others = expansions[0]
         else:
             span = max(self.end.span, 1)
-            keys = np.concatenate([places * span + others for places, _, others in found])
+            keys = np.concatenate([places * span + others for places, _, others in expansions])
             keys.sort()
             places, others = np.divmod(sorted_distinct(keys), span)
         self._context.budget.check(len(others), columns, "a traversal")
@@ -196,7 +196,7 @@ class Expander:
         if not len(nodes) or not self._edges.rows:
             return Expansion(NOTHING, NOTHING, NOTHING)
         if self.by_lookups(len(nodes)):
-            return self._spread(nodes, columns, forward=forward)
+            return self._neighbours_by_lookup(nodes, columns, forward=forward)
         topology = self._topology()
         side = topology.forward if forward else topology.backward
         self._room([side], nodes, columns)
@@ -306,14 +306,14 @@ class Expander:
             Direction.BACKWARD: (False,),
             Direction.EITHER: (True, False),
         }[self._hops.direction]
-        found = [self._spread(nodes, columns, forward=forward) for forward in sides]
+        expansions = [self._neighbours_by_lookup(nodes, columns, forward=forward) for forward in sides]
         span = max(self.end.span, 1)
-        keys = np.concatenate([expansion.places * span + expansion.others for expansion in found])
+        keys = np.concatenate([expansion.places * span + expansion.others for expansion in expansions])
         keys.sort()
         places, others = np.divmod(sorted_distinct(keys), span)
         return places, others
 
-    def _spread(self, nodes: Ordinals, columns: int, *, forward: bool) -> Expansion:
+    def _neighbours_by_lookup(self, nodes: Ordinals, columns: int, *, forward: bool) -> Expansion:
         """Look distinct nodes up, and bring what was found to every entry that is one of them."""
         looked_up, back = numbered(nodes, (self._sources if forward else self._targets).span)
         expansion = self._looked_up(looked_up, forward=forward)
@@ -366,7 +366,7 @@ class _Seen:
         return fresh
 
 
-def _moved(places: Ordinals, back: Ordinals) -> Ordinals:
+def _positions(places: Ordinals, back: Ordinals) -> Ordinals:
     """Return positions in a list of nodes, given places among them in order; none repeats."""
     position = np.empty(len(back), dtype=np.int64)
     position[back] = np.arange(len(back))

@@ -31,7 +31,7 @@ from omnigraph.execution.arrays import take
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import MatchRows
+from omnigraph.execution.match_rows import MatchRows
 from omnigraph.execution.values import Evaluator, calculate
 
 CODES_SHARE = 4  # a column is encoded for a table where there is a row for at least every so many entities

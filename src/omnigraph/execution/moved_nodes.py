@@ -21,7 +21,7 @@ from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import ID
 from omnigraph.execution.arrays import first_of_runs, in_sorted
-from omnigraph.execution.columns import NOTHING, Ordinals
+from omnigraph.execution.columns import NOTHING, Ordinals, TableKey
 from omnigraph.execution.entities import MISSING, EntityTable
 from omnigraph.storage.derived.adjacency import Files
 from omnigraph.storage.tables.layout import FragmentLayout, data_files
@@ -29,7 +29,6 @@ from omnigraph.storage.tables.layout import FragmentLayout, data_files
 MANY = 4_096  # numbers from which on a byte map of all nodes is quicker than a search for each
 FEW_IDS = 4_096  # ids that are looked up one by one; more are joined with those of all nodes
 KEPT_HOMES = 32_768  # ids whose homes are remembered, for each set of files
-HISTORIES = 64
 
 
 def files_of(parts: Sequence[FragmentLayout]) -> Files:
@@ -150,6 +149,11 @@ class _SettledMoves:
     deleted: Ordinals
     living: Ordinals  # `MISSING` where the node is gone, or lives in a small file
 
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.deleted.nbytes + self.living.nbytes
+
 
 @dataclass(frozen=True, eq=False)
 class _SmallFile:
@@ -158,24 +162,43 @@ class _SmallFile:
     offsets: Ordinals
     homes: Ordinals
 
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.offsets.nbytes + self.homes.nbytes
+
 
 class MovedNodes:
     """Works out which nodes of a version have moved, from what changed since a version before."""
 
-    def __init__(self) -> None:
-        self._settled = BoundedCache[Hashable, _SettledMoves](HISTORIES)
-        self._small = BoundedCache[Hashable, _SmallFile](HISTORIES * 16)
+    def __init__(self, limit: int) -> None:
+        self.places = BoundedCache[TableKey, Places](limit, lambda places: places.nbytes)
+        self._settled = BoundedCache[Hashable, _SettledMoves](limit, lambda moves: moves.nbytes)
+        self._small = BoundedCache[Hashable, _SmallFile](limit, lambda file: file.nbytes)
         self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.places.weight + self._settled.weight + self._small.weight
+
+    def shrink(self, size: int) -> None:
+        """Let go of what was not used for longest, until so much is left."""
+        for cache in (self.places, self._small, self._settled):
+            cache.shrink(max(size - (self.nbytes - cache.weight), 0))
 
     def of(self, table: EntityTable, homes: Homes) -> Places:
         """Return where the nodes of a version live that do not live at home."""
+        return self.places.get_or_make(table.key, lambda: self._places(table, homes))
+
+    def _places(self, table: EntityTable, homes: Homes) -> Places:
         deleted = table.settled_deleted
         if not len(deleted):  # whoever lives elsewhere has left a deleted row behind
             return Places(NOTHING, NOTHING, table.span)
         left, living = self._within_settled(table, deleted, homes.files)
         small = [self._small_file(table, homes, *entry) for entry in table.unsettled]
-        left = np.concatenate([left, *(found for found, _ in small)])
-        living = np.concatenate([living, *(place for _, place in small)])
+        left = np.concatenate([left, *(file_homes for file_homes, _ in small)])
+        living = np.concatenate([living, *(places for _, places in small)])
         order = np.argsort(left)
         return Places(left[order], living[order], table.span)
 

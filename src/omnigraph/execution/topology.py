@@ -162,7 +162,7 @@ class Topology:
     @property
     def nbytes(self) -> int:
         """Memory taken beside what versions share: its own edges, sorted both ways, and arrays over all."""
-        return 3 * (self.recent.nbytes + self.gone.nbytes) + sum(side.nbytes for side in self.sides)
+        return 4 * (self.recent.nbytes + self.gone.nbytes) + sum(side.nbytes for side in self.sides)
 
     def drop_flat(self) -> None:
         """Let go of the arrays over all edges."""
@@ -191,8 +191,7 @@ class Topologies:
         self._bases = BoundedCache[tuple[str, Cover], Base](limit, lambda base: base.nbytes)
         self._files = NumberedFiles(limit // 4)
         self._homes = BoundedCache[Hashable, Homes](SETS_OF_FILES)
-        self._places = BoundedCache[Hashable, Places](limit // 16, lambda places: places.nbytes)
-        self._moved = MovedNodes()
+        self._moved = MovedNodes(limit // 16)
         self._without = BoundedCache[tuple[str, Cover], float](VERSIONS)  # when no base was stored for files
         self._flat: list[VersionKey] = []  # versions with arrays over all edges, the last one last
         self._spent: dict[VersionKey, int] = {}
@@ -275,7 +274,7 @@ class Topologies:
         if edges.settled_span - covered > CHEAP:
             base = self._built(edges, cover_of(*tables, settled=True))
         homes = (self._home(sources), self._home(targets))
-        places = (self._place(sources, homes[0]), self._place(targets, homes[1]))
+        places = (self._moved.of(sources, homes[0]), self._moved.of(targets, homes[1]))
         numbering = EdgeNumbering(tables, base, places, homes, self._files)
         # A topology outlives the query that asked for it: it must not keep what that query holds.
         unbound = edges.under(Budget())
@@ -304,20 +303,19 @@ class Topologies:
         files = files_of(table.settled_parts)
         return self._homes.get_or_make((table.key[0], files), lambda: Homes(files))
 
-    def _place(self, table: EntityTable, homes: Homes) -> Places:
-        return self._places.get_or_make(table.key, lambda: self._moved.of(table, homes))
-
     # -- memory and cost -----------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
         """Memory taken; what several versions share counts once."""
-        return self._known.weight + self._bases.weight + self._files.parts.weight + self._places.weight
+        return self._known.weight + self._bases.weight + self._files.nbytes + self._moved.nbytes
 
     def shrink(self, size: int) -> None:
         """Let go of what was not used for longest, until so much is left."""
-        for cache in (self._known, self._places, self._files.parts, self._bases):
-            cache.shrink(max(size - (self.nbytes - cache.weight), 0))
+        self._known.shrink(max(size - (self.nbytes - self._known.weight), 0))
+        self._moved.shrink(max(size - (self.nbytes - self._moved.nbytes), 0))
+        self._files.shrink(max(size - (self.nbytes - self._files.nbytes), 0))
+        self._bases.shrink(max(size - (self.nbytes - self._bases.weight), 0))
 
     def spend(self, edges: EntityTable, sources: EntityTable, targets: EntityTable, price: int) -> int:
         """Add up what look-ups cost for want of a topology; return the sum."""
