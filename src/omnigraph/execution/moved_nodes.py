@@ -194,6 +194,7 @@ class MovedNodes:
     def _places(self, table: EntityTable, homes: Homes) -> Places:
         deleted = table.settled_deleted
         if not len(deleted):  # whoever lives elsewhere has left a deleted row behind
+            self._settled.put((table.key[0], homes.files), _SettledMoves(NOTHING, NOTHING))
             return Places(NOTHING, NOTHING, table.span)
         left, living = self._within_settled(table, deleted, homes.files)
         small = [self._small_file(table, homes, *entry) for entry in table.unsettled]
@@ -218,22 +219,26 @@ class MovedNodes:
     def _moves(self, table: EntityTable, deleted: Ordinals, key: Hashable) -> _SettledMoves:
         known = self._settled.get(key)
         if known is None or not in_sorted(known.deleted, deleted).all():  # of another branch, or a later one
-            known = _SettledMoves(NOTHING, NOTHING)
-        fresh = deleted[~in_sorted(deleted, known.deleted)]
-        if not len(fresh):
-            return known
-        ids = table.physical_at(fresh, [ID])[ID].combine_chunks()
-        living = table.find(ids if isinstance(ids, pa.Array) else pa.concat_arrays(ids.chunks))
-        living = np.where(living < table.settled_span, living, MISSING)
-        before = known.living.copy()
-        left_again = np.flatnonzero(in_sorted(before, fresh))
-        before[left_again] = living[np.searchsorted(fresh, before[left_again])]
-        at = np.searchsorted(known.deleted, fresh)
-        moves = _SettledMoves(np.insert(known.deleted, at, fresh), np.insert(before, at, living))
+            moves = _SettledMoves(deleted, self._living(table, deleted))
+        else:
+            fresh = deleted[~in_sorted(deleted, known.deleted)]
+            if not len(fresh):
+                return known
+            # A row that was alive then was the only one of its node, and no settled file came since: nodes
+            # that were deleted since are gone, or live in small files.
+            living = np.where(in_sorted(known.living, fresh), MISSING, known.living)
+            at = np.searchsorted(known.deleted, fresh)
+            moves = _SettledMoves(deleted, np.insert(living, at, MISSING))
         with self._lock:
             self._settled.drop(key)
             self._settled.put(key, moves)
         return moves
+
+    def _living(self, table: EntityTable, deleted: Ordinals) -> Ordinals:
+        """Return where in settled files the nodes of deleted rows live, by their ids."""
+        ids = table.physical_at(deleted, [ID])[ID]
+        living = table.find(pa.concat_arrays(ids.chunks))
+        return np.where(living < table.settled_span, living, MISSING)
 
     def _small_file(
         self, table: EntityTable, homes: Homes, number: int, part: FragmentLayout

@@ -206,11 +206,20 @@ class Topologies:
             base = self._cached_or_stored_base(edges, sources, targets)
             covered = 0 if base is None else base.cover.rows
             if edges.settled_span - covered <= CHEAP:
-                topology = self.get(edges, sources, targets)
+                topology = self._made_once((edges, sources, targets), base)
         return topology
 
     def get(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
         """Return the topology, made once."""
+        known = self._known.get((edges.key, sources.key, targets.key))
+        if known is not None:
+            return known
+        base = self._cached_or_stored_base(edges, sources, targets)
+        return self._made_once((edges, sources, targets), base)
+
+    def _made_once(self, tables: Tables, base: Base | None) -> Topology:
+        """Return the topology; of several threads that want it, one makes it."""
+        edges, sources, targets = tables
         key = (edges.key, sources.key, targets.key)
         with self._lock:
             building = self._building.setdefault(key, threading.Lock())
@@ -218,7 +227,7 @@ class Topologies:
             with building:
                 topology = self._known.get(key)
                 if topology is None:
-                    topology = self._build_topology((edges, sources, targets))
+                    topology = self._build_topology(tables, base)
                     topology.grown = lambda: self._has_grown(key)
                     self._known.put(key, topology)
                 return topology
@@ -267,9 +276,8 @@ class Topologies:
         looked = self._without.get((table_id, wanted))
         return looked is None or monotonic() - looked > LOOK_AGAIN_S
 
-    def _build_topology(self, tables: Tables) -> Topology:
+    def _build_topology(self, tables: Tables, base: Base | None) -> Topology:
         edges, sources, targets = tables
-        base = self._cached_or_stored_base(*tables)
         covered = 0 if base is None else base.cover.rows
         if edges.settled_span - covered > CHEAP:
             base = self._built(edges, cover_of(*tables, settled=True))
