@@ -36,6 +36,21 @@ def test_the_last_value_stays_however_heavy_it_is() -> None:
     assert (cache.get("b"), cache.weight) == (None, 0)
 
 
+def test_a_value_that_has_grown_is_weighed_again_and_others_go() -> None:
+    cache = BoundedCache[str, list[int]](5, weight=len)
+    cache.put("a", [1, 2])
+    cache.put("b", [3, 4])
+    grown = cache.get("a") or []
+    grown += [5, 6]
+    assert cache.weight == 4  # nobody said so
+
+    cache.reweigh("a")
+
+    assert (cache.get("a"), cache.get("b"), cache.weight) == ([1, 2, 5, 6], None, 4)
+    cache.reweigh("b")  # it is gone
+    assert cache.items() == [("a", [1, 2, 5, 6])]
+
+
 def test_values_that_share_memory_are_weighed_together() -> None:
     cache = BoundedCache[str, frozenset[int]](3, total=lambda values: len(frozenset().union(*values)))
     cache.put("a", frozenset({1, 2}))

@@ -16,7 +16,7 @@ from omnigraph import Graph
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.execution import arrays, counting, cycles, expand, paths
 from omnigraph.execution.budget import Budget
-from omnigraph.execution.joins import matching
+from omnigraph.execution.match_rows import matching
 
 SCHEMA = "node P { name: String @key  city: String?  x: F64?  n: I64? }\nedge Knows: P -> P"
 NODES = 60

@@ -196,7 +196,8 @@ def seen(side: Adjacency, here: list[str], there: list[str]) -> Counter[tuple[st
         for other in lists[offsets[node] : offsets[node + 1]].tolist()
     )
     assert flat == pairs
-    degrees = side.degrees()
+    degrees = side.degrees.dense()
+    assert side.degrees.of(living).tolist() == degrees[living].tolist()
     assert {here[n]: int(d) for n, d in enumerate(degrees) if d} == Counter(a for a, _ in pairs.elements())
     return pairs
 

@@ -30,8 +30,9 @@ def small_tiers(
         monkeypatch.setattr(f"{module}.TIERS", tiers)
     monkeypatch.setattr(layout, "REWRITE_BELOW", tiers[0] * 3 // 5)
     monkeypatch.setattr("omnigraph.execution.topology.CHEAP", cheap)
-    monkeypatch.setattr("omnigraph.execution.topology.FEW_ENDS", few)
+    monkeypatch.setattr("omnigraph.execution.moved_nodes.FEW_IDS", few)
     monkeypatch.setattr("omnigraph.execution.moved_nodes.MANY", 5)
+    monkeypatch.setattr("omnigraph.execution.adjacency.MANY", 7)
 
 
 def few_hashes(values: Iterable[Any], seed: int = 0) -> NDArray[np.uint64]:

@@ -32,8 +32,9 @@ class _Entry(Generic[V]):
 class BoundedCache(Generic[K, V]):
     """Values whose weights sum up to no more than a limit; safe for many threads.
 
-    Each value weighs 1, or what `weight` says of it when it is put. Where values share memory, `total` says
-    what all of them weigh together. The value that was put last stays, however heavy it is.
+    Each value weighs 1, or what `weight` says of it when it is put; of one that has grown, `reweigh` asks
+    again. Where values share memory, `total` says what all of them weigh together. The value that was used
+    last stays, however heavy it is.
 
     >>> squares = BoundedCache[int, int](2)
     >>> [squares.get_or_make(n, lambda: n * n) for n in (1, 2, 1, 3)]
@@ -76,10 +77,27 @@ class BoundedCache(Generic[K, V]):
                 self._shrink(self._limit, last=entry)
             return value
 
+    def reweigh(self, key: K) -> None:
+        """Weigh a value again that has grown or shrunk, if it is still there; that counts as a use."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return
+            entry.used = True
+            before, entry.weight = entry.weight, self._weigh(entry.value) if self._weigh_all is None else 0
+            self._add(entry.weight - before)
+            if self._weight > self._limit:
+                self._shrink(self._limit, last=entry)
+
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of a key; `make` gives it the first time, and other threads need not wait."""
         value = self.get(key)
         return self.put(key, make()) if value is None else value
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return what is there by key."""
+        with self._lock:
+            return [(key, entry.value) for key, entry in self._entries.items()]
 
     def values(self) -> list[V]:
         """Return what is there."""

@@ -32,9 +32,9 @@ from omnigraph.execution.budget import TooManyAtOnce
 from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
 from omnigraph.execution.counting import RowCounter
-from omnigraph.execution.entities import ONE_EMPTY_ROW, MatchRows, joined
 from omnigraph.execution.group import Groups, distinct, grouped, grouped_rows
 from omnigraph.execution.match import Matcher
+from omnigraph.execution.match_rows import ONE_EMPTY_ROW, MatchRows, joined
 from omnigraph.execution.plan.explain import Recorder
 from omnigraph.execution.plan.rules import one_scan, only_counts
 from omnigraph.execution.plan.steps import (

@@ -16,14 +16,12 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.execution.columns import Ordinals
+from omnigraph.storage.derived.adjacency import take as take
 
 DENSE = 50  # a byte map pays where there is at least one number for so many that there could be
-ARROW_ABOVE = 100_000  # values, from which on Arrow gathers them
 Mask = NDArray[np.bool_]
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -60,12 +58,12 @@ def first_of_runs(values: NDArray[Any]) -> Mask:
 
 def numbered(values: Ordinals, span: int) -> tuple[Ordinals, Ordinals]:
     """Return the distinct numbers, ascending, and the place of each value among them."""
-    found = distinct(values, span)
+    members = distinct(values, span)
     if len(values) * DENSE > span:
         places = np.zeros(span, dtype=np.int64)
-        places[found] = np.arange(len(found))
-        return found, places[values]
-    return found, np.searchsorted(found, values)
+        places[members] = np.arange(len(members))
+        return members, places[values]
+    return members, np.searchsorted(members, values)
 
 
 def repeats(values: Ordinals) -> bool:
@@ -95,16 +93,6 @@ def in_sorted(values: Ordinals, ascending: Ordinals) -> Mask:
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
     there: Mask = ascending[at] == values
     return there
-
-
-def take(values: NDArray[Any], index: NDArray[Any]) -> Any:
-    """Return values by their places; a place of -1 is the last one's, as everywhere in numpy."""
-    if len(index) <= ARROW_ABOVE or values.dtype == bool or values.dtype == object:
-        return values[index]
-    if int(index.min()) < 0:
-        return values[index]
-    gathered = pc.take(pa.array(values), pa.array(index), boundscheck=False)
-    return gathered.to_numpy(zero_copy_only=False)
 
 
 def repeated(counts: Ordinals, starts: Ordinals) -> tuple[Ordinals, Ordinals]:

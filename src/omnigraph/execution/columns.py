@@ -22,7 +22,12 @@ Ordinals: TypeAlias = NDArray[np.int64]
 TableKey: TypeAlias = tuple[str, int]
 CACHE_BYTES = 1 << 30
 FEW = 4_096
-EVERY, PICKED, CODED = "#every", "#picked", "#coded"  # what is kept beside columns; no column has such a name
+EVERY, ALIVE, PICKED, CODED = (
+    "#every",
+    "#alive",
+    "#picked",
+    "#coded",
+)  # what is kept beside columns; no column has such a name
 MOST_PICKS = 20_000  # values that are remembered of a column; with more of them it is read whole
 PICK_COST = 50_000  # rows of a column that are read whole in the time of picking a few (measured, local disk)
 NOTHING: Ordinals = np.zeros(0, np.int64)
@@ -114,7 +119,10 @@ class Picks:
     def take(
         self, ordinals: Ordinals, absent: NDArray[np.bool_] | None, tail: pa.Array | None, border: int
     ) -> pa.Array:
-        """Return the values of some rows, those from a border on from another array; null where absent."""
+        """Return the values of some rows, those from a border on from another array; null where absent.
+
+        All of them must be here: whoever takes has asked which are missing, and merged what was read.
+        """
         places = np.searchsorted(self.ordinals, ordinals)
         if tail is None:
             return self.values.take(pa.array(places, mask=absent))
@@ -123,7 +131,7 @@ class Picks:
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class SplitColumn:
     """A column in two parts, by ordinal: over the large files, and over the rest."""
 
     base: pa.Array
@@ -134,7 +142,7 @@ class Pieces:
         """Memory taken."""
         return int(self.base.nbytes + self.tail.nbytes)
 
-    def one(self, ordinal: int) -> pa.Array:
+    def value_at(self, ordinal: int) -> pa.Array:
         """Return one value."""
         if ordinal < len(self.base):
             return self.base.slice(ordinal, 1)
@@ -179,20 +187,21 @@ class Codes:
         numbers = np.asarray(pc.fill_null(encoded.indices, null), dtype=np.int32)
         return cls(numbers, encoded.dictionary)
 
-    def followed_by(self, tail: pa.Array) -> tuple[NDArray[np.int32], int]:
-        """Return the numbers of a longer column, one more for what is missing, and how many there are."""
+    def tail_numbers(self, tail: pa.Array) -> tuple[NDArray[np.int32], int]:
+        """Return the numbers of values that come after the column, and how many numbers there are then.
+
+        That of null stays; values that the column does not have come after it.
+        """
         null = len(self.values)
         if not len(tail):
-            return np.append(self.numbers, np.int32(null)), null + 1
+            return np.zeros(0, np.int32), null + 1
         tail = _with_one_zero(tail)
-        more = pc.unique(tail.filter(pc.invert(pc.is_in(tail, value_set=self.values))).drop_null())
-        known = pa.concat_arrays([self.values, more])
-        last = len(known)
-        own = np.asarray(pc.fill_null(pc.index_in(tail, value_set=known), last), dtype=np.int32)
-        numbers = np.concatenate([self.numbers, own, np.array([last], np.int32)])
-        if last > null:
-            numbers[: len(self.numbers)][self.numbers == null] = last
-        return numbers, last + 1
+        fresh = pc.unique(tail.filter(pc.invert(pc.is_in(tail, value_set=self.values))).drop_null())
+        places = pc.index_in(tail, value_set=pa.concat_arrays([self.values, fresh]))
+        numbers = np.asarray(pc.fill_null(places, -1), dtype=np.int32)
+        return np.where(numbers < 0, null, numbers + (numbers >= null)).astype(np.int32), null + 1 + len(
+            fresh
+        )
 
 
 def _with_one_zero(column: pa.Array) -> pa.Array:

@@ -26,12 +26,12 @@ from omnigraph.execution.arrays import blocks_of, first_of_runs, in_threads, tak
 from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
 from omnigraph.execution.cycles import other_end
+from omnigraph.execution.degrees import LARGEST, Degrees
 from omnigraph.execution.expand import Expander, expander_from
 from omnigraph.execution.plan.steps import CountEdges
 
 FEW = 64  # one entity in so many at most: then its rows are carried, not all edges passed over
 BLOCK = 1 << 18  # edges summed up together
-LARGEST = 2**63 - 1
 EXACT_FLOATS = 2**53
 Sums = NDArray[Any]  # 64-bit integers, or Python's
 
@@ -70,7 +70,7 @@ class RowCounter:
         while waiting and total:
             tree = self._tree(waiting[0])
             waiting = [node for node in waiting if node not in tree]
-            total *= self._weights(self._root(tree), None).total()
+            total *= self._total(self._root(tree))
         if total > LARGEST:
             raise InvalidRequest("I64 overflow in 'count'", remedy="Filter, or count less at a time")
         return total
@@ -103,13 +103,24 @@ class RowCounter:
         away = self._tree(min(few, key=lambda node: few[node]))
         return max(inner, key=lambda node: away[node])
 
+    def _total(self, root: Variable) -> int:
+        """Return the rows of all entities of a node; of two degrees versions share most of the sum."""
+        children = self._edges(root)
+        if root not in self._chosen and len(children) == 2 and all(self._is_leaf(c, root) for c in children):
+            first, second = (self._degrees(clause, root) for clause in children)
+            return first.sum_of_products(second)
+        return self._weights(root, None).total()
+
     def _weights(self, node: Variable, above: Expand | None) -> Weights:
         """Return how many rows lie below each entity of a node: those of its children, multiplied."""
         children = [clause for clause in self._edges(node) if clause is not above]
         product = self._own(node)
-        found = [self._message(clause, node) for clause in children]
-        found.sort(key=lambda weights: weights.nodes is None)  # where few are left, few are multiplied
-        for weights in found:
+        messages = [self._message(clause, node) for clause in children]
+        # Where few are left, few are multiplied.
+        messages.sort(key=lambda message: isinstance(message, Degrees) or message.nodes is None)
+        for message in messages:
+            few = None if product is None else product.nodes
+            weights = _weighed(message, few) if isinstance(message, Degrees) else message
             product = weights if product is None else _times(product, weights)
         if product is None:  # a node by itself, without conditions
             every = self._context.table(node.type.id).every()
@@ -128,14 +139,21 @@ class RowCounter:
         dense[entities] = 1
         return Weights(None, dense)
 
-    def _message(self, clause: Expand, parent: Variable) -> Weights:
+    def _is_leaf(self, clause: Expand, parent: Variable) -> bool:
+        child = other_end(clause, parent)
+        return len(self._edges(child)) == 1 and child not in self._chosen
+
+    def _degrees(self, clause: Expand, parent: Variable) -> Degrees:
+        """Return the degree of each entity of the parent: the rows of a child with nothing below it."""
+        self._context.note(f"{clause.hops.edge.name}: degrees")
+        return expander_from(self._context, clause, parent).degrees(edges=clause.edge is not None)
+
+    def _message(self, clause: Expand, parent: Variable) -> Weights | Degrees:
         """Return, for each entity of the parent, the rows that one child adds up to."""
+        if self._is_leaf(clause, parent):
+            return self._degrees(clause, parent)
         child = other_end(clause, parent)
         pulls = expander_from(self._context, clause, parent)
-        leaf = len(self._edges(child)) == 1 and child not in self._chosen
-        if leaf:
-            self._context.note(f"{clause.hops.edge.name}: degrees")
-            return Weights(None, pulls.degrees(edges=clause.edge is not None))
         below = self._weights(child, clause)
         if below.nodes is not None:
             pushes = expander_from(self._context, clause, child)
@@ -202,22 +220,29 @@ def summed(offsets: Ordinals, others: NDArray[Any], values: Sums) -> Sums:
     return sums
 
 
-def _times(one: Weights, two: Weights) -> Weights:
-    """Multiply entity by entity; of the first all are listed, if only of one."""
-    if one.nodes is None and two.nodes is not None:
-        one, two = two, one
-    if one.nodes is None:
-        return Weights(None, _product(one.values, two.values))
-    if two.nodes is None:
-        return Weights(one.nodes, _product(one.values, two.values[one.nodes]))
-    both, first, second = np.intersect1d(one.nodes, two.nodes, assume_unique=True, return_indices=True)
-    return Weights(both, _product(one.values[first], two.values[second]))
+def _weighed(degrees: Degrees, few: Ordinals | None) -> Weights:
+    """Return the degrees of a few entities, or of all."""
+    return Weights(few, degrees.dense() if few is None else degrees.of(few))
 
 
-def _product(one: Sums, two: Sums) -> Sums:
-    if object in (one.dtype, two.dtype) or _largest(one) * _largest(two) > LARGEST:
-        one, two = one.astype(object), two.astype(object)
-    product: Sums = one * two
+def _times(left: Weights, right: Weights) -> Weights:
+    """Multiply entity by entity; the product lists entities if one of the two does."""
+    if left.nodes is None and right.nodes is not None:
+        left, right = right, left
+    if left.nodes is None:
+        return Weights(None, _product(left.values, right.values))
+    if right.nodes is None:
+        return Weights(left.nodes, _product(left.values, right.values[left.nodes]))
+    if left.nodes is right.nodes:
+        return Weights(left.nodes, _product(left.values, right.values))
+    both, first, second = np.intersect1d(left.nodes, right.nodes, assume_unique=True, return_indices=True)
+    return Weights(both, _product(left.values[first], right.values[second]))
+
+
+def _product(left: Sums, right: Sums) -> Sums:
+    if object in (left.dtype, right.dtype) or _largest(left) * _largest(right) > LARGEST:
+        left, right = left.astype(object), right.astype(object)
+    product: Sums = left * right
     return product
 
 

@@ -31,8 +31,8 @@ from omnigraph.execution.arrays import (
 )
 from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import MatchRows
 from omnigraph.execution.expand import Expander, expander_from, keys_of
+from omnigraph.execution.match_rows import MatchRows
 
 BITS_PER_PAIR = 32  # of the map: about one pair in so many that are not there gets through
 MOST_BITS = 1 << 28  # made from a byte each
@@ -137,37 +137,37 @@ class Intersection:
             present = rows.bound[near] >= 0
             if not present.all():
                 kept = np.flatnonzero(present)
-                at, found = self.run(rows.take(kept), columns)
-                return kept[at], found
+                at, others = self.run(rows.take(kept), columns)
+                return kept[at], others
         if not rows.count:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if rows.count * WHOLE_BELOW <= max(expander.edge_rows for expander in expanders) or any(
             expander.by_lookups(rows.count) for expander in expanders
         ):
             return self._few(rows, nears, expanders, columns)
-        at, found = self._shorter(rows, (nears[0], nears[1]), (expanders[0], expanders[1]), columns)
-        return self._tested(rows, at, found, nears[2:], expanders[2:])
+        at, others = self._shorter(rows, (nears[0], nears[1]), (expanders[0], expanders[1]), columns)
+        return self._tested(rows, at, others, nears[2:], expanders[2:])
 
     def _few(
         self, rows: MatchRows, nears: list[Variable], expanders: list[Expander], columns: int
     ) -> tuple[Ordinals, Ordinals]:
         """Expand by the first clause, and test the others."""
         self._context.note("one list, then tested")
-        at, found = expanders[0].joined(rows.bound[nears[0]], columns)
-        return self._tested(rows, at, found, nears[1:], expanders[1:])
+        at, others = expanders[0].joined(rows.bound[nears[0]], columns)
+        return self._tested(rows, at, others, nears[1:], expanders[1:])
 
     def _tested(
         self,
         rows: MatchRows,
         at: Ordinals,
-        found: Ordinals,
+        others: Ordinals,
         nears: list[Variable],
         expanders: list[Expander],
     ) -> tuple[Ordinals, Ordinals]:
         for near, expander in zip(nears, expanders, strict=True):
-            there = PairTest(self._context, expander, len(at)).holds(take(rows.bound[near], at), found)
-            at, found = at[there], found[there]
-        return at, found
+            there = PairTest(self._context, expander, len(at)).holds(take(rows.bound[near], at), others)
+            at, others = at[there], others[there]
+        return at, others
 
     def _shorter(
         self,
@@ -229,8 +229,8 @@ class Intersection:
         done: list[tuple[Ordinals, Ordinals]] = []
         total = 0
         for wave in range(0, len(stretches), WAVE):
-            made = in_threads(block, stretches[wave : wave + WAVE])
-            total += sum(len(found) for _, found in made)
+            outcomes = in_threads(block, stretches[wave : wave + WAVE])
+            total += sum(len(hits) for _, hits in outcomes)
             self._context.budget.check(total, columns, "closing a cycle")
-            done += made
-        return np.concatenate([rows for rows, _ in done]), np.concatenate([found for _, found in done])
+            done += outcomes
+        return np.concatenate([rows for rows, _ in done]), np.concatenate([hits for _, hits in done])

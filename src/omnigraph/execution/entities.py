@@ -1,4 +1,4 @@
-"""Entities: the rows of one stored version as dense numbers, and the rows of a match made of them.
+"""Entities: the rows of one stored version as dense numbers.
 
 A query holds entities as ordinals, not as ids: the ordinal of a row is its place in the table's files,
 counted through all fragments, the large ones first. It is arithmetic on Lance's row address, so it costs no
@@ -7,13 +7,12 @@ the same files number the rows of those alike, which is what stored adjacency re
 
 `EntityTable` scans a table, turns ids into ordinals and reads columns by ordinal. A column is kept as two
 arrays: one over the large files, which versions, branches and queries share, and a short one over the rest.
-`MatchRows` is what a match has bound so far.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -23,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import ResourceLimit
 from omnigraph.catalog.model import ID, NodeType, TableType
-from omnigraph.catalog.query.expressions import Variable
 from omnigraph.catalog.types import Scalar
+from omnigraph.execution.arrays import sorted_distinct, take
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.columns import (
+    ALIVE,
     CODED,
     EVERY,
     FEW,
@@ -38,7 +37,7 @@ from omnigraph.execution.columns import (
     ColumnCache,
     Ordinals,
     Picks,
-    Pieces,
+    SplitColumn,
     TableKey,
 )
 from omnigraph.storage.derived.adjacency import Base, Cover, Numberer
@@ -133,10 +132,21 @@ class EntityTable:
         """Return which ordinals have a row; None if all do."""
         if self.rows == self.span:
             return None
-        alive = np.ones(self.span, dtype=bool)
-        for start, (number, part) in zip(self._starts[:-1].tolist(), self.parts, strict=True):
-            alive[start + self._reads.deleted(self.handle, number, part)] = False
+        alive: NDArray[np.bool_] | None = self._columns.get(self.key, ALIVE)
+        if alive is None:
+            alive = np.ones(self.span, dtype=bool)
+            alive[self._deleted_in(self.parts)] = False
+            alive.setflags(write=False)
+            self._columns.put(self.key, ALIVE, alive)
         return alive
+
+    def _deleted_in(self, parts: Sequence[tuple[int, FragmentLayout]]) -> Ordinals:
+        """Return the ordinals of the first fragments that have no row, ascending."""
+        deleted = [NOTHING]
+        for start, (number, part) in zip(self._starts.tolist(), parts, strict=False):
+            if part.metadata.deletion_file is not None:
+                deleted.append(start + self.deleted(number, part))
+        return np.concatenate(deleted)
 
     def where(self, predicate: Predicate, columns: Sequence[str], holds: Holds) -> Ordinals:
         """Return the ordinals of the rows for which a condition on some columns holds, ascending."""
@@ -151,7 +161,7 @@ class EntityTable:
     def find(self, ids: pa.Array) -> Ordinals:
         """Return the ordinal of each id, or `MISSING`."""
         if len(ids) <= FEW:
-            return self._found(ids)
+            return self._ordinals_of_few(ids)
         order, there = self.by_value(ID, pc.unique(ids))
         if not len(order):
             return np.full(len(ids), MISSING, dtype=np.int64)
@@ -159,7 +169,7 @@ class EntityTable:
         ordinals = order[pc.fill_null(place, 0).to_numpy(zero_copy_only=False)]
         return np.where(place.is_valid().to_numpy(zero_copy_only=False), ordinals, MISSING)
 
-    def _found(self, ids: pa.Array) -> Ordinals:
+    def _ordinals_of_few(self, ids: pa.Array) -> Ordinals:
         """Return the ordinals of a few ids: what may have one is compared with what is known of the rows."""
         texts = ids.to_pylist()
         ordinals = np.array([self._remembered.get(text, UNKNOWN) for text in texts], dtype=np.int64)
@@ -193,10 +203,20 @@ class EntityTable:
         """The fragments that writes do not rewrite all the time, in order: large ones, then others."""
         return tuple(entry for entry in self.parts if _rank(entry[1]) < len(TIERS))
 
+    @cached_property
+    def settled_deleted(self) -> Ordinals:
+        """The ordinals of settled files that have no row any more, ascending."""
+        return self._deleted_in(self.settled)
+
     @property
     def settled_parts(self) -> tuple[FragmentLayout, ...]:
         """The settled fragments alone."""
         return tuple(part for _, part in self.settled)
+
+    @property
+    def unsettled(self) -> tuple[tuple[int, FragmentLayout], ...]:
+        """The fragments that writes rewrite all the time, in order."""
+        return self.parts[len(self.settled) :]
 
     @property
     def large(self) -> tuple[tuple[int, FragmentLayout], ...]:
@@ -236,24 +256,33 @@ class EntityTable:
         """Return a column of some fragments with all their rows."""
         return list(self._reads.physical(self.handle, parts, name))
 
-    def living_ends(self, number: int, part: FragmentLayout) -> tuple[pa.Array, pa.Array, Ordinals]:
-        """Return source and target of the living edges of a small fragment, and their offsets."""
-        if number in self._small:
-            living = self._reads.tail(self.handle, number, part)
-            return _one(living.rows["src"]), _one(living.rows["dst"]), living.offsets
-        fragment = self.handle.get_fragment(number)
-        scanner = self.handle.scanner(columns=["src", "dst"], fragments=[fragment], with_row_address=True)
-        rows = scanner.to_table()
-        return _one(rows["src"]), _one(rows["dst"]), rows[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
+    def physical_at(self, ordinals: Ordinals, columns: Sequence[str]) -> pa.Table:
+        """Return some columns of rows of settled files, deleted or not, by their ascending ordinals."""
+        tables = [self.physical_rows(self.settled[0][1], NOTHING, columns)] if self.settled else []
+        borders = np.searchsorted(ordinals, self._starts[: len(self.settled) + 1])
+        for at, (_, part) in enumerate(self.settled):
+            offsets = ordinals[borders[at] : borders[at + 1]] - self._starts[at]
+            if len(offsets):
+                tables.append(self.physical_rows(part, offsets, columns))
+        return pa.concat_tables(tables)
 
-    def ends_at(self, ordinals: Ordinals) -> list[tuple[pa.Array, pa.Array, Ordinals]]:
-        """Return source and target of some edges, those that live."""
-        if len(ordinals) and self._alive is not None:
-            ordinals = ordinals[self._alive[ordinals]]
-        if not len(ordinals):
-            return []
-        rows = self.handle._take_rows(self.addresses(ordinals).tolist(), columns=["src", "dst"])
-        return [(_one(rows["src"]), _one(rows["dst"]), ordinals)]
+    def living(
+        self, number: int, part: FragmentLayout, columns: Sequence[str]
+    ) -> tuple[list[pa.Array], Ordinals]:
+        """Return some columns of the living rows of a small fragment, and their offsets."""
+        if number in self._small:
+            tail = self._reads.tail(self.handle, number, part)
+            return [_single_array(tail.rows[name]) for name in columns], tail.offsets
+        fragment = self.handle.get_fragment(number)
+        scanner = self.handle.scanner(columns=list(columns), fragments=[fragment], with_row_address=True)
+        rows = scanner.to_table()
+        offsets = rows[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
+        return [_single_array(rows[name]) for name in columns], offsets
+
+    def are_alive(self, ordinals: Ordinals) -> NDArray[np.bool_]:
+        """Say which ordinals have a row."""
+        alive = self._alive
+        return np.ones(len(ordinals), dtype=bool) if alive is None else alive[ordinals]
 
     def stored_base(self, cover: Cover) -> Base | None:
         """Return the largest stored adjacency that files begin with, if there is one."""
@@ -271,13 +300,13 @@ class EntityTable:
         if name in self.absent:
             return self._nulls(name, self.span)
         name = self._read_as(name)
-        pieces = self._pieces(name)
-        if not len(pieces.tail):
-            return pieces.base
+        column = self._whole_column(name)
+        if not len(column.tail):
+            return column.base
         whole: pa.Array | None = self._columns.get(self.key, name)
         if whole is None:
-            self._budget.check_bytes(pieces.nbytes, f"column {name} of {self.declared.name}")
-            whole = self._columns.put(self.key, name, pa.concat_arrays([pieces.base, pieces.tail]))
+            self._budget.check_bytes(column.nbytes, f"column {name} of {self.declared.name}")
+            whole = self._columns.put(self.key, name, pa.concat_arrays([column.base, column.tail]))
         return whole
 
     def at_hand(self, name: str) -> bool:
@@ -296,41 +325,55 @@ class EntityTable:
         """Return the column to read for another: a text that is the key of its node is its id as well."""
         return ID if name == self._same_as_id else name
 
-    def _known(self, name: str) -> Pieces | None:
+    def _known(self, name: str) -> SplitColumn | None:
         """Return a column if its large part is at hand; the rest is read."""
         base = self._budget.held((self._base_key, name))
         if base is None:
             base = self._columns.get(self._base_key, name)
-        return None if base is None else Pieces(base, self._tail(name))
+        return None if base is None else SplitColumn(base, self._tail(name))
 
-    def _pieces(self, name: str) -> Pieces:
+    def _whole_column(self, name: str) -> SplitColumn:
         """Return a column, read where it is not at hand."""
-        pieces = self._known(name)
-        if pieces is None:
+        column = self._known(name)
+        if column is None:
             base = self._read([part for _, part in self.parts[: self._large]], name)
             self._hold(name, base)
-            pieces = Pieces(self._columns.put(self._base_key, name, base), self._tail(name))
-        self._hold(name, pieces.base)
-        return pieces
+            column = SplitColumn(self._columns.put(self._base_key, name, base), self._tail(name))
+        self._hold(name, column.base)
+        return column
 
     def has_codes(self, name: str) -> bool:
         """Say whether the values of a column have been numbered."""
         return self._columns.get((self._base_key, CODED), self._read_as(name)) is not None
 
-    def codes(self, name: str) -> tuple[NDArray[np.int32], int]:
-        """Return a column as numbers by ordinal, equal where its values are, and how many there are.
+    def codes_of(self, name: str, ordinals: Ordinals) -> tuple[NDArray[np.int32], int]:
+        """Return a column of some rows as numbers, equal where its values are, and how many there are.
 
-        The last one is for null, and for what is missing.
+        One of them is for null, and for what is `MISSING`.
         """
         name = self._read_as(name)
-        pieces = self._pieces(name)
+        column = self._whole_column(name)
         codes: Codes | None = self._columns.get((self._base_key, CODED), name)
         if codes is None:
-            codes = self._columns.put((self._base_key, CODED), name, Codes.of(pieces.base))
+            codes = self._columns.put((self._base_key, CODED), name, Codes.of(column.base))
         self._budget.hold(
             ((self._base_key, CODED), name), codes, codes.nbytes, f"column {name} of {self.declared.name}"
         )
-        return codes.followed_by(pieces.tail)
+        tail, count = codes.tail_numbers(column.tail)
+        border = len(codes.numbers)
+        elsewhere = np.flatnonzero(ordinals.view(np.uint64) >= border)  # -1 is the largest of these
+        if not len(elsewhere):
+            return take(codes.numbers, ordinals), count
+        later = ordinals[elsewhere]
+        numbers = np.empty(len(ordinals), np.int32)
+        if border:
+            here = ordinals.copy()
+            here[elsewhere] = 0
+            numbers = take(codes.numbers, here).copy()
+        numbers[elsewhere] = np.append(tail, np.int32(len(codes.values)))[
+            np.where(later < 0, -1, later - border)
+        ]
+        return numbers, count
 
     @cached_property
     def _tail_key(self) -> Hashable:
@@ -348,20 +391,18 @@ class EntityTable:
         """Return a column over the files that are not large: small ones are kept by whoever reads rows."""
         values: pa.Array | None = self._columns.get(self._tail_key, name)
         if values is None:
-            pieces = [self._small_piece(number, part, name) for number, part in self.parts[self._large :]]
-            values = self._columns.put(
-                self._tail_key, name, pa.concat_arrays([self._nulls(name, 0), *pieces])
-            )
+            files = [self._column_of_small_file(*entry, name) for entry in self.parts[self._large :]]
+            values = self._columns.put(self._tail_key, name, pa.concat_arrays([self._nulls(name, 0), *files]))
         return values
 
-    def _small_piece(self, number: int, part: FragmentLayout, name: str) -> pa.Array:
+    def _column_of_small_file(self, number: int, part: FragmentLayout, name: str) -> pa.Array:
         if number not in self._small:
             values: pa.Array | None = self._columns.get(part.key[:2], name)
             return (
                 self._columns.put(part.key[:2], name, self._read([part], name)) if values is None else values
             )
         living = self._reads.tail(self.handle, number, part)
-        values = _one(living.rows[name])
+        values = _single_array(living.rows[name])
         rows = part.metadata.physical_rows
         if len(values) == rows:
             return values
@@ -379,10 +420,10 @@ class EntityTable:
             self._budget.check_bytes(2 * size, f"column {name} of {self.declared.name}")
         return pa.concat_arrays(batches)
 
-    def _if_there_is_room(self, name: str) -> Pieces | None:
+    def _if_there_is_room(self, name: str) -> SplitColumn | None:
         """Read a whole column that could as well be picked from."""
         try:
-            return self._pieces(name)
+            return self._whole_column(name)
         except ResourceLimit:
             self._columns.give_up(self._base_key, name)
             return None
@@ -411,24 +452,24 @@ class EntityTable:
         if name in self.absent:
             return self._nulls(name, len(ordinals))
         name = self._read_as(name)
-        pieces = self._known(name)
-        if pieces is not None and len(ordinals) == 1 and ordinals[0] >= 0:
-            return pieces.one(int(ordinals[0]))  # no copy: a look-up of one node is all slices
-        if pieces is not None and self.is_every(ordinals):
+        column = self._known(name)
+        if column is not None and len(ordinals) == 1 and ordinals[0] >= 0:
+            return column.value_at(int(ordinals[0]))  # no copy: a look-up of one node is all slices
+        if column is not None and self.is_every(ordinals):
             return self._without_holes(name, self.column(name))
         absent = ordinals < 0
         missing = bool(absent.any())
         if missing and absent.all():
             return self._nulls(name, len(ordinals))
-        if pieces is None:
-            pieces = self._read_whole(name, len(ordinals))
-        if pieces is None:
+        if column is None:
+            column = self._read_whole(name, len(ordinals))
+        if column is None:
             return self._picked([name], ordinals, absent)[0]
         if len(ordinals) > FEW:
-            self._hold(name, pieces.base)
-            needed = len(ordinals) * pieces.nbytes // max(self.span, 1)
+            self._hold(name, column.base)
+            needed = len(ordinals) * column.nbytes // max(self.span, 1)
             self._budget.check_bytes(needed, f"{len(ordinals)} values of column {name}")
-        return pieces.take(ordinals, absent if missing else None)
+        return column.take(ordinals, absent if missing else None)
 
     def _without_holes(self, name: str, whole: pa.Array) -> pa.Array:
         if self._alive is None:
@@ -440,10 +481,10 @@ class EntityTable:
         """Say whether reading a column whole is cheaper than picking so many of its values."""
         return count > max(FEW, self.rows * WHOLE_ABOVE)
 
-    def _read_whole(self, name: str, count: int) -> Pieces | None:
+    def _read_whole(self, name: str, count: int) -> SplitColumn | None:
         """Return a whole column where many values are wanted now, or few have been again and again."""
         if self._many(count):
-            return self._pieces(name)
+            return self._whole_column(name)
         wide = pa.types.is_nested(self.declared.stored_schema.field(name).type)
         if wide or not self._columns.worth_reading(self._base_key, name, self.rows):
             return None
@@ -455,8 +496,7 @@ class EntityTable:
     def _picked(self, names: Sequence[str], ordinals: Ordinals, absent: NDArray[np.bool_]) -> list[pa.Array]:
         """Return columns for a few rows: those of large files are read and remembered, others are here."""
         border = self.start_of_rest
-        large = np.sort(ordinals[~absent & (ordinals < border)])
-        distinct = large[np.concatenate([[True], large[1:] != large[:-1]])] if len(large) else large
+        distinct = sorted_distinct(np.sort(ordinals[~absent & (ordinals < border)]))
         picks = self._picks(names, distinct)
         masked = absent if absent.any() else None
         rest = bool((ordinals >= border).any())
@@ -465,25 +505,23 @@ class EntityTable:
         ]
 
     def _picks(self, names: Sequence[str], distinct: Ordinals) -> dict[str, Picks]:
-        """Return what is remembered of columns, with some rows among it; columns that lack the same rows are
-        read together.
-        """
-        known = {name: self._columns.picks(self._base_key, name) for name in names}
+        """Return some rows of columns, perhaps more; columns that lack the same rows are read together."""
+        known = {name: self._remembered_picks(name) for name in names}
         together: dict[bytes, tuple[Ordinals, list[str]]] = {}
         for name, picks in known.items():
-            lacking = distinct if picks is None else picks.missing(distinct)
+            lacking = picks.missing(distinct)
             if len(lacking):
                 together.setdefault(lacking.tobytes(), (lacking, []))[1].append(name)
         for lacking, columns in together.values():
             table = self.handle._take_rows(self.addresses(lacking).tolist(), columns=columns)
             for name in columns:
-                before, fresh = known[name], Picks(lacking, _one(table[name]))
-                known[name] = picks = fresh if before is None else before.merged(fresh)
-                self._columns.keep_picks(self._base_key, name, picks)
-        return {
-            name: Picks(NOTHING, self._nulls(name, 0)) if picks is None else picks
-            for name, picks in known.items()
-        }
+                known[name] = known[name].merged(Picks(lacking, _single_array(table[name])))
+                self._columns.keep_picks(self._base_key, name, known[name])
+        return known
+
+    def _remembered_picks(self, name: str) -> Picks:
+        picks = self._columns.picks(self._base_key, name)
+        return Picks(NOTHING, self._nulls(name, 0)) if picks is None else picks
 
 
 def _same_as_id(declared: TableType) -> str | None:
@@ -512,55 +550,6 @@ def _is_large(part: FragmentLayout) -> bool:
     return _rank(part) == 0
 
 
-def _one(values: pa.ChunkedArray) -> pa.Array:
+def _single_array(values: pa.ChunkedArray) -> pa.Array:
     combined = values.combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
-
-
-# -- rows of a match -------------------------------------------------------------------------------
-#
-# A row binds each variable to one entity, held as its ordinal. Inside a block every row also knows which
-# outer row it belongs to. Every operator that makes rows asks the budget first (budget.py).
-
-
-@dataclass(frozen=True, eq=False)
-class MatchRows:
-    """Bindings, column by column."""
-
-    count: int
-    bound: Mapping[Variable, Ordinals]
-    origin: Ordinals | None = None  # the outer row of each, inside a block
-
-    def take(self, index: Ordinals) -> MatchRows:
-        """Return some rows, possibly repeated."""
-        if self.count <= 1 and len(index) == self.count:
-            return self
-        bound = {variable: ordinals[index] for variable, ordinals in self.bound.items()}
-        return MatchRows(len(index), bound, None if self.origin is None else self.origin[index])
-
-    def part(self, start: int, stop: int) -> MatchRows:
-        """Return the rows from one number to another, without a copy."""
-        bound = {variable: ordinals[start:stop] for variable, ordinals in self.bound.items()}
-        origin = None if self.origin is None else self.origin[start:stop]
-        return MatchRows(min(stop, self.count) - start, bound, origin)
-
-    def keep(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> MatchRows:
-        """Return the rows of a mask."""
-        if mask.all():
-            return self
-        return self.take(np.flatnonzero(mask))
-
-    def bind(self, variable: Variable, ordinals: Ordinals) -> MatchRows:
-        """Return the rows with one more variable."""
-        return MatchRows(self.count, {**self.bound, variable: ordinals}, self.origin)
-
-
-def joined(parts: Sequence[MatchRows]) -> MatchRows:
-    """Return the rows of several parts, which bind the same variables, in their order."""
-    if len(parts) == 1:
-        return parts[0]
-    bound = {v: np.concatenate([part.bound[v] for part in parts]) for v in parts[0].bound}
-    return MatchRows(sum(part.count for part in parts), bound)
-
-
-ONE_EMPTY_ROW = MatchRows(1, {})

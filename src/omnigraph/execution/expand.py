@@ -32,8 +32,9 @@ from omnigraph.execution.arrays import (
     starts_of,
     take,
 )
-from omnigraph.execution.columns import Ordinals
+from omnigraph.execution.columns import NOTHING, Ordinals
 from omnigraph.execution.context import Context
+from omnigraph.execution.degrees import Degrees
 from omnigraph.execution.entities import MISSING, EntityTable
 from omnigraph.execution.topology import Topology
 
@@ -43,7 +44,6 @@ LOOKUP_COST = 60  # edges that a topology numbers in the time of one look-up (me
 VISITED_BYTES = 1 << 25  # for a byte map of what each source has reached; beyond, it is a sorted list
 VISITED_SHARE = 32  # one part in so many of the limit is for that map, at most
 COUNTED_ABOVE = 32  # degrees of all nodes are looked at where one in so many is expanded
-NOTHING = np.zeros(0, np.int64)
 TURNED = {
     Direction.FORWARD: Direction.BACKWARD,
     Direction.BACKWARD: Direction.FORWARD,
@@ -114,7 +114,7 @@ class Expander:
         sources, back = numbered(nodes, self.start.span)
         places, reached = self._walked(sources)
         if len(sources) == len(nodes):
-            at = places if len(nodes) <= 1 else _moved(places, back)
+            at = places if len(nodes) <= 1 else _positions(places, back)
             self._context.budget.check(len(reached), columns, "a traversal")
             return at, reached
         counts = np.bincount(places, minlength=len(sources))
@@ -131,12 +131,12 @@ class Expander:
             return self._joined_by_lookups(nodes, columns)
         sides = self._sides(self._topology())
         self._room(sides, nodes, columns)
-        found = [side.of(nodes) for side in sides]
-        if len(found) == 1:
-            places, _, others = found[0]
+        expansions = [side.of(nodes) for side in sides]
+        if len(expansions) == 1:
+            places, _, others = expansions[0]
         else:
             span = max(self.end.span, 1)
-            keys = np.concatenate([places * span + others for places, _, others in found])
+            keys = np.concatenate([places * span + others for places, _, others in expansions])
             keys.sort()
             places, others = np.divmod(sorted_distinct(keys), span)
         self._context.budget.check(len(others), columns, "a traversal")
@@ -196,7 +196,7 @@ class Expander:
         if not len(nodes) or not self._edges.rows:
             return Expansion(NOTHING, NOTHING, NOTHING)
         if self.by_lookups(len(nodes)):
-            return self._spread(nodes, columns, forward=forward)
+            return self._neighbours_by_lookup(nodes, columns, forward=forward)
         topology = self._topology()
         side = topology.forward if forward else topology.backward
         self._room([side], nodes, columns)
@@ -220,15 +220,15 @@ class Expander:
     def _room(self, sides: list[Adjacency], nodes: Ordinals, columns: int) -> None:
         """Ask for room before nodes are expanded; what few distinct ones have is in the topology already."""
         if len(nodes) * COUNTED_ABOVE > self.start.span or repeats(nodes):
-            fanned = sum(int(take(side.degrees(), nodes).sum()) for side in sides)
+            fanned = sum(int(side.degrees.of(nodes).sum()) for side in sides)
             self._context.budget.check(fanned, columns, "a traversal")
 
     # -- the whole topology ------------------------------------------------------------------------
 
-    def degrees(self, *, edges: bool = False) -> Ordinals:
+    def degrees(self, *, edges: bool = False) -> Degrees:
         """Return, for each node that can be expanded, how many nodes or edges it is joined to."""
         sides = self._sides(self._context.topology(self._hops.edge), edges=edges)
-        return sides[0].degrees() if len(sides) == 1 else np.diff(self.lists()[0])
+        return sides[0].degrees if len(sides) == 1 else Degrees.of_all(np.diff(self.lists(edges=edges)[0]))
 
     def lists(self, *, edges: bool = False) -> tuple[Ordinals, NDArray[Any]]:
         """Return the nodes that each node is joined to, one list after another, and where lists begin.
@@ -239,16 +239,23 @@ class Expander:
         sides = self._sides(topology, edges=edges)
         if len(sides) == 1:
             return sides[0].flat()
-        lefts, rights = np.divmod(self._either(topology), max(self.end.span, 1))
+        lefts, rights = np.divmod(self._either(topology, edges=edges), max(self.end.span, 1))
         counts = np.bincount(lefts, minlength=self.start.span)
         return np.concatenate([[0], np.cumsum(counts)]), rights
 
-    def _either(self, topology: Topology) -> Ordinals:
-        """Return both directions as sorted keys, each pair once; two sorted runs merge in one pass."""
+    def _either(self, topology: Topology, *, edges: bool = False) -> Ordinals:
+        """Return both directions as sorted keys, each pair once, or with `edges` once for each edge.
+
+        Two sorted runs merge in one pass. A loop is followed in one direction.
+        """
         self._context.budget.check(2 * topology.count, 3, "listing all pairs")
-        keys = np.concatenate([keys_of(*side.flat(), self.end.span) for side in self._sides(topology)])
+        out, back = (keys_of(*side.flat(), self.end.span) for side in self._sides(topology, edges=edges))
+        if edges:
+            lefts, rights = np.divmod(back, max(self.end.span, 1))
+            back = back[lefts != rights]
+        keys = np.concatenate([out, back])
         keys.sort(kind="stable")
-        return sorted_distinct(keys)
+        return keys if edges else sorted_distinct(keys)
 
     def every_pair(self) -> tuple[Ordinals, Ordinals]:
         """Return (left, right) of all edges, each pair once."""
@@ -258,7 +265,7 @@ class Expander:
         if self._hops.direction is Direction.EITHER:
             lefts, rights = np.divmod(self._either(topology), max(self.end.span, 1))
             return lefts, rights
-        sources, targets = (side.astype(np.int64) for side in topology.pairs)
+        sources, targets = (side.astype(np.int64) for side in topology.every_pair())
         return (sources, targets) if self._hops.direction is Direction.FORWARD else (targets, sources)
 
     def every_edge(self) -> tuple[Ordinals, Ordinals, Ordinals]:
@@ -266,8 +273,7 @@ class Expander:
         self._context.note(f"{self._hops.edge.name}: all edges")
         topology = self._context.topology(self._hops.edge)
         self._context.budget.check(topology.count, 2, "listing all edges")
-        edges = topology.edges.astype(np.int64)
-        sources, targets = topology.sources.astype(np.int64), topology.targets.astype(np.int64)
+        sources, targets, edges = (numbers.astype(np.int64) for numbers in topology.every_edge())
         match self._hops.direction:
             case Direction.FORWARD:
                 return sources, edges, targets
@@ -300,14 +306,14 @@ class Expander:
             Direction.BACKWARD: (False,),
             Direction.EITHER: (True, False),
         }[self._hops.direction]
-        found = [self._spread(nodes, columns, forward=forward) for forward in sides]
+        expansions = [self._neighbours_by_lookup(nodes, columns, forward=forward) for forward in sides]
         span = max(self.end.span, 1)
-        keys = np.concatenate([expansion.places * span + expansion.others for expansion in found])
+        keys = np.concatenate([expansion.places * span + expansion.others for expansion in expansions])
         keys.sort()
         places, others = np.divmod(sorted_distinct(keys), span)
         return places, others
 
-    def _spread(self, nodes: Ordinals, columns: int, *, forward: bool) -> Expansion:
+    def _neighbours_by_lookup(self, nodes: Ordinals, columns: int, *, forward: bool) -> Expansion:
         """Look distinct nodes up, and bring what was found to every entry that is one of them."""
         looked_up, back = numbered(nodes, (self._sources if forward else self._targets).span)
         expansion = self._looked_up(looked_up, forward=forward)
@@ -360,7 +366,7 @@ class _Seen:
         return fresh
 
 
-def _moved(places: Ordinals, back: Ordinals) -> Ordinals:
+def _positions(places: Ordinals, back: Ordinals) -> Ordinals:
     """Return positions in a list of nodes, given places among them in order; none repeats."""
     position = np.empty(len(back), dtype=np.int64)
     position[back] = np.arange(len(back))

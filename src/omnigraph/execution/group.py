@@ -31,7 +31,7 @@ from omnigraph.execution.arrays import take
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import MatchRows
+from omnigraph.execution.match_rows import MatchRows
 from omnigraph.execution.values import Evaluator, calculate
 
 CODES_SHARE = 4  # a column is encoded for a table where there is a row for at least every so many entities
@@ -111,8 +111,8 @@ def _coded(key: Value, rows: MatchRows, context: Context) -> tuple[Ordinals, int
     if rows.count * CODES_SHARE < table.span and not table.has_codes(column):
         return None
     context.budget.check_bytes(8 * table.span, f"encoding column {column}")
-    numbers, count = table.codes(column)
-    return take(numbers, ordinals), count
+    numbers, count = table.codes_of(column, ordinals)
+    return numbers.astype(np.int64), count
 
 
 def _without_empty(of: Ordinals, count: int) -> tuple[Ordinals, int]:

@@ -29,9 +29,9 @@ from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.conditions import StoredRows, holds, members, pruning, stored_columns
 from omnigraph.execution.context import Context
 from omnigraph.execution.cycles import Intersection, PairTest
-from omnigraph.execution.entities import MISSING, EntityTable, MatchRows
+from omnigraph.execution.entities import MISSING, EntityTable
 from omnigraph.execution.expand import Expander, expander_from, repeat_for
-from omnigraph.execution.joins import matching
+from omnigraph.execution.match_rows import MatchRows, matching
 from omnigraph.execution.plan.explain import Recorder
 from omnigraph.execution.plan.steps import Follow, Inner, Intersect, JoinByValue, Keep, Lookup, Scan, Step
 from omnigraph.execution.values import Evaluator, MatchedRows

@@ -1,33 +1,34 @@
 """Moved nodes: where the nodes of a version live, next to where stored adjacency knows them.
 
 Adjacency numbers a node by its home: the first row with its id in the settled files, deleted or not. A node
-that was updated since lives elsewhere. Few have moved, and what is known of a file is kept from version to
-version: the ids of its deleted rows, and the homes of ids that were looked for.
+that was updated since lives elsewhere: in a small file, or in a settled file that came later. What is known
+of files and of the version before is kept, so a version costs what it changed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import ID
-from omnigraph.execution.columns import Ordinals
+from omnigraph.execution.arrays import first_of_runs, in_sorted
+from omnigraph.execution.columns import NOTHING, Ordinals, TableKey
 from omnigraph.execution.entities import MISSING, EntityTable
-from omnigraph.storage.derived.adjacency import Files, gathered
+from omnigraph.storage.derived.adjacency import Files
 from omnigraph.storage.tables.layout import FragmentLayout, data_files
 
-MANY = 20_000  # numbers that are translated by a table of all homes; fewer are searched for
-KEPT_FILES = 4_096
-NO_IDS = pa.array([], pa.string())
-NOTHING: Ordinals = np.zeros(0, np.int64)
+MANY = 4_096  # numbers from which on a byte map of all nodes is quicker than a search for each
+FEW_IDS = 4_096  # ids that are looked up one by one; more are joined with those of all nodes
+KEPT_HOMES = 32_768  # ids whose homes are remembered, for each set of files
 
 
 def files_of(parts: Sequence[FragmentLayout]) -> Files:
@@ -35,44 +36,8 @@ def files_of(parts: Sequence[FragmentLayout]) -> Files:
     return tuple((data_files(part.metadata)[0], int(part.metadata.physical_rows)) for part in parts)
 
 
-@dataclass(frozen=True, eq=False)
-class _Deleted:
-    """Deleted rows of a file, as far as they are known: offsets, ascending, and some columns of them."""
-
-    offsets: Ordinals
-    rows: pa.Table
-
-
-class DeletedRows:
-    """What deleted rows of settled files held; read once, whichever version deleted them."""
-
-    def __init__(self) -> None:
-        self._known = BoundedCache[tuple[str, str], _Deleted](KEPT_FILES)
-        self._lock = threading.Lock()
-
-    def of(self, table: EntityTable, number: int, part: FragmentLayout, columns: Sequence[str]) -> pa.Table:
-        """Return some columns of the rows of a fragment that a version has deleted, by their offsets."""
-        offsets = table.deleted(number, part)
-        key = (table.key[0], part.key[1])
-        known = self._known.get(key)
-        if known is None:
-            known = _Deleted(NOTHING, table.physical_rows(part, NOTHING, columns))
-        fresh = np.setdiff1d(offsets, known.offsets, assume_unique=True)
-        if len(fresh):
-            every = np.concatenate([known.offsets, fresh])
-            rows = pa.concat_tables([known.rows, table.physical_rows(part, fresh, columns)])
-            order = np.argsort(every)
-            known = _Deleted(every[order], rows.take(pa.array(order)))
-            with self._lock:
-                self._known.drop(key)
-                self._known.put(key, known)
-        if len(known.offsets) == len(offsets):
-            return known.rows
-        return known.rows.take(pa.array(np.searchsorted(known.offsets, offsets)))
-
-
 class Homes:
-    """The homes of ids in some settled files, remembered."""
+    """The homes of ids in some settled files; those of a few ids are remembered."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -80,14 +45,29 @@ class Homes:
 
     def find(self, table: EntityTable, ids: pa.Array) -> Ordinals:
         """Return the home of each id, or `MISSING` for one that the files do not have."""
-        if len(self._known) > KEPT_FILES * 32:
-            self._known.clear()
+        if len(ids) > FEW_IDS:
+            return self._joined(table, ids)
+        known = self._known
         texts = ids.to_pylist()
-        unknown = [text for text in dict.fromkeys(texts) if text not in self._known]
+        homes = [known.get(text) for text in texts]
+        unknown = list(dict.fromkeys(text for text, home in zip(texts, homes, strict=True) if home is None))
         if unknown:
-            homes = table.first_places(pa.array(unknown, pa.string()))
-            self._known.update(zip(unknown, homes.tolist(), strict=True))
-        return np.array([self._known[text] for text in texts], dtype=np.int64)
+            places = table.first_places(pa.array(unknown, pa.string())).tolist()
+            fresh = dict(zip(unknown, places, strict=True))
+            homes = [fresh[text] if home is None else home for text, home in zip(texts, homes, strict=True)]
+            # Other threads may read what is known: it is added to or replaced, never emptied.
+            if len(known) + len(fresh) > KEPT_HOMES:
+                self._known = fresh
+            else:
+                known.update(fresh)
+        return np.array(homes, dtype=np.int64)
+
+    def _joined(self, table: EntityTable, ids: pa.Array) -> Ordinals:
+        every = pa.chunked_array(table.physical(table.settled_parts, ID), pa.string())
+        return np.asarray(pc.fill_null(pc.index_in(ids, value_set=every), MISSING), dtype=np.int64)
+
+
+# -- places ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,58 +78,41 @@ class Places:
     places: Ordinals
     span: int  # of ordinals
 
-    @classmethod
-    def of(cls, table: EntityTable, deleted: DeletedRows) -> Places:
-        """Work out which nodes have moved: those whose id has deleted rows, and lives on."""
-        ids, at = [NO_IDS], [NOTHING]
-        for number, part in table.settled:
-            if part.metadata.deletion_file is not None:
-                ids += deleted.of(table, number, part, [ID])[ID].chunks
-                at.append(table.start(number) + table.deleted(number, part))
-        every, places = pa.concat_arrays(ids), np.concatenate(at)
-        if not len(places):
-            return cls(NOTHING, NOTHING, table.span)
-        living = table.find(every)
-        alive = living != MISSING
-        homes, living = places[alive], living[alive]
-        # Of several deleted rows of one node the first is its home, unless it lives before that.
-        order = np.lexsort((homes, living))
-        homes, living = homes[order], living[order]
-        first = np.concatenate([[True], living[1:] != living[:-1]]) if len(living) else np.zeros(0, bool)
-        moved = first & (homes < living)
-        order = np.argsort(homes[moved])
-        return cls(homes[moved][order], living[moved][order], table.span)
-
     @property
     def any(self) -> bool:
         """Say whether any node has moved."""
         return len(self.homes) > 0
 
+    @property
+    def nbytes(self) -> int:
+        """Memory taken, once the maps are made."""
+        return 4 * self.homes.nbytes + (2 * self.span if self.any else 0)
+
     def moved(self, homes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         """Say which of some homes have been left."""
-        if not self.any:
-            return np.zeros(len(homes), dtype=bool)
-        left = np.zeros(max(self.span, int(homes.max(initial=0)) + 1), dtype=np.bool_)
-        left[self.homes] = True
-        return np.take(left, homes)
+        return np.take(self._left, homes) if self.any else np.zeros(len(homes), dtype=bool)
 
     def places_of(self, homes: Ordinals) -> Ordinals:
         """Return where nodes live, given their homes."""
-        if not self.any:
-            return homes
-        if len(homes) > MANY and int(homes.min()) >= 0:
-            return gathered(self._table, homes).astype(np.int64)  # type: ignore[no-any-return]
-        return _translated(homes, self.homes, self.places)
+        return _translated(homes, self.homes, self.places, self._is_left) if self.any else homes
 
     def homes_of(self, places: Ordinals) -> Ordinals:
         """Return the homes of nodes, given where they live; of one without a home, where it lives."""
-        return _translated(places, *self._by_place) if self.any else places
+        return _translated(places, *self._by_place, self._is_new_place) if self.any else places
+
+    def _is_left(self) -> NDArray[np.bool_]:
+        return self._left
+
+    def _is_new_place(self) -> NDArray[np.bool_]:
+        return self._taken
 
     @cached_property
-    def _table(self) -> NDArray[np.int32]:
-        table = np.arange(self.span, dtype=np.int32)
-        table[self.homes] = self.places
-        return table
+    def _left(self) -> NDArray[np.bool_]:
+        return _byte_map(self.homes, self.span)
+
+    @cached_property
+    def _taken(self) -> NDArray[np.bool_]:
+        return _byte_map(self.places, self.span)
 
     @cached_property
     def _by_place(self) -> tuple[Ordinals, Ordinals]:
@@ -157,6 +120,135 @@ class Places:
         return self.places[order], self.homes[order]
 
 
-def _translated(numbers: Ordinals, keys: Ordinals, values: Ordinals) -> Ordinals:
-    at = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
-    return np.where(keys[at] == numbers, values[at], numbers)
+def _byte_map(numbers: Ordinals, span: int) -> NDArray[np.bool_]:
+    present = np.zeros(span + 1, dtype=np.bool_)  # the last is what -1 reads
+    present[numbers] = True
+    return present
+
+
+def _translated(numbers: Ordinals, keys: Ordinals, values: Ordinals, is_key: Any) -> Ordinals:
+    """Return numbers with those that are keys replaced; the keys ascend."""
+    if len(numbers) <= MANY:
+        at = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
+        return np.where(keys[at] == numbers, values[at], numbers)
+    among = np.flatnonzero(np.take(is_key(), numbers))
+    if not len(among):
+        return numbers
+    translated = numbers.copy()
+    translated[among] = values[np.searchsorted(keys, numbers[among])]
+    return translated
+
+
+# -- from version to version -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _SettledMoves:
+    """Deleted rows of settled files, ascending, and where in settled files their nodes live now."""
+
+    deleted: Ordinals
+    living: Ordinals  # `MISSING` where the node is gone, or lives in a small file
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.deleted.nbytes + self.living.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class _SmallFile:
+    """The living nodes of a small file: their offsets and their homes."""
+
+    offsets: Ordinals
+    homes: Ordinals
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.offsets.nbytes + self.homes.nbytes
+
+
+class MovedNodes:
+    """Works out which nodes of a version have moved, from what changed since a version before."""
+
+    def __init__(self, limit: int) -> None:
+        self.places = BoundedCache[TableKey, Places](limit, lambda places: places.nbytes)
+        self._settled = BoundedCache[Hashable, _SettledMoves](limit, lambda moves: moves.nbytes)
+        self._small = BoundedCache[Hashable, _SmallFile](limit, lambda file: file.nbytes)
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.places.weight + self._settled.weight + self._small.weight
+
+    def shrink(self, size: int) -> None:
+        """Let go of what was not used for longest, until so much is left."""
+        for cache in (self.places, self._small, self._settled):
+            cache.shrink(max(size - (self.nbytes - cache.weight), 0))
+
+    def of(self, table: EntityTable, homes: Homes) -> Places:
+        """Return where the nodes of a version live that do not live at home."""
+        return self.places.get_or_make(table.key, lambda: self._places(table, homes))
+
+    def _places(self, table: EntityTable, homes: Homes) -> Places:
+        deleted = table.settled_deleted
+        if not len(deleted):  # whoever lives elsewhere has left a deleted row behind
+            self._settled.put((table.key[0], homes.files), _SettledMoves(NOTHING, NOTHING))
+            return Places(NOTHING, NOTHING, table.span)
+        left, living = self._within_settled(table, deleted, homes.files)
+        small = [self._small_file(table, homes, *entry) for entry in table.unsettled]
+        left = np.concatenate([left, *(file_homes for file_homes, _ in small)])
+        living = np.concatenate([living, *(places for _, places in small)])
+        order = np.argsort(left)
+        return Places(left[order], living[order], table.span)
+
+    def _within_settled(
+        self, table: EntityTable, deleted: Ordinals, files: Files
+    ) -> tuple[Ordinals, Ordinals]:
+        """Return (home, place) of the nodes that moved from one settled file to another."""
+        moves = self._moves(table, deleted, (table.key[0], files))
+        there = moves.living != MISSING
+        homes, living = moves.deleted[there], moves.living[there]
+        # Of several deleted rows of one node the first is its home, unless it lives before that.
+        order = np.lexsort((homes, living))
+        homes, living = homes[order], living[order]
+        moved = first_of_runs(living) & (homes < living)
+        return homes[moved], living[moved]
+
+    def _moves(self, table: EntityTable, deleted: Ordinals, key: Hashable) -> _SettledMoves:
+        known = self._settled.get(key)
+        if known is None or not in_sorted(known.deleted, deleted).all():  # of another branch, or a later one
+            moves = _SettledMoves(deleted, self._living(table, deleted))
+        else:
+            fresh = deleted[~in_sorted(deleted, known.deleted)]
+            if not len(fresh):
+                return known
+            # A row that was alive then was the only one of its node, and no settled file came since: nodes
+            # that were deleted since are gone, or live in small files.
+            living = np.where(in_sorted(known.living, fresh), MISSING, known.living)
+            at = np.searchsorted(known.deleted, fresh)
+            moves = _SettledMoves(deleted, np.insert(living, at, MISSING))
+        with self._lock:
+            self._settled.drop(key)
+            self._settled.put(key, moves)
+        return moves
+
+    def _living(self, table: EntityTable, deleted: Ordinals) -> Ordinals:
+        """Return where in settled files the nodes of deleted rows live, by their ids."""
+        ids = table.physical_at(deleted, [ID])[ID]
+        living = table.find(pa.concat_arrays(ids.chunks))
+        return np.where(living < table.settled_span, living, MISSING)
+
+    def _small_file(
+        self, table: EntityTable, homes: Homes, number: int, part: FragmentLayout
+    ) -> tuple[Ordinals, Ordinals]:
+        """Return (home, place) of the nodes of a small file that have a home elsewhere."""
+
+        def numbered() -> _SmallFile:
+            (ids,), offsets = table.living(number, part, [ID])
+            return _SmallFile(offsets, homes.find(table, ids))
+
+        file = self._small.get_or_make((table.key[0], part.key, homes.files), numbered)
+        there = file.homes != MISSING
+        return file.homes[there], file.offsets[there] + table.start(number)

@@ -24,12 +24,12 @@ from omnigraph.execution.arrays import Mask, first_of_runs, in_sorted, numbered,
 from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
 from omnigraph.execution.cycles import PairTest
-from omnigraph.execution.entities import MatchRows
 from omnigraph.execution.expand import Expander, turned
+from omnigraph.execution.match_rows import MatchRows
 
 MANY = 8  # ways with one end in common, from which on one search finds them all
 WALKED_AT_ONCE = 4_096  # ways
-Found = tuple[Ordinals, Ordinals]  # places in the list of pairs, and their ways: one row of nodes for each
+Ways = tuple[Ordinals, Ordinals]  # places in the list of pairs, and their ways: one row of nodes for each
 
 
 def shortest_paths(context: Context, path: ShortestPath, rows: MatchRows) -> pa.Array:
@@ -60,7 +60,7 @@ class PathFinder:
         way_of = np.full(len(sources), -1, dtype=np.int64)
         lists: list[pa.Array] = []
         total = 0
-        for places, nodes in self._found(sources, targets):
+        for places, nodes in self._groups_of_ways(sources, targets):
             if len(places):
                 way_of[places] = np.arange(total, total + len(places))
                 total += len(places)
@@ -82,7 +82,7 @@ class PathFinder:
         offsets = pa.array(np.arange(0, count * length + 1, length), pa.int32())
         return pa.ListArray.from_arrays(offsets, ids).cast(pa.list_(pa.field("item", pa.string())))
 
-    def _found(self, sources: Ordinals, targets: Ordinals) -> Iterator[Found]:
+    def _groups_of_ways(self, sources: Ordinals, targets: Ordinals) -> Iterator[Ways]:
         if not self.forward.chains:
             yield self._one_hop(np.arange(len(sources)), sources, targets)
             return
@@ -106,13 +106,13 @@ class PathFinder:
                     if way is not None:
                         yield places[place : place + 1], way.reshape(1, -1)
             elif by_source:
-                for found, nodes in self._from(int(sources[group[0]]), targets[group]):
-                    yield places[group[found]], nodes
+                for at, nodes in self._from(int(sources[group[0]]), targets[group]):
+                    yield places[group[at]], nodes
             else:
-                for found, nodes in self._to(sources[group], int(targets[group[0]])):
-                    yield places[group[found]], nodes
+                for at, nodes in self._to(sources[group], int(targets[group[0]])):
+                    yield places[group[at]], nodes
 
-    def _one_hop(self, places: Ordinals, sources: Ordinals, targets: Ordinals) -> Found:
+    def _one_hop(self, places: Ordinals, sources: Ordinals, targets: Ordinals) -> Ways:
         if self._low > 1 or not len(places):
             return places[:0], np.zeros((0, 2), np.int64)
         joined = PairTest(self._context, self.forward, len(places)).holds(sources, targets)
@@ -170,7 +170,7 @@ class PathFinder:
 
     # -- one to many -------------------------------------------------------------------------------
 
-    def _from(self, source: int, goals: Ordinals) -> Iterable[Found]:
+    def _from(self, source: int, goals: Ordinals) -> Iterable[Ways]:
         span = self.forward.start.span
         self._context.budget.check_bytes(10 * span, "a search for shortest paths")
         place_of = np.full(span, -1, dtype=np.int64)
@@ -206,7 +206,7 @@ class PathFinder:
 
     # -- many to one -------------------------------------------------------------------------------
 
-    def _to(self, sources: Ordinals, target: int) -> Iterable[Found]:
+    def _to(self, sources: Ordinals, target: int) -> Iterable[Ways]:
         span = self.forward.end.span
         self._context.budget.check_bytes(4 * span, "a search for shortest paths")
         distance = np.full(span, -1, dtype=np.int32)

@@ -31,7 +31,8 @@ from omnigraph.catalog.types import numbers_in
 from omnigraph.execution.arrays import distinct, is_member
 from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import EntityTable, MatchRows
+from omnigraph.execution.entities import EntityTable
+from omnigraph.execution.match_rows import MatchRows
 from omnigraph.execution.plan.steps import tie_order
 from omnigraph.execution.search.search_cache import EDITS
 

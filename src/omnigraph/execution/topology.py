@@ -3,40 +3,44 @@
     stored base (edges of large files, by their first places) - deleted edges + edges of other files
 
 A base is opened, not built: it lies beside the edge table and depends on files alone (storage/derived/
-adjacency.py). What a version adds or takes away is small, and so is the work after a write: deletion vectors
-are compared, the ends of edges in new files are numbered once a file. A node that was updated lives in
-another place than the base knows it by; `Places` says where.
+adjacency.py). What a version adds or takes away is small, and so is the work after a write (edge_layers.py).
+A node that was updated lives in another place than the base knows it by; `Places` says where.
 
-Where there is no base that fits (a small graph, an older one), all edges are in the second part, which is
-sorted in memory as a base of its own.
+Where there is no base that fits (a small graph, an older one), a base of all settled files is worked out in
+memory, once for them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import cached_property
+from time import monotonic
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.base.bounded_cache import BoundedCache
-from omnigraph.catalog.model import ENDPOINTS, ID
-from omnigraph.execution.adjacency import Adjacency, SortedLists, is_among
+from omnigraph.base.errors import ResourceLimit
+from omnigraph.execution.adjacency import Adjacency, Wide, count_in_lists, pair_keys, pair_of
+from omnigraph.execution.budget import Budget
 from omnigraph.execution.columns import NOTHING, Ordinals, TableKey
-from omnigraph.execution.entities import MISSING, EntityTable
-from omnigraph.execution.moved_nodes import DeletedRows, Homes, Places, files_of
-from omnigraph.storage.derived.adjacency import Base, Cover, Files, Numbers
-from omnigraph.storage.tables.layout import FragmentLayout
+from omnigraph.execution.edge_layers import EdgeNumbering, Ends, NumberedFiles, SettledEdges, SortedLists
+from omnigraph.execution.entities import EntityTable
+from omnigraph.execution.moved_nodes import Homes, MovedNodes, Places, files_of
+from omnigraph.storage.derived.adjacency import Base, Cover, Files
+from omnigraph.storage.derived.blocks import Unreadable, Unusable
 
 CACHE_BYTES = 2 << 30
 BYTES_PER_EDGE = 40  # at most, while edges that no base covers are numbered and sorted
-FEW_ENDS = 4_096  # ends of edges that are looked up one by one; more are joined with all ids
-HOMES = 64
-ENDS = ENDPOINTS
+SETS_OF_FILES = 16
 CHEAP = 200_000  # edges that are numbered without asking whether it is worth it
-Ends = tuple[Ordinals, Ordinals, Ordinals]  # (source, target, edge), parallel
+LOOK_AGAIN_S = (
+    30  # after which a base that was not stored is looked for again: a load derives after it publishes
+)
+VERSIONS = 1_024  # of which it is remembered what look-ups have cost
+KEPT_FLAT = 2  # versions of one edge type that keep arrays over all edges
+Tables = tuple[EntityTable, EntityTable, EntityTable]  # edges, sources, targets
+VersionKey = tuple[TableKey, TableKey, TableKey]
 
 
 # -- one version -------------------------------------------------------------------------------------
@@ -47,41 +51,72 @@ class Topology:
 
     def __init__(
         self,
-        tables: tuple[EntityTable, EntityTable, EntityTable],
+        tables: Tables,
         base: Base | None,
         places: tuple[Places, Places],
-        deleted: Ends,
-        settled: Ends,
-        recent: Ends,
+        numbering: EdgeNumbering,
         repair: Callable[[Base], Base],
     ) -> None:
         edges, sources, targets = tables
+        left_out = NOTHING if base is None else base.loose
         self.base = base
-        self.covered = 0 if base is None else base.cover.rows  # edges below this number are in the base
         self.count = edges.rows
+        self.edge_span = edges.span
         self.source_span, self.target_span = sources.span, targets.span
         self.span = max(sources.span, targets.span)
         self.sources_at, self.targets_at = places
-        self.deleted = deleted  # edges of the base and of settled files, by home
-        self.deleted_edges = np.sort(deleted[2])
-        self._settled = settled  # edges of settled files outside the base, by home
-        self._recent = recent  # edges of small files, and those whose ends have no home, by where they live
+        self.settled: SettledEdges = numbering.settled
+        self.gone: Ends = numbering.deleted(left_out)  # edges of the base and of settled files, by home
+        self.recent: Ends = numbering.recent(left_out)  # by where their ends live
+        self.grown: Callable[[], None] = lambda: None  # called when arrays over all edges were made
         self._repair = repair
+        self._recent_lists: dict[bool, SortedLists] = {}
+        self._gone_homes: dict[bool, Ordinals] = {}
+
+    @property
+    def deleted_edges(self) -> Ordinals:
+        """The numbers of the edges that are in lists and deleted, ascending."""
+        return self.gone.edge
 
     def repair(self, damaged: Base) -> None:
         """Put what can be worked out from the tables in the place of a damaged file."""
         if self.base is damaged:
             self.base = self._repair(damaged)
 
-    def settled_lists(self, *, forward: bool) -> SortedLists:
-        """Return the edges of settled files that the base does not cover."""
-        source, target, edge = self._settled
-        return SortedLists.of(source, target, edge) if forward else SortedLists.of(target, source, edge)
-
     def recent_lists(self, *, forward: bool) -> SortedLists:
-        """Return the edges of small files."""
-        source, target, edge = self._recent
-        return SortedLists.of(source, target, edge) if forward else SortedLists.of(target, source, edge)
+        """Return the edges of small files, sorted by one end."""
+        if forward not in self._recent_lists:
+            self._recent_lists[forward] = SortedLists.of(self.recent, forward=forward)
+        return self._recent_lists[forward]
+
+    def gone_homes(self, *, forward: bool) -> Ordinals:
+        """Return the homes of one end of the deleted edges, ascending."""
+        if forward not in self._gone_homes:
+            self._gone_homes[forward] = np.sort(self.gone.source if forward else self.gone.target)
+        return self._gone_homes[forward]
+
+    def edges_between(self, sources: Ordinals, targets: Ordinals) -> Ordinals:
+        """Return how many edges the base and settled files have between homes, deleted ones among them."""
+        return self.settled.edges_between(pair_keys(sources, targets), self._counted)
+
+    def _counted(self, pairs: Ordinals) -> Ordinals:
+        """Count the edges between pairs, in the lists of the nodes that more of the pairs have in common."""
+        sources, targets = pair_of(pairs)
+        counts = np.zeros(len(pairs), np.int64)
+        if self.base is not None:
+            base = self.base
+            by_source = _times_there(sources) >= _times_there(targets)
+            try:
+                counts[by_source] = count_in_lists(base.forward, sources[by_source], targets[by_source])
+                counts[~by_source] = count_in_lists(base.backward, targets[~by_source], sources[~by_source])
+            except Unusable:
+                self.repair(base)
+                return self._counted(pairs)
+        settled = self.settled.lists(forward=True)
+        if len(settled.by):
+            keys = pair_keys(settled.by, settled.others)
+            counts += np.searchsorted(keys, pairs, "right") - np.searchsorted(keys, pairs, "left")
+        return counts
 
     @cached_property
     def forward(self) -> Adjacency:
@@ -103,26 +138,15 @@ class Topology:
         """By target, each source once."""
         return Adjacency(self, forward=False, pairs=True)
 
-    @property
-    def edges(self) -> Numbers:
-        """Every edge, by source; parallel to `sources` and `targets`."""
-        return self.forward.flat_edges()[2]
+    def every_edge(self) -> tuple[Wide, Wide, Wide]:
+        """Return (source, target, edge) of all edges, by source."""
+        offsets, targets, edges = self.forward.flat_edges()
+        return _owners(offsets), targets, edges
 
-    @property
-    def targets(self) -> Numbers:
-        """The target of each edge."""
-        return self.forward.flat_edges()[1]
-
-    @cached_property
-    def sources(self) -> Numbers:
-        """The source of each edge."""
-        return np.repeat(np.arange(self.source_span, dtype=np.int32), np.diff(self.forward.flat()[0]))
-
-    @cached_property
-    def pairs(self) -> tuple[Numbers, Numbers]:
-        """Each distinct (source, target) once, by source and then target."""
+    def every_pair(self) -> tuple[Wide, Wide]:
+        """Return each distinct (source, target) once, by source and then target."""
         offsets, targets = self.forward_pairs.flat()
-        return np.repeat(np.arange(self.source_span, dtype=np.int32), np.diff(offsets)), targets
+        return _owners(offsets), targets
 
     @property
     def one_way(self) -> int:
@@ -130,128 +154,185 @@ class Topology:
         return 12 * self.count
 
     @property
+    def sides(self) -> list[Adjacency]:
+        """The adjacencies that are in use."""
+        names = ("forward", "backward", "forward_pairs", "backward_pairs")
+        return [vars(self)[name] for name in names if name in vars(self)]
+
+    @property
     def nbytes(self) -> int:
-        """Memory taken beside what versions share, once all lists are in use."""
-        own = sum(column.nbytes for ends in (self._settled, self._recent, self.deleted) for column in ends)
-        flat = (
-            side for side in ("forward", "backward", "forward_pairs", "backward_pairs") if side in vars(self)
-        )
-        return 4 * own + sum(12 * self.count for side in flat if "_flat" in vars(getattr(self, side)))
+        """Memory taken beside what versions share: its own edges, sorted both ways, and arrays over all."""
+        return 4 * (self.recent.nbytes + self.gone.nbytes) + sum(side.nbytes for side in self.sides)
+
+    def drop_flat(self) -> None:
+        """Let go of the arrays over all edges."""
+        for side in self.sides:
+            side.drop_flat()
+
+
+def _times_there(numbers: Ordinals) -> Ordinals:
+    """Return how often each of some numbers stands among them."""
+    ascending = np.sort(numbers)
+    return np.searchsorted(ascending, numbers, "right") - np.searchsorted(ascending, numbers, "left")
+
+
+def _owners(offsets: Ordinals) -> Wide:
+    return np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+
+
+# -- all versions ------------------------------------------------------------------------------------
 
 
 class Topologies:
     """Topologies by the versions they are of; knows how much look-ups have cost without one."""
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self._known = BoundedCache[tuple[TableKey, ...], Topology](limit, lambda topology: topology.nbytes)
+        self._known = BoundedCache[VersionKey, Topology](limit, lambda topology: topology.nbytes)
         self._bases = BoundedCache[tuple[str, Cover], Base](limit, lambda base: base.nbytes)
-        self._files = BoundedCache[Hashable, Ends](limit // 8, lambda ends: sum(c.nbytes for c in ends))
-        self._homes = BoundedCache[Hashable, Homes](HOMES)
-        self._places = BoundedCache[Hashable, Places](HOMES, lambda places: 1)
-        self._deleted = DeletedRows()
-        self._without: set[tuple[str, Cover]] = set()  # files for which no base was stored
-        self._spent: dict[tuple[TableKey, ...], int] = {}
+        self._files = NumberedFiles(limit // 4)
+        self._homes = BoundedCache[Hashable, Homes](SETS_OF_FILES)
+        self._moved = MovedNodes(limit // 16)
+        self._without = BoundedCache[tuple[str, Cover], float](VERSIONS)  # when no base was stored for files
+        self._flat: list[VersionKey] = []  # versions with arrays over all edges, the last one last
+        self._spent: dict[VersionKey, int] = {}
         self._lock = threading.Lock()
-        self._building: dict[tuple[TableKey, ...], threading.Lock] = {}
+        self._building: dict[VersionKey, threading.Lock] = {}
 
     def known(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology | None:
         """Return the topology if it is here, or takes little to make."""
         key = (edges.key, sources.key, targets.key)
         topology = self._known.get(key)
         if topology is None:
-            base = self._base(edges, sources, targets)
+            base = self._cached_or_stored_base(edges, sources, targets)
             covered = 0 if base is None else base.cover.rows
             if edges.settled_span - covered <= CHEAP:
-                topology = self.get(edges, sources, targets)
+                topology = self._made_once((edges, sources, targets), base)
         return topology
 
     def get(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
         """Return the topology, made once."""
+        known = self._known.get((edges.key, sources.key, targets.key))
+        if known is not None:
+            return known
+        base = self._cached_or_stored_base(edges, sources, targets)
+        return self._made_once((edges, sources, targets), base)
+
+    def _made_once(self, tables: Tables, base: Base | None) -> Topology:
+        """Return the topology; of several threads that want it, one makes it."""
+        edges, sources, targets = tables
         key = (edges.key, sources.key, targets.key)
         with self._lock:
             building = self._building.setdefault(key, threading.Lock())
-        with building:
-            topology = self._known.get(key)
-            if topology is None:
-                topology = self._known.put(key, self._made(edges, sources, targets))
+        try:
+            with building:
+                topology = self._known.get(key)
+                if topology is None:
+                    topology = self._build_topology(tables, base)
+                    topology.grown = lambda: self._has_grown(key)
+                    self._known.put(key, topology)
+                return topology
+        finally:
+            with self._lock:
+                self._building.pop(key, None)
+                self._spent.pop(key, None)
+
+    def _has_grown(self, key: VersionKey) -> None:
+        """Count arrays over all edges, and drop those of versions before: a write makes them again."""
         with self._lock:
-            self._building.pop(key, None)
-            self._spent.pop(key, None)
-        return topology
+            same_type = [each for each in self._flat if each[0][0] == key[0][0] and each != key]
+            superseded = same_type[: 1 - KEPT_FLAT]
+            self._flat = [each for each in self._flat if each not in superseded and each != key]
+            self._flat = [*self._flat[-VERSIONS:], key]
+        for each in superseded:
+            topology = self._known.get(each)
+            if topology is not None:
+                topology.drop_flat()
+                self._known.reweigh(each)
+        self._known.reweigh(key)
 
     # -- making one ----------------------------------------------------------------------------------
 
-    def _base(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Base | None:
-        """Return the largest base that the files of a version begin with: made here before, or stored."""
-        wanted = cover_of(edges, sources, targets)
-        table_id = edges.key[0]
-        made = self._bases.get((table_id, wanted))
-        if made is not None:
-            return made
-        with self._lock:
-            fitting = [base for base in self._bases.values() if base.cover.begins(wanted)]
+    def _cached_or_stored_base(
+        self, edges: EntityTable, sources: EntityTable, targets: EntityTable
+    ) -> Base | None:
+        """Return the largest base that a version's settled files begin with: worked out here, or stored."""
+        table_id, settled = edges.key[0], cover_of(edges, sources, targets, settled=True)
+        fitting = [
+            base for key, base in self._bases.items() if key[0] == table_id and base.cover.begins(settled)
+        ]
         largest = max(fitting, key=lambda base: base.cover.rows, default=None)
         covered = 0 if largest is None else largest.cover.rows
-        if wanted.rows > covered and (table_id, wanted) not in self._without:
+        wanted = cover_of(edges, sources, targets)
+        if wanted.rows > covered and self._may_be_stored(table_id, wanted):
             stored = edges.stored_base(wanted)
             if stored is None or stored.cover.rows <= covered:
-                self._without.add(
-                    (table_id, wanted)
-                )  # whoever writes one later writes it for a later version
+                self._without.drop((table_id, wanted))
+                self._without.put((table_id, wanted), monotonic())
             else:
                 largest = self._bases.put((table_id, stored.cover), stored)
         return largest
 
-    def _made(self, edges: EntityTable, sources: EntityTable, targets: EntityTable) -> Topology:
-        tables = (edges, sources, targets)
-        base = self._base(*tables)
+    def _may_be_stored(self, table_id: str, wanted: Cover) -> bool:
+        looked = self._without.get((table_id, wanted))
+        return looked is None or monotonic() - looked > LOOK_AGAIN_S
+
+    def _build_topology(self, tables: Tables, base: Base | None) -> Topology:
+        edges, sources, targets = tables
         covered = 0 if base is None else base.cover.rows
         if edges.settled_span - covered > CHEAP:
-            cover = cover_of(*tables, settled=True)
-            base = self._bases.put((edges.key[0], cover), edges.built_base(cover))
-        places = (self._place(sources), self._place(targets))
+            base = self._built(edges, cover_of(*tables, settled=True))
         homes = (self._home(sources), self._home(targets))
-        numbered = _Numbered(tables, places, homes, self._files, self._deleted)
-        settled, loose = numbered.settled(0 if base is None else len(base.cover.edges))
-        left_out = NOTHING if base is None else base.loose
-        recent = numbered.recent([left_out, loose])
-        deleted = numbered.deleted(left_out)
-        return Topology(tables, base, places, deleted, settled, recent, self._repaired(edges))
+        places = (self._moved.of(sources, homes[0]), self._moved.of(targets, homes[1]))
+        numbering = EdgeNumbering(tables, base, places, homes, self._files)
+        # A topology outlives the query that asked for it: it must not keep what that query holds.
+        unbound = edges.under(Budget())
 
-    def _repaired(self, edges: EntityTable) -> Callable[[Base], Base]:
         def repair(damaged: Base) -> Base:
-            built = edges.built_base(damaged.cover)
-            self._bases.drop((edges.key[0], damaged.cover))
-            return self._bases.put((edges.key[0], damaged.cover), built)
+            self._bases.drop((unbound.key[0], damaged.cover))
+            return self._built(unbound, damaged.cover)
 
-        return repair
+        return Topology(tables, base, places, numbering, repair)
+
+    def _built(self, edges: EntityTable, cover: Cover) -> Base:
+        """Work out a base, and keep it."""
+        try:
+            base = edges.built_base(cover)
+        except Unreadable:
+            raise
+        except Unusable as error:
+            raise ResourceLimit(
+                f"The edges of {edges.declared.name} cannot be listed: {error}",
+                remedy="Ask for fewer nodes at a time, which are looked up one by one",
+                resource="topology",
+            ) from error
+        return self._bases.put((edges.key[0], cover), base)
 
     def _home(self, table: EntityTable) -> Homes:
-        files = files_of([part for _, part in table.settled])
+        files = files_of(table.settled_parts)
         return self._homes.get_or_make((table.key[0], files), lambda: Homes(files))
-
-    def _place(self, table: EntityTable) -> Places:
-        return self._places.get_or_make(table.key, lambda: Places.of(table, self._deleted))
 
     # -- memory and cost -----------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
         """Memory taken; what several versions share counts once."""
-        return self._known.weight + self._bases.weight + self._files.weight
+        return self._known.weight + self._bases.weight + self._files.nbytes + self._moved.nbytes
 
     def shrink(self, size: int) -> None:
         """Let go of what was not used for longest, until so much is left."""
-        self._known.shrink(size)
-        self._files.shrink(size)
-        self._bases.shrink(size)
+        self._known.shrink(max(size - (self.nbytes - self._known.weight), 0))
+        self._moved.shrink(max(size - (self.nbytes - self._moved.nbytes), 0))
+        self._files.shrink(max(size - (self.nbytes - self._files.nbytes), 0))
+        self._bases.shrink(max(size - (self.nbytes - self._bases.weight), 0))
 
     def spend(self, edges: EntityTable, sources: EntityTable, targets: EntityTable, price: int) -> int:
         """Add up what look-ups cost for want of a topology; return the sum."""
         key = (edges.key, sources.key, targets.key)
         with self._lock:
-            self._spent[key] = self._spent.get(key, 0) + price
-            return self._spent[key]
+            spent = self._spent[key] = self._spent.pop(key, 0) + price
+            if len(self._spent) > VERSIONS:
+                del self._spent[next(iter(self._spent))]
+            return spent
 
 
 def cover_of(
@@ -263,88 +344,3 @@ def cover_of(
         return files_of([part for _, part in (table.settled if settled else table.large)])
 
     return Cover(sources.key[0], targets.key[0], files(edges), files(sources), files(targets))
-
-
-class _Numbered:
-    """Numbers the ends of edges that a version has beside its base, a file at a time."""
-
-    def __init__(
-        self,
-        tables: tuple[EntityTable, EntityTable, EntityTable],
-        places: tuple[Places, Places],
-        homes: tuple[Homes, Homes],
-        files: BoundedCache[Hashable, Ends],
-        deleted: DeletedRows,
-    ) -> None:
-        self._edges, *self._ends = tables
-        self._places = places
-        self._homes = homes
-        self._files = files
-        self._deleted = deleted
-
-    def settled(self, covered: int) -> tuple[Ends, Ordinals]:
-        """Return the edges of settled files after those covered, by home; and those with an end without."""
-        parts = [self._whole(number, part) for number, part in self._edges.settled[covered:]]
-        source, target, edge = _together(parts)
-        at_home = (source >= 0) & (target >= 0)
-        return (source[at_home], target[at_home], edge[at_home]), edge[~at_home]
-
-    def _whole(self, number: int, part: FragmentLayout) -> Ends:
-        """Return the homes of the ends of all edges of a file, deleted or not."""
-
-        def made() -> Ends:
-            ends = [pa.chunked_array(self._edges.physical([part], name), pa.string()) for name in ENDS]
-            source, target = (self._home(side, ends[side]) for side in (0, 1))
-            return source, target, np.arange(len(source))
-
-        source, target, edge = self._files.get_or_make(self._key(part), made)
-        return source, target, edge + self._edges.start(number)
-
-    def _key(self, part: FragmentLayout) -> Hashable:
-        return (self._edges.key[0], part.key[1], *(homes.files for homes in self._homes))
-
-    def _home(self, side: int, ids: pa.ChunkedArray) -> Ordinals:
-        table = self._ends[side]
-        if len(ids) <= FEW_ENDS:
-            return self._homes[side].find(table, ids.combine_chunks())
-        every = pa.chunked_array(table.physical([part for _, part in table.settled], ID), pa.string())
-        found = pc.fill_null(pc.index_in(ids, value_set=every), MISSING)
-        return np.asarray(found, dtype=np.int64)
-
-    def recent(self, loose: Sequence[Ordinals]) -> Ends:
-        """Return the edges of small files and those that lists leave out, by where their ends live."""
-        ends: list[tuple[pa.Array, pa.Array, Ordinals]] = []
-        for number, part in self._edges.parts[len(self._edges.settled) :]:
-            source, target, offsets = self._edges.living_ends(number, part)
-            ends.append((source, target, offsets + self._edges.start(number)))
-        ends += self._edges.ends_at(np.concatenate([NOTHING, *loose]))
-        return _together([(self._live(0, s), self._live(1, t), edges) for s, t, edges in ends])
-
-    def _live(self, side: int, ids: pa.Array) -> Ordinals:
-        homes = self._homes[side].find(self._ends[side], ids)
-        places = self._places[side].places_of(homes)
-        homeless = np.flatnonzero(homes == MISSING)
-        if len(homeless):
-            places = places.copy()
-            places[homeless] = self._ends[side].find(ids.take(pa.array(homeless)))
-        return places
-
-    def deleted(self, left_out: Ordinals) -> Ends:
-        """Return the edges of lists that the version has deleted, by home."""
-        parts = []
-        for number, part in self._edges.settled:
-            if part.metadata.deletion_file is not None:
-                rows = self._deleted.of(self._edges, number, part, ENDS)
-                offsets = self._edges.deleted(number, part)
-                source, target = (self._home(side, rows[name]) for side, name in enumerate(ENDS))
-                numbers = offsets + self._edges.start(number)
-                listed = (source >= 0) & (target >= 0) & ~is_among(numbers, left_out)
-                parts.append((source[listed], target[listed], numbers[listed]))
-        return _together(parts)
-
-
-def _together(parts: Sequence[Ends]) -> Ends:
-    if not parts:
-        return NOTHING, NOTHING, NOTHING
-    source, target, edge = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return source, target, edge

@@ -40,7 +40,7 @@ from omnigraph.catalog.types import INTEGERS, PropertyType, Scalar
 from omnigraph.execution.columns import FEW
 from omnigraph.execution.conditions import Sets, constant_column
 from omnigraph.execution.context import Context
-from omnigraph.execution.entities import MatchRows
+from omnigraph.execution.match_rows import MatchRows
 from omnigraph.execution.paths import shortest_paths
 
 Searches = Callable[[TextMatch | Nearest | Bm25 | Rrf, MatchRows], pa.Array]

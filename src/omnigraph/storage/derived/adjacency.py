@@ -13,7 +13,7 @@ in every version that begins with them. Edges with an end in no file covered are
     loose             edges that are in no list
 
 Who opens one takes off the rows that its version has deleted, and adds the edges of other files
-(execution/topology.py).
+(execution/edge_layers.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +39,7 @@ FEW_LISTS = 4_096  # lists that are checked one by one; of more, all are
 WIDEST = np.iinfo(np.int32).max  # of edges and nodes in one base
 TEXT_BYTES = 2_000_000_000  # of the ids of one node table: what one Arrow array holds
 KEPT_SUPERSEDED = 2
+ARROW_ABOVE = 100_000  # values, from which on Arrow gathers them
 SIDES = ("forward", "backward")
 PARTS = ("offsets", "others", "edges", "degrees")
 Numbers = NDArray[np.int32]
@@ -126,17 +126,6 @@ class BaseSide:
     def pair_degrees(self) -> Array:
         """Return how many different nodes each list names, checked."""
         return self.degrees if self.file is None else self.file.whole(f"{self.name}.degrees")
-
-    def wide_degrees(self, *, pairs: bool) -> Ordinals:
-        """Return how many edges (or different nodes) each list has; kept, for all versions that share it."""
-        if pairs not in self._wide:
-            own = self.pair_degrees() if pairs else np.diff(self.starts())
-            self._wide[pairs] = own.astype(np.int64)
-        return self._wide[pairs]
-
-    @cached_property
-    def _wide(self) -> dict[bool, Ordinals]:
-        return {}
 
     def array(self, part: str) -> Array:
         """Return an array; of a file, ask for it after what is wanted was checked."""
@@ -250,15 +239,15 @@ class Bases:
 
     def build(self, edge_table: str, cover: Cover, pool: Executor, numberer: Numberer | None = None) -> Base:
         """Number both ends of every edge of some files, and sort them by either."""
-        if cover.rows > WIDEST:
-            raise Unusable("there are more edges than one base can number")
+        spans = (sum(rows for _, rows in cover.sources), sum(rows for _, rows in cover.targets))
+        if max(cover.rows, *spans) > WIDEST:
+            raise Unusable("there are more edges or nodes than one base can number")
         numberer = numberer or ByText(self._files, edge_table, cover)
         numbered = [
             (pool.submit(numberer.sources, file, rows), pool.submit(numberer.targets, file, rows))
             for file, rows in cover.edges
         ]
         sources, targets = (_joined([pair[side] for pair in numbered]) for side in (0, 1))
-        spans = (sum(rows for _, rows in cover.sources), sum(rows for _, rows in cover.targets))
         return base_of(cover, sources, targets, spans, pool)
 
     def write(self, edge_table: str, base: Base) -> bool:
@@ -355,8 +344,8 @@ def sorted_side(by: Numbers, others: Numbers, edges: Numbers, span: int) -> Base
     order = packed_order(packed_order(None, others, bits), by, bits)
     offsets = np.zeros(span + 1, np.int32)
     np.cumsum(np.bincount(by, minlength=span), out=offsets[1:])
-    ordered = gathered(others, order)
-    return BaseSide(offsets, ordered, gathered(edges, order), _pair_degrees(offsets, ordered))
+    ordered = take(others, order)
+    return BaseSide(offsets, ordered, take(edges, order), _pair_degrees(offsets, ordered))
 
 
 def _pair_degrees(offsets: Array, others: Numbers) -> Numbers:
@@ -374,21 +363,21 @@ def _pair_degrees(offsets: Array, others: Numbers) -> Numbers:
 
 def packed_order(before: Ordinals | None, keys: Numbers, bits: np.uint64) -> Ordinals:
     """Return the order of some numbers, equal ones in the order they had before."""
-    values = keys if before is None else gathered(keys, before)
+    values = keys if before is None else take(keys, before)
     packed = values.astype(np.uint64)
     packed <<= bits
     packed |= np.arange(len(packed), dtype=np.uint64)
     packed.sort()
     packed &= (np.uint64(1) << bits) - np.uint64(1)
     places = packed.view(np.int64)
-    return places if before is None else gathered(before, places)
+    return places if before is None else take(before, places)
 
 
-def gathered(values: Any, places: Ordinals) -> Any:
-    """Return the values at some places; Arrow does many of them in half the time."""
-    if len(places) < 100_000:
+def take(values: NDArray[Any], places: NDArray[Any]) -> Any:
+    """Return the values at some places, -1 being the last one's; Arrow gathers many in half the time."""
+    if len(places) <= ARROW_ABOVE or values.dtype == bool or values.dtype == object or int(places.min()) < 0:
         return values[places]
-    return pa.array(values).take(pa.array(places)).to_numpy()
+    return pc.take(pa.array(values), pa.array(places)).to_numpy(zero_copy_only=False)
 
 
 def _joined(parts: Sequence[Future[Numbers]]) -> Numbers:
