@@ -66,8 +66,8 @@ def graph_at(
 def meet_index_pages(graph: Graph) -> None:
     """Ask once for everybody that the writes will name.
 
-    The key index is read a page of 4,096 ids at a time, and a page stays in memory. A page met for the first
-    time is two requests more; `test_ends_that_were_never_met_cost_little` counts that.
+    Key hashes are fetched a block at a time, and a block stays in the cache folder. One that is met for the
+    first time may be a request more; `test_ends_that_were_never_met_cost_little` counts that.
     """
     for start in range(0, 1_000, 100):
         edges = [edge(f"try-{n}", n, n) for n in range(start, start + 100)]

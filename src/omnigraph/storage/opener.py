@@ -28,8 +28,8 @@ HANDLES = 512
 INDEX_CACHE_BYTES = 512 << 20
 METADATA_CACHE_BYTES = 256 << 20
 MANIFEST_CACHE_BYTES = 2 << 20  # measured: 7 KB for each commit, without an end that would be met
-# On an object store, rows that lie this close are fetched by one request (measured: 20 rows scattered over
-# 15 MB take 9 requests instead of 19, and 0.9 MB more).
+# On an object store, rows that lie this close are fetched by one request (measured: a hop to 20 neighbours
+# among 1,000,000 nodes takes 18 requests instead of 27, and 1.1 MB more).
 FETCHED_TOGETHER = 192 << 10
 
 
