@@ -367,10 +367,9 @@ class NodeHashes:
         packed = _packed_nodes(keys, table_id, covered, bits)
         begins = packed >> bits
         strangers = hashes_of(outside) >> bits
-        doubtful = np.unique(
-            np.concatenate([begins[1:][begins[1:] == begins[:-1]], strangers[np.isin(strangers, begins)]])
-        )
-        places = np.flatnonzero(np.isin(begins, doubtful)) if len(doubtful) else np.zeros(0, np.int64)
+        alike = (begins[1:][begins[1:] == begins[:-1]], strangers[_among(strangers, begins)])
+        doubtful = np.unique(np.concatenate(alike))
+        places = np.flatnonzero(_among(begins, doubtful))
         numbers = np.sort((packed[places] & _low(bits)).astype(np.int64))
         return cls(packed, bits, doubtful, _ids_at(files, table_id, covered, numbers), numbers)
 
@@ -390,6 +389,14 @@ def _packed_nodes(keys: KeysOf, table_id: str, covered: Files, bits: np.uint64) 
     if len(parts) > 1:
         packed.sort()
     return packed
+
+
+def _among(values: Hashes, ordered: Hashes) -> NDArray[np.bool_]:
+    """Say of each value whether it is one of others, which are in order."""
+    if not len(ordered):
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.equal(ordered[at], values)
 
 
 def _low(bits: np.uint64) -> np.uint64:
@@ -459,7 +466,7 @@ class ByHash:
         hit = (candidates >> nodes.bits) == begins
         numbers[edges] = np.where(hit, (candidates & _low(nodes.bits)).view(np.int64), -1)
         if len(nodes.doubtful):
-            self._compare(file, column, nodes, np.sort(edges[np.isin(begins, nodes.doubtful)]), numbers)
+            self._compare(file, column, nodes, np.sort(edges[_among(begins, nodes.doubtful)]), numbers)
         return numbers
 
     def _compare(

@@ -12,7 +12,7 @@ memory; for other columns the caller scans.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 
 import numpy as np
@@ -101,17 +101,19 @@ class RowFinder:
     def derive(
         self,
         handle: Handle,
-        parts: Sequence[FragmentLayout],
+        part: FragmentLayout,
         pool: Executor,
         columns: Iterable[str] = (),
-    ) -> None:
-        """Write the key hashes of fragments that were just written: of ids, ends and some more columns."""
-        work = [(part, column) for part in parts for column in _keyed(handle, columns)]
-        if len(work) > 1:
-            wait([pool.submit(self._derive, handle, part, column) for part, column in work])
-            return
-        for part, column in work:
-            self._derive(handle, part, column)
+        rows: pa.Table | None = None,
+    ) -> list[Future[bool]]:
+        """Begin to write the key hashes of a new fragment: of ids, ends and some more columns.
+
+        `rows` are those of the fragment, where they are in memory; otherwise its file is read.
+        """
+        return [
+            pool.submit(self._derive, handle, part, column, None if rows is None else rows[column])
+            for column in _keyed(handle, columns)
+        ]
 
     def complete(
         self, handle: Handle, parts: Sequence[FragmentLayout], pool: Executor, columns: Iterable[str] = ()
@@ -144,12 +146,14 @@ class RowFinder:
         except Unusable:
             return False
 
-    def _derive(self, handle: Handle, part: FragmentLayout, column: str) -> bool:
+    def _derive(
+        self, handle: Handle, part: FragmentLayout, column: str, values: pa.ChunkedArray | None = None
+    ) -> bool:
         """Write the key hashes of a column of a fragment; say whether that could be done."""
         table_id, data_file = table_of(handle), holder(handle, part, column)
-        if _may_ascend(handle, column) and self._derive_spans(handle, data_file):
+        if _may_ascend(handle, column) and self._derive_spans(handle, data_file, values):
             return True
-        keys = self._build(handle, part, column)
+        keys = self._build(handle, part, column, values)
         if keys is None or data_file is None:
             return False
         number = field_id(handle, column)
@@ -160,12 +164,14 @@ class RowFinder:
             self._hashes.put((*part.key[:2], column), keys)
         return stored
 
-    def _derive_spans(self, handle: Handle, data_file: str | None) -> bool:
+    def _derive_spans(
+        self, handle: Handle, data_file: str | None, ids: pa.ChunkedArray | None = None
+    ) -> bool:
         """Write the spans of ids of edges, if they ascend: they are made so."""
         if data_file is None:
             return False
         table_id, number = table_of(handle), field_id(handle, "id")
-        spans = IdSpans.of(self.files.column(table_id, data_file, "id"))
+        spans = IdSpans.of(self.files.column(table_id, data_file, "id") if ids is None else ids)
         if spans is None:
             return False
         covers = covers_of(data_file, number, spans.rows)
@@ -309,12 +315,15 @@ class RowFinder:
                 return IdSpans.open(file, covers_of(data_file, number, rows))
         return self.stored_hashes(handle, data_file, column, rows)
 
-    def _build(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | None:
+    def _build(
+        self, handle: Handle, part: FragmentLayout, column: str, values: pa.ChunkedArray | None = None
+    ) -> KeyHashes | None:
         table_id, data_file = table_of(handle), holder(handle, part, column)
         if data_file is None:
             return None
         try:
-            values = self.files.column(table_id, data_file, column)
+            if values is None:
+                values = self.files.column(table_id, data_file, column)
         except Unusable:
             return None
         return KeyHashes(entries_of(values), len(values))
