@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import StorageError
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.catalog.types import numbers_in
 from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.validate.relation import (
@@ -183,18 +183,34 @@ class RowExecutor:
         if hidden or not left.tuples:
             return _tuples(None, right)
         declared = self.change.catalog.table(right.table) if change is None else change.declared
-        stored = dict(right.columns)
-        by = stored[on[0]]
-        values = sorted({key for (key,) in left.keys(on[:1])} - {None})
-        columns = {*stored.values()}
+        by, sought = self._rarest(left, right, on, declared)
+        columns = {stored for _, stored in right.columns}
         if isinstance(declared, EdgeType):
             columns |= {ID, *ENDPOINTS}  # one look-up then serves several questions
-        asked = (right.table, by, tuple(values), frozenset(columns))
+        asked = (right.table, by, tuple(sought.to_pylist()), frozenset(columns))
         rows = self.looked_up.get(asked)
         if rows is None:
-            sought = pa.array(values, declared.stored_schema.field(by).type)
             rows = self.looked_up[asked] = self.base.lookup(right.table, by, sought, sorted(columns))
         return _tuples(rows, right)
+
+    def _rarest(
+        self, left: _Rows, right: Read, on: tuple[str, ...], declared: TableType
+    ) -> tuple[str, pa.Array]:
+        """Choose the column to look partners up by, with its values: of several, that with fewest rows."""
+        stored, choices = dict(right.columns), []
+        for name in on:
+            values = sorted({key for (key,) in left.keys((name,))} - {None})
+            choices.append((stored[name], pa.array(values, declared.stored_schema.field(stored[name]).type)))
+        if len(choices) == 1:
+            return choices[0]
+        counts = [self.base.count_candidates(right.table, *choice) for choice in choices]
+        known = [(count, place) for place, count in enumerate(counts) if count is not None]
+        if not known:
+            return choices[0]
+        fewest, place = min(known)
+        if fewest > self.most:
+            raise _TooManyRows
+        return choices[place]
 
 
 def _tuples(table: pa.Table | None, read: Read) -> _Rows:
