@@ -183,11 +183,11 @@ class RowExecutor:
         if hidden or not left.tuples:
             return _tuples(None, right)
         declared = self.change.catalog.table(right.table) if change is None else change.declared
-        by, sought = self._rarest(left, right, on, declared)
+        by, values, sought = self._rarest(left, right, on, declared)
         columns = {stored for _, stored in right.columns}
         if isinstance(declared, EdgeType):
             columns |= {ID, *ENDPOINTS}  # one look-up then serves several questions
-        asked = (right.table, by, tuple(sought.to_pylist()), frozenset(columns))
+        asked = (right.table, by, tuple(values), frozenset(columns))
         rows = self.looked_up.get(asked)
         if rows is None:
             rows = self.looked_up[asked] = self.base.lookup(right.table, by, sought, sorted(columns))
@@ -195,15 +195,16 @@ class RowExecutor:
 
     def _rarest(
         self, left: _Rows, right: Read, on: tuple[str, ...], declared: TableType
-    ) -> tuple[str, pa.Array]:
+    ) -> tuple[str, list[Any], pa.Array]:
         """Choose the column to look partners up by, with its values: of several, that with fewest rows."""
         stored, choices = dict(right.columns), []
         for name in on:
             values = sorted({key for (key,) in left.keys((name,))} - {None})
-            choices.append((stored[name], pa.array(values, declared.stored_schema.field(stored[name]).type)))
+            kind = declared.stored_schema.field(stored[name]).type
+            choices.append((stored[name], values, pa.array(values, kind)))
         if len(choices) == 1:
             return choices[0]
-        counts = [self.base.count_candidates(right.table, *choice) for choice in choices]
+        counts = [self.base.count_candidates(right.table, by, sought) for by, _, sought in choices]
         known = [(count, place) for place, count in enumerate(counts) if count is not None]
         if not known:
             return choices[0]
