@@ -350,13 +350,7 @@ class NodeHashes:
 
     @classmethod
     def of(
-        cls,
-        files: DerivedFiles,
-        keys: KeysOf,
-        least: int,
-        table_id: str,
-        covered: Files,
-        outside: pa.Array,
+        cls, files: DerivedFiles, keys: KeysOf, least: int, table_id: str, covered: Files, outside: pa.Array
     ) -> NodeHashes:
         """Read the hashes of some node files, and the ids of those that cannot be told by them.
 
