@@ -204,13 +204,15 @@ def test_a_failure_to_write_key_hashes_is_ignored_and_a_lack_of_memory_is_not(
 
         return derive
 
-    with ThreadPoolExecutor(2) as pool:
-        for error in (Unreadable("no"), OSError(errno.ENOSPC, "full")):
-            monkeypatch.setattr(RowFinder, "_derive", failing(error))
-            store.finder.derive(handle, parts, pool, columns)
-        monkeypatch.setattr(RowFinder, "_derive", failing(MemoryError()))
-        with pytest.raises(MemoryError):
-            store.finder.derive(handle, parts, pool, columns)
+    def results(error: BaseException) -> list[bool]:
+        monkeypatch.setattr(RowFinder, "_derive", failing(error))
+        with ThreadPoolExecutor(2) as pool:
+            return [task.result() for task in store.finder.derive(handle, parts[0], pool, columns)]
+
+    for error in (Unreadable("no"), OSError(errno.ENOSPC, "full")):
+        assert not any(results(error))
+    with pytest.raises(MemoryError):
+        results(MemoryError())
 
 
 # -- tables with blobs

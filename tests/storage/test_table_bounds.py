@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable
+from time import sleep
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance import LanceDataset
+from lance import LanceDataset, blob_array, blob_field
 
+from omnigraph.base.errors import StorageError
 from omnigraph.storage.derived.files import is_derived, keys_name
+from omnigraph.storage.derived.key_hashes import entries_of
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteIds, Overwrite, Upsert
 from omnigraph.storage.tables.files import stored_files
 from omnigraph.storage.tables.keys import PROBE_LIMIT
 from omnigraph.storage.tables.layout import PER_TIER, TIERS
-from tests.storage.docs import DOC, Row, Stream, doc, ids, make_docs, rows, table
+from omnigraph.storage.tables.workbench import Workbench
+from tests.storage.docs import DOC, SCHEMA, Row, Stream, doc, ids, make_docs, rows, table
 from tests.support.graphs import write
 from tests.support.places import Place
 from tests.support.stores import again
@@ -275,3 +279,60 @@ def test_keys_are_found_whatever_other_columns_the_table_has(
         found: dict[str, Row] = {str(row["id"]): row for row in rows(store)}
         assert len(found) == count
         assert (found["k000001"]["v"], found["new"]["v"], found["k000003"]["v"]) == (None, None, value)
+
+
+# -- what lies beside new files
+
+
+def test_key_hashes_of_rows_in_memory_are_those_of_the_files(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.storage.tables.workbench.FILE_ROWS", 5_000)
+    with make_docs(local_place.address) as store:
+        write(store, {DOC: Append(big())})
+
+        handle = store.table(store.snapshot(), DOC)
+        assert [fragment.physical_rows for fragment in handle.get_fragments()] == [5_000, 5_000, 2_000]
+        assert handle.to_table(columns=["id"]).equals(big().select(["id"]))
+        assert covered(store) == {0, 1}  # the last one is small
+        for number in covered(store):
+            (file,) = handle.get_fragment(number).metadata.files
+            values = store.finder.files.column(DOC, file.path, "id")
+            keys = store.finder.stored_hashes(handle, file.path, "id", len(values))
+            assert keys is not None
+            assert keys.whole().tolist() == entries_of(values).tolist()
+
+
+def test_every_file_of_a_table_with_blobs_has_key_hashes(local_place: Place) -> None:
+    schema = pa.schema([SCHEMA.field("id"), blob_field("content")])
+    with make_docs(local_place.address, schema) as store:
+        content = blob_array([b"x"])
+        write(store, {DOC: Append(pa.table([ids("a"), content], schema=schema))})
+
+        assert covered(store) == {0}
+
+
+def test_an_upsert_that_cannot_write_ends_when_its_deletions_have_ended(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = []
+    remove = Workbench.remove
+
+    def slow(bench: Workbench, old: Any) -> Any:
+        sleep(0.2)
+        removed = remove(bench, old)
+        ended.append(removed)
+        return removed
+
+    def fails(bench: Workbench, rows: Any) -> Any:
+        raise OSError("no space left")
+
+    with make_docs(local_place.address) as store:
+        write(store, {DOC: Append(big())})
+        monkeypatch.setattr(Workbench, "remove", slow)
+        monkeypatch.setattr(Workbench, "write", fails)
+
+        with pytest.raises(StorageError):
+            write(store, {DOC: Upsert(table([doc("k000001", 5)]))})
+
+        assert ended

@@ -320,7 +320,7 @@ class StoredType:
     @cached_property
     def looked_up(self) -> tuple[str, ...]:
         """The columns that rows are looked up by, beside ids and the ends of edges."""
-        unique = (c.properties[0] for c in self.constraints if isinstance(c, Unique))
+        unique = (member for c in self.constraints if isinstance(c, Unique) for member in c.properties)
         columns = [self.column_of(member) for member in unique if member not in ENDPOINTS]
         return tuple(dict.fromkeys([*columns, *(self.column_of(member) for member in self._indexed())]))
 

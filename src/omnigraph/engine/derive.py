@@ -20,9 +20,8 @@ from omnigraph.catalog.model import ID, EdgeType
 from omnigraph.execution.columns import ColumnCache
 from omnigraph.execution.entities import EntityTable
 from omnigraph.execution.topology import cover_of
-from omnigraph.storage.derived.adjacency import Cover
+from omnigraph.storage.derived.adjacency import ByHash, Cover
 from omnigraph.storage.derived.blocks import Unusable
-from omnigraph.storage.derived.hash_join import ByHash
 from omnigraph.storage.derived.key_hashes import KeyHashes
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
@@ -77,7 +76,7 @@ def _complete(store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, edg
 def _hash_join(
     store: GraphStore, cover: Cover, edges: EntityTable, sources: EntityTable, targets: EntityTable
 ) -> ByHash | None:
-    """Return the quick way to number the ends of edges, where it is exact: see hash_join.py."""
+    """Return the quick way to number the ends of edges, where it is exact."""
     if any(part.metadata.deletion_file is not None for _, part in edges.large):
         return None
     handles = {table.key[0]: table.handle for table in (edges, sources, targets)}

@@ -415,7 +415,8 @@ class EdgeNumbering:
         except Unusable:
             return nothing
         which, at = repeated(counts, starts)
-        return nodes[which], *(side.array(part)[at].astype(np.int64) for part in ("others", "edges"))
+        others, edges = (side.array(part)[at].astype(np.int64) for part in ("others", "edges"))
+        return nodes[which], others, edges
 
 
 def stretches(side: BaseSide, homes: Ordinals) -> tuple[Ordinals, Ordinals]:

@@ -93,6 +93,10 @@ class WriteTxn:
         """Return some columns of the base's rows whose `column` is one of the values."""
         return self._reads.lookup(table_id, self.snapshot.pin(table_id).version, column, values, columns)
 
+    def count_candidates(self, table_id: str, column: str, values: pa.Array) -> int | None:
+        """Return how many rows `lookup` would read; None if it would scan."""
+        return self._reads.count_candidates(table_id, self.snapshot.pin(table_id).version, column, values)
+
     def scan(self, table_id: str, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Stream some columns of all rows of the base."""
         return self._reads.scan(table_id, self.snapshot.pin(table_id).version, columns)

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import StorageError
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.catalog.types import numbers_in
-from omnigraph.engine.change import ChangeSet
+from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.validate.relation import (
     STORED,
     Answer,
@@ -40,12 +40,14 @@ from omnigraph.engine.validate.relation import (
     Union,
     names,
 )
+from omnigraph.storage.derived.key_hashes import hashes_of
 from omnigraph.storage.tables.predicate import quoted
 from omnigraph.storage.transaction import WriteTxn
 
 if TYPE_CHECKING:  # the first change that asks frames imports DataFusion
     from datafusion import SessionContext
 
+MOST_HASHED = 1 << 25  # values whose hashes are compared at once: 8 bytes each
 MOST = 2_000  # rows of any one source; beyond, a query engine is worth its start
 NOTHING = Answer([], 0)
 Tuples = list[tuple[Any, ...]]
@@ -127,14 +129,15 @@ class RowExecutor:
                     raise _TooManyRows
                 table = self.base.scan(read.table, [stored for _, stored in read.columns]).read_all()
         elif change is not None:
-            if side is RelationSide.REMOVED:
-                table = pa.table({ID: change.removed})
-            else:
-                given = side is RelationSide.GIVEN and change.given is not None
-                table = change.given if given else change.rows
+            removed = side is RelationSide.REMOVED
+            table = pa.table({ID: change.removed}) if removed else self._written(side, change)
         if (0 if table is None else table.num_rows) > self.most:
             raise _TooManyRows
         return _tuples(table, read)
+
+    def _written(self, side: RelationSide, change: TypeChange) -> pa.Table:
+        """Return the rows to be written: as given, or one for each id."""
+        return change.given if side is RelationSide.GIVEN and change.given is not None else change.rows
 
     # -- partners ----------------------------------------------------------------------------------
 
@@ -180,18 +183,35 @@ class RowExecutor:
         if hidden or not left.tuples:
             return _tuples(None, right)
         declared = self.change.catalog.table(right.table) if change is None else change.declared
-        stored = dict(right.columns)
-        by = stored[on[0]]
-        values = sorted({key for (key,) in left.keys(on[:1])} - {None})
-        columns = {*stored.values()}
+        by, values, sought = self._rarest(left, right, on, declared)
+        columns = {stored for _, stored in right.columns}
         if isinstance(declared, EdgeType):
             columns |= {ID, *ENDPOINTS}  # one look-up then serves several questions
         asked = (right.table, by, tuple(values), frozenset(columns))
         rows = self.looked_up.get(asked)
         if rows is None:
-            sought = pa.array(values, declared.stored_schema.field(by).type)
             rows = self.looked_up[asked] = self.base.lookup(right.table, by, sought, sorted(columns))
         return _tuples(rows, right)
+
+    def _rarest(
+        self, left: _Rows, right: Read, on: tuple[str, ...], declared: TableType
+    ) -> tuple[str, list[Any], pa.Array]:
+        """Choose the column to look partners up by, with its values: of several, that with fewest rows."""
+        stored, choices = dict(right.columns), []
+        for name in on:
+            values = sorted({key for (key,) in left.keys((name,))} - {None})
+            kind = declared.stored_schema.field(stored[name]).type
+            choices.append((stored[name], values, pa.array(values, kind)))
+        if len(choices) == 1:
+            return choices[0]
+        counts = [self.base.count_candidates(right.table, by, sought) for by, _, sought in choices]
+        known = [(count, place) for place, count in enumerate(counts) if count is not None]
+        if not known:
+            return choices[0]
+        fewest, place = min(known)
+        if fewest > self.most:
+            raise _TooManyRows
+        return choices[place]
 
 
 def _tuples(table: pa.Table | None, read: Read) -> _Rows:
@@ -392,7 +412,22 @@ class LocalExecutor(RowExecutor):
         try:
             return super().ask(relation, order, limit)
         except _TooManyRows:
-            return self._frames.ask(relation, order, limit)
+            return NOTHING if self._all_differ(relation) else self._frames.ask(relation, order, limit)
+
+    def _all_differ(self, relation: Relation) -> bool:
+        """Say whether texts that must differ do so for certain: texts with different hashes do."""
+        if not isinstance(relation, Shared) or not isinstance(relation.of, Read) or len(relation.by) != 1:
+            return False
+        read, change = relation.of, self.change.types.get(relation.of.table)
+        if change is None or read.side in STORED or read.side is RelationSide.REMOVED:
+            return False
+        rows = self._written(read.side, change)
+        values = rows[dict(read.columns)[relation.by[0]]]
+        if not pa.types.is_string(values.type) or values.null_count or len(values) > MOST_HASHED:
+            return False
+        hashes = hashes_of(values)
+        hashes.sort()
+        return not bool((hashes[1:] == hashes[:-1]).any())
 
     @cached_property
     def _frames(self) -> FrameExecutor:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any, Protocol
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.derived.blocks import Array, BlockFile, Unusable
 from omnigraph.storage.derived.files import FOLDER, DerivedFiles, is_unfinished
+from omnigraph.storage.derived.key_hashes import Hashes, KeyHashes, hashes_of, row_bits
 
 KIND = "adjacency"
 FEW_LISTS = 4_096  # lists that are checked one by one; of more, all are
@@ -280,6 +281,9 @@ class Bases:
         return [name for name in names if not is_unfinished(name)]
 
 
+# -- numbers of nodes ------------------------------------------------------------------------------
+
+
 class Numberer(Protocol):
     """Whoever knows the nodes at the ends of edges by number; -1 stands for one that no file covered has."""
 
@@ -325,27 +329,200 @@ class ByText:
         return np.concatenate(numbers) if numbers else np.zeros(0, np.int32)
 
 
+# -- by hash ---------------------------------------------------------------------------------------
+#
+# Comparing the ids of ten million edges with those of a million nodes takes longer than everything else that
+# adjacency is made of. The key hashes of both are there and sorted, so joining them is a merge. It is exact
+# where every end of every edge is the id of a node that lives: edges of which none is deleted, in a version
+# that was checked. Whoever asks sees to it (engine/derive.py). Then the node with the hash of an end is the
+# one: the right node has that hash, and no other has. Hashes that several nodes share, be it that one of them
+# is in no file covered, are few, and left to a comparison of ids.
+
+
+KeysOf = Callable[[str, str, str, int], KeyHashes | None]  # (table, data file, column, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeHashes:
+    """All nodes of some files: what their hash begins with above, their number below; sorted."""
+
+    packed: Hashes
+    bits: np.uint64  # of a number
+    doubtful: Hashes  # beginnings that several ids share, sorted
+    ids: pa.Array  # of the rows that have those
+    numbers: NDArray[np.int64]  # of the same rows
+
+    @classmethod
+    def of(
+        cls, files: DerivedFiles, keys: KeysOf, least: int, table_id: str, covered: Files, outside: pa.Array
+    ) -> NodeHashes:
+        """Read the hashes of some node files, and the ids of those that cannot be told by them.
+
+        `least` is how many low bits of a hash the edges do not have; `outside` are the ids of living nodes
+        that no file has.
+        """
+        bits = np.uint64(max(row_bits(sum(rows for _, rows in covered)), least))
+        packed = _packed_nodes(keys, table_id, covered, bits)
+        begins = packed >> bits
+        strangers = hashes_of(outside) >> bits
+        alike = (begins[1:][begins[1:] == begins[:-1]], strangers[_among(strangers, begins)])
+        doubtful = np.unique(np.concatenate(alike))
+        places = np.flatnonzero(_among(begins, doubtful))
+        numbers = np.sort((packed[places] & _low(bits)).astype(np.int64))
+        return cls(packed, bits, doubtful, _ids_at(files, table_id, covered, numbers), numbers)
+
+
+def _packed_nodes(keys: KeysOf, table_id: str, covered: Files, bits: np.uint64) -> Hashes:
+    parts: list[Hashes] = []
+    start = 0
+    for file, rows in covered:
+        known = keys(table_id, file, "id", rows)
+        if known is None:
+            raise Unusable("a file of nodes has no key hashes")
+        entries = known.whole()
+        row = entries & _low(np.uint64(row_bits(rows)))
+        parts.append((entries >> bits << bits) | (row + np.uint64(start)))
+        start += rows
+    packed = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+    if len(parts) > 1:
+        packed.sort()
+    return packed
+
+
+def _among(values: Hashes, ordered: Hashes) -> NDArray[np.bool_]:
+    """Say of each value whether it is one of others, which are in order."""
+    if not len(ordered):
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.equal(ordered[at], values)
+
+
+def _low(bits: np.uint64) -> np.uint64:
+    """Return a number whose low bits are set."""
+    return (np.uint64(1) << bits) - np.uint64(1)
+
+
+def _ids_at(files: DerivedFiles, table_id: str, covered: Files, numbers: NDArray[np.int64]) -> pa.Array:
+    chunks, start = [pa.array([], pa.string())], 0
+    for file, rows in covered:
+        own = numbers[(numbers >= start) & (numbers < start + rows)] - start
+        if len(own):
+            chunks += files.rows(table_id, file, own, ["id"])["id"].chunks
+        start += rows
+    return pa.concat_arrays(chunks)
+
+
+class ByHash:
+    """Numbers ends by their hashes."""
+
+    def __init__(
+        self, files: DerivedFiles, keys: KeysOf, edge_table: str, nodes: Sequence[NodeHashes]
+    ) -> None:
+        self._files = files
+        self._keys = keys
+        self._edge_table = edge_table
+        self._nodes = nodes
+
+    @classmethod
+    def of(
+        cls,
+        files: DerivedFiles,
+        keys: KeysOf,
+        edge_table: str,
+        cover: Cover,
+        outside: tuple[pa.Array, pa.Array],
+    ) -> ByHash:
+        """Prepare the join; `outside` are the ids of living sources and targets that no file covered has."""
+        sides = ((cover.source_table, cover.sources), (cover.target_table, cover.targets))
+        least = max((row_bits(rows) for _, rows in cover.edges), default=0)
+        nodes = {
+            side: NodeHashes.of(files, keys, least, *side, ids)
+            for side, ids in dict(zip(sides, outside, strict=True)).items()
+        }
+        return cls(files, keys, edge_table, [nodes[side] for side in sides])
+
+    def sources(self, file: str, rows: int) -> Numbers:
+        """Return the source of each edge of a file."""
+        return self._numbered(file, rows, "src", self._nodes[0])
+
+    def targets(self, file: str, rows: int) -> Numbers:
+        """Return the target of each edge of a file."""
+        return self._numbered(file, rows, "dst", self._nodes[1])
+
+    def _numbered(self, file: str, rows: int, column: str, nodes: NodeHashes) -> Numbers:
+        keys = self._keys(self._edge_table, file, column, rows)
+        if keys is None:
+            raise Unusable("a file of edges has no key hashes")
+        entries = keys.whole()
+        begins = entries >> nodes.bits
+        edges = (entries & _low(np.uint64(row_bits(rows)))).view(np.int64)
+        numbers = np.full(rows, -1, dtype=np.int32)
+        if not len(nodes.packed):
+            return numbers
+        at = np.minimum(np.searchsorted(nodes.packed, begins << nodes.bits), len(nodes.packed) - 1)
+        candidates = nodes.packed[at]
+        hit = (candidates >> nodes.bits) == begins
+        numbers[edges] = np.where(hit, (candidates & _low(nodes.bits)).view(np.int64), -1)
+        if len(nodes.doubtful):
+            self._compare(file, column, nodes, np.sort(edges[_among(begins, nodes.doubtful)]), numbers)
+        return numbers
+
+    def _compare(
+        self, file: str, column: str, nodes: NodeHashes, edges: NDArray[np.int64], numbers: Numbers
+    ) -> None:
+        if len(edges):
+            ends = self._files.rows(self._edge_table, file, edges, [column])[column].combine_chunks()
+            place = np.asarray(pc.fill_null(pc.index_in(ends, value_set=nodes.ids), -1))
+            numbers[edges] = np.where(place >= 0, nodes.numbers[place], -1)
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
 def base_of(cover: Cover, sources: Numbers, targets: Numbers, spans: tuple[int, int], pool: Executor) -> Base:
     """Sort numbered edges by either end; those with an end that has no number are loose."""
-    whole = (sources >= 0) & (targets >= 0)
     edges = np.arange(len(sources), dtype=np.int32)
     loose = np.zeros(0, np.int64)
-    if not whole.all():
+    if len(edges) and min(sources.min(), targets.min()) < 0:
+        whole = (sources >= 0) & (targets >= 0)
         loose = np.flatnonzero(~whole)
         sources, targets, edges = sources[whole], targets[whole], edges[whole]
-    backward = pool.submit(sorted_side, targets, sources, edges, spans[1])
-    return Base(cover, sorted_side(sources, targets, edges, spans[0]), backward.result(), loose)
+    backward = pool.submit(sorted_side, targets, sources, edges, spans[::-1])
+    return Base(cover, sorted_side(sources, targets, edges, spans), backward.result(), loose)
 
 
-def sorted_side(by: Numbers, others: Numbers, edges: Numbers, span: int) -> BaseSide:
-    """Return the lists by one end; `edges` ascend."""
-    # Two sorts of packed numbers, the less important first: far quicker than sorting by an order (argsort).
-    bits = np.uint64(max(len(by) - 1, 1).bit_length())
-    order = packed_order(packed_order(None, others, bits), by, bits)
-    offsets = np.zeros(span + 1, np.int32)
-    np.cumsum(np.bincount(by, minlength=span), out=offsets[1:])
-    ordered = take(others, order)
-    return BaseSide(offsets, ordered, take(edges, order), _pair_degrees(offsets, ordered))
+def sorted_side(by: Numbers, others: Numbers, edges: Numbers, spans: tuple[int, int]) -> BaseSide:
+    """Return the lists by one end; `edges` ascend, `spans` are how many nodes there are at either end."""
+    by_bits, other_bits = map(row_bits, spans)
+    edge_bits = int(edges[-1]).bit_length() if len(edges) else 0
+    if by_bits + other_bits + edge_bits <= 64:
+        ordered, edges = _packed_lists(by, others, edges, np.uint64(other_bits), np.uint64(edge_bits))
+    else:
+        # Two sorts of packed numbers, the less important first: far quicker than by an order (argsort).
+        bits = np.uint64(max(len(by) - 1, 1).bit_length())
+        order = _packed_order(_packed_order(None, others, bits), by, bits)
+        ordered, edges = take(others, order), take(edges, order)
+    offsets = np.zeros(spans[0] + 1, np.int32)
+    np.cumsum(np.bincount(by, minlength=spans[0]), out=offsets[1:])
+    return BaseSide(offsets, ordered, edges, _pair_degrees(offsets, ordered))
+
+
+def _packed_lists(
+    by: Numbers, others: Numbers, edges: Numbers, other_bits: np.uint64, edge_bits: np.uint64
+) -> tuple[Numbers, Numbers]:
+    """Return others and edges in order, by one sort of all three numbers in one: nothing is gathered then."""
+    packed = by.astype(np.uint64)
+    packed <<= other_bits
+    packed |= others.view(np.uint32)
+    packed <<= edge_bits
+    packed |= edges.view(np.uint32)
+    packed.sort()
+    ordered_edges = packed.astype(np.uint32)
+    ordered_edges &= np.uint32((1 << int(edge_bits)) - 1)
+    packed >>= edge_bits
+    ordered = packed.astype(np.uint32)
+    ordered &= np.uint32((1 << int(other_bits)) - 1)
+    return ordered.view(np.int32), ordered_edges.view(np.int32)
 
 
 def _pair_degrees(offsets: Array, others: Numbers) -> Numbers:
@@ -361,7 +538,7 @@ def _pair_degrees(offsets: Array, others: Numbers) -> Numbers:
     return counts
 
 
-def packed_order(before: Ordinals | None, keys: Numbers, bits: np.uint64) -> Ordinals:
+def _packed_order(before: Ordinals | None, keys: Numbers, bits: np.uint64) -> Ordinals:
     """Return the order of some numbers, equal ones in the order they had before."""
     values = keys if before is None else take(keys, before)
     packed = values.astype(np.uint64)

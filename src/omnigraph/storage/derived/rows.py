@@ -12,7 +12,7 @@ memory; for other columns the caller scans. So are those of small files, which h
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from time import monotonic
 from typing import TypeVar
@@ -135,36 +135,36 @@ class RowFinder:
     def derive(
         self,
         handle: Handle,
-        parts: Sequence[FragmentLayout],
+        part: FragmentLayout,
         pool: Executor,
         columns: Iterable[str] = (),
-    ) -> None:
-        """Write the key hashes of fragments that were just written: of ids, ends and some more columns."""
-        work = [(part, column) for part in parts for column in _keyed(handle, columns)]
-        for _ in self._derive_each(handle, work, pool):
-            pass
+        rows: pa.Table | None = None,
+    ) -> list[Future[bool]]:
+        """Begin to write the key hashes of a new fragment: of ids, ends and some more columns.
 
-    def _derive_each(
-        self, handle: Handle, work: Sequence[tuple[FragmentLayout, str]], pool: Executor
-    ) -> Iterator[bool]:
-        """Write the key hashes of some columns of fragments; say of each whether that could be done."""
+        `rows` are those of the fragment, where they are in memory; otherwise its file is read.
+        """
+        return [
+            pool.submit(
+                self._derive_if_possible, handle, part, column, None if rows is None else rows[column]
+            )
+            for column in _keyed(handle, columns)
+        ]
 
-        def derive(part: FragmentLayout, column: str) -> bool:
-            try:
-                return self._derive(handle, part, column)
-            except FAILURES:
-                return False
-
-        if len(work) == 1:
-            return iter([derive(*work[0])])
-        return pool.map(derive, *zip(*work, strict=True)) if work else iter(())
+    def _derive_if_possible(
+        self, handle: Handle, part: FragmentLayout, column: str, values: pa.ChunkedArray | None = None
+    ) -> bool:
+        try:
+            return self._derive(handle, part, column, values)
+        except FAILURES:
+            return False
 
     def complete(
         self, handle: Handle, parts: Sequence[FragmentLayout], pool: Executor, columns: Iterable[str] = ()
     ) -> tuple[str, ...]:
         """Write the key hashes that fragments lack; return the columns."""
         lacking = self.lacking(handle, parts, columns)
-        written = self._derive_each(handle, lacking, pool)
+        written = pool.map(lambda work: self._derive_if_possible(handle, *work), lacking)
         done = [work for work, stored in zip(lacking, written, strict=True) if stored]
         for part, column in done:
             self._missing.drop((*part.key[:2], column))
@@ -191,12 +191,14 @@ class RowFinder:
         except Unusable:
             return False
 
-    def _derive(self, handle: Handle, part: FragmentLayout, column: str) -> bool:
+    def _derive(
+        self, handle: Handle, part: FragmentLayout, column: str, values: pa.ChunkedArray | None = None
+    ) -> bool:
         """Write the key hashes of a column of a fragment; say whether that could be done."""
         table_id, data_file = table_of(handle), holder(handle, part, column)
-        if _may_ascend(handle, column) and self._derive_spans(handle, data_file):
+        if _may_ascend(handle, column) and self._derive_spans(handle, data_file, values):
             return True
-        keys = self._build(handle, part, column)
+        keys = self._build(handle, part, column, values)
         if keys is None or data_file is None:
             return False
         number = field_id(handle, column)
@@ -207,12 +209,14 @@ class RowFinder:
             self._hashes.put((*part.key[:2], column), keys)
         return stored
 
-    def _derive_spans(self, handle: Handle, data_file: str | None) -> bool:
+    def _derive_spans(
+        self, handle: Handle, data_file: str | None, ids: pa.ChunkedArray | None = None
+    ) -> bool:
         """Write the spans of ids of edges, if they ascend: they are made so."""
         if data_file is None:
             return False
         table_id, number = table_of(handle), field_id(handle, "id")
-        spans = IdSpans.of(self.files.column(table_id, data_file, "id"))
+        spans = IdSpans.of(self.files.column(table_id, data_file, "id") if ids is None else ids)
         if spans is None:
             return False
         covers = covers_of(data_file, number, spans.rows)
@@ -373,11 +377,14 @@ class RowFinder:
                 return spans
         return self.stored_hashes(handle, data_file, column, rows)
 
-    def _build(self, handle: Handle, part: FragmentLayout, column: str) -> KeyHashes | None:
+    def _build(
+        self, handle: Handle, part: FragmentLayout, column: str, values: pa.ChunkedArray | None = None
+    ) -> KeyHashes | None:
         table_id, data_file = table_of(handle), holder(handle, part, column)
         if data_file is None:
             return None
-        values = self.files.column(table_id, data_file, column)
+        if values is None:
+            values = self.files.column(table_id, data_file, column)
         return KeyHashes(entries_of(values), len(values))
 
 

@@ -88,6 +88,17 @@ class TableReads:
             matches.append(self._from_big(handle, layout, column, pc.unique(values), columns))
         return pa.concat_tables([part.cast(schema) for part in matches]) if matches else schema.empty_table()
 
+    def count_candidates(self, table_id: str, version: int, column: str, values: pa.Array) -> int | None:
+        """Return how many rows past the tail `lookup` would read; None if it would scan them all."""
+        handle = self.handle(table_id, version)
+        layout = self._layouts.get(handle)
+        if len(values) == 0 or not layout.big:
+            return 0
+        if not self.finder.can_find(handle, layout, column):
+            return None
+        _, addresses = self.finder.candidates(handle, layout.big, column, pc.unique(values))
+        return len(addresses)
+
     def layout(self, handle: Handle) -> Layout:
         """Return what a version is made of."""
         return self._layouts.get(handle)

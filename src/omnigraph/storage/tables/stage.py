@@ -8,6 +8,7 @@ manifest pins it, and nothing here moves a table's HEAD.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import wait
 from typing import Any, assert_never
 
 import numpy as np
@@ -148,7 +149,11 @@ def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
     folded = bench.fold_set(rows, old)
     left = {fragment: offsets for fragment, offsets in old.items() if fragment not in folded}
     deletions = bench.pool.submit(bench.remove, left) if left else None
-    new = bench.write(bench.with_folded(rows, folded, old) if folded else rows)
+    try:
+        new = bench.write(bench.with_folded(rows, folded, old) if folded else rows)
+    finally:
+        if deletions is not None:
+            wait([deletions])  # no straggler goes on writing after an error was told
     updated, emptied = deletions.result() if deletions is not None else ([], frozenset())
     found = sum(map(len, replaced.values()))
     return bench.finish(

@@ -7,8 +7,8 @@ version it was staged from (lance-facts B3); publishing decides whether that ver
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Executor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,17 @@ def check_columns(columns: pa.Schema, expected: pa.Schema) -> None:
 # -- workbench -----------------------------------------------------------------------------------
 
 
+FILE_ROWS = 1 << 20  # of one data file
 COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
+
+
+def _pieces(rows: pa.Table | CheckedStream) -> Iterator[pa.Table | CheckedStream]:
+    """Yield rows in memory as many at a time as one file holds."""
+    if not isinstance(rows, pa.Table):
+        yield rows
+        return
+    for start in range(0, max(rows.num_rows, 1), FILE_ROWS):
+        yield rows.slice(start, FILE_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,30 +206,65 @@ class Workbench:
     def write(self, rows: pa.Table | CheckedStream) -> list[FragmentMetadata]:
         """Write rows as new fragments; none when there are no rows."""
         cost_stage()
+        new: list[FragmentMetadata] = []
+        beside: list[Future[Any]] = []
+        try:
+            # File by file: Lance encodes on few threads, so what lies beside one is made during the next.
+            for piece in _pieces(rows):
+                fragments = self._write_fragments(piece)
+                beside += self._beside(fragments, piece)
+                new += fragments
+        finally:
+            wait(beside)
+        _finish(beside)
+        if isinstance(rows, pa.Table) and len(new) == 1:
+            part = FragmentLayout.of(new[0], self.layout.columns)
+            if not part.settled:
+                self._tail.put(part.key, written(rows.combine_chunks()))
+        return new
+
+    def _write_fragments(self, rows: pa.Table | CheckedStream) -> list[FragmentMetadata]:
         data = rows if isinstance(rows, pa.Table) else rows.reader()
         try:
             with durable(Step.TABLE_DATA):
-                new = list(write_fragments(data, self.base, schema=self.schema, mode="append"))
+                return list(
+                    write_fragments(
+                        data, self.base, schema=self.schema, mode="append", max_rows_per_file=FILE_ROWS
+                    )
+                )
         except OSError as error:
             if isinstance(rows, CheckedStream) and rows.problem is not None:
                 raise rows.problem from error
             raise
+
+    def _beside(self, new: list[FragmentMetadata], rows: pa.Table | CheckedStream) -> list[Future[Any]]:
+        """Note new files, begin to sync them, and write what rows of them are found by."""
         parts = [FragmentLayout.of(fragment, self.layout.columns) for fragment in new]
         for part in parts:
             for path in data_files(part.metadata):
                 self.files += [f"data/{path}", f"data/{path.removesuffix('.lance')}/"]
                 if self._syncer.enabled:  # begin now: other files are still being written
                     self.pool.submit(self._syncer.early, f"{self._folder}data/{path}")
-        if isinstance(rows, pa.Table) and len(new) == 1 and not parts[0].settled:
-            self._tail.put(parts[0].key, written(rows.combine_chunks()))
-        self.derive(parts)
-        return new
+        return self._derive(parts, rows if isinstance(rows, pa.Table) else None)
 
     def derive(self, parts: Iterable[FragmentLayout]) -> None:
-        """Write beside new files what rows of them are found by; those of small ones are found in memory."""
-        settled = [part for part in parts if part.settled]
-        if settled:
-            self._finder.derive(self.base, settled, self.pool, self._looked_up)
+        """Write beside files that others wrote what rows of them are found by."""
+        _finish(self._derive(parts, None))
+
+    def _derive(self, parts: Iterable[FragmentLayout], rows: pa.Table | None) -> list[Future[Any]]:
+        """Begin with the key hashes of new files, whose rows are given if they are still in memory.
+
+        Rows of small files are found in memory and need none; a table with blobs has no small files.
+        """
+        tasks: list[Future[Any]] = []
+        start = 0
+        for part in parts:
+            count = part.metadata.physical_rows
+            values = None if rows is None else rows.slice(start, count)
+            start += count
+            if part.settled or self.layout.has_blobs:
+                tasks += self._finder.derive(self.base, part, self.pool, self._looked_up, values)
+        return tasks
 
     def remove(self, old: Addresses) -> tuple[list[FragmentMetadata], frozenset[int]]:
         """Write deletion files; return the changed fragments and the ids of those left empty."""
@@ -285,3 +330,10 @@ class Workbench:
         """Return the base: there is nothing to do."""
         version = self.base.version
         return Staged(base_version=version, version=version, rows=self.layout.rows), self.base
+
+
+def _finish(tasks: Sequence[Future[Any]]) -> None:
+    """Wait for all tasks, then raise what one of them raised."""
+    wait(tasks)
+    for task in tasks:
+        task.result()

@@ -9,8 +9,10 @@ Rule    how many Parquet rows make a part is found out by decoding a few of them
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -26,6 +28,7 @@ from omnigraph.engine.load.sources.tables import Parts, TablePart
 PARQUET_MAGIC, ARROW_MAGIC = b"PAR1", b"ARROW1"
 _PROBED_ROWS = 1024
 _BUFFER = 1 << 20
+_BATCHES_AHEAD = 3
 
 Content: TypeAlias = Path | bytes | IO[bytes]
 
@@ -40,7 +43,8 @@ def open_parquet(
             file = stack.enter_context(_file(content))
             table = stack.enter_context(pq.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False))
             names = table.schema_arrow.names
-        yield Parts(names, _parquet_parts(table, size or 0, name, groups))
+        parts = stack.enter_context(closing(_parquet_parts(table, size or 0, name, groups)))
+        yield Parts(names, parts)
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,21 @@ class ParquetFileAt:
 
 def _parquet_parts(
     table: pq.ParquetFile, size: int, name: str, groups: Sequence[int] | None
-) -> Iterator[TablePart]:
+) -> Generator[TablePart]:
     done, rows = 0, table.metadata.num_rows
     with _explained(name):
-        for batch in table.iter_batches(batch_size=_batch_rows(table, rows), row_groups=groups):
+        for batch in _ahead(table.iter_batches(batch_size=_batch_rows(table, rows), row_groups=groups)):
             done += batch.num_rows
             yield TablePart(batch.columns, batch.num_rows, size * done // max(rows, 1))
+
+
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches that a thread decodes while the ones before them are worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = deque(pool.submit(next, batches, None) for _ in range(_BATCHES_AHEAD))
+        while (batch := coming.popleft().result()) is not None:
+            coming.append(pool.submit(next, batches, None))
+            yield batch
 
 
 def _batch_rows(table: pq.ParquetFile, rows: int) -> int:
