@@ -6,9 +6,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
+from random import Random
 
 import pytest
 
+import omnigraph as og
 from omnigraph.base.errors import GraphError, StaleVersion
 from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
@@ -97,3 +100,27 @@ def test_overlapping_operations_of_one_process_do_not_fail_for_each_others_bookk
 
         assert receipt.cost.shared
         assert sorted(persons(store)) == ["inner", "outer"]
+
+
+def test_threads_that_look_up_rows_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Lance's reader of a file refuses a second thread."""
+    schema = "node P { k: String @key  n: I64? }\nedge K: P -> P"
+    with og.init(tmp_path / "g.og", schema, durability="os") as graph:
+        graph.load([{"type": "P", "data": {"k": f"k{i}", "n": i}} for i in range(6_000)], mode="append")
+
+        def work(number: int) -> int:
+            rnd = Random(number)
+            link = "query w($a: String, $b: String) { insert K { from: $a, to: $b } }"
+            names = "query q($a: String) { match { $p: P { k: $a } } return { $p.n } }"
+            seen = 0
+            for _ in range(40):
+                a, b = (f"k{rnd.randrange(6_000)}" for _ in range(2))
+                if number % 2:
+                    graph.mutate(link, a=a, b=b)
+                else:
+                    seen += graph.query(names, a=a).scalar() == int(a[1:])
+            return seen
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(work, range(4))) == [40, 0, 40, 0]
+        assert graph.query("query q() { match { $a k $b } return { count($b) as n } }").scalar() == 80

@@ -12,8 +12,8 @@ copies or deletes the files of a table finds them. A failed write is ignored.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from omnigraph.storage.durability import Step, durable
 from omnigraph.storage.location import Location, storage_failure
 
 FOLDER = "_derived"
-READERS = 64
+READERS = 64  # files and columns whose readers are kept
+IDLE_READERS = 4  # of each
 
 
 def is_derived(file: str) -> bool:
@@ -64,7 +65,7 @@ class DerivedFiles:
     def __init__(self, location: Location) -> None:
         self._location = location
         self._cache = None if location.is_local else CacheFolder.of_environment(location.uri)
-        self._readers = BoundedCache[tuple[str, str, tuple[str, ...]], LanceFileReader](READERS)
+        self._readers = BoundedCache[tuple[str, str, tuple[str, ...]], list[LanceFileReader]](READERS)
 
     @property
     def is_local(self) -> bool:
@@ -147,26 +148,33 @@ class DerivedFiles:
     def rows(self, table_id: str, data_file: str, offsets: Array, columns: Sequence[str]) -> pa.Table:
         """Return some columns of rows of a data file, by their ascending offsets."""
         try:
-            reader = self._reader(table_id, data_file, tuple(columns))
-            return reader.take_rows(offsets.tolist()).to_table()
+            with self._reader(table_id, data_file, tuple(columns)) as reader:
+                return reader.take_rows(offsets.tolist()).to_table()
         except (OSError, ValueError, KeyError, pa.ArrowInvalid) as error:
             raise Unreadable(f"rows of {data_file} cannot be read") from error
 
     def stretch(self, table_id: str, data_file: str, column: str, start: int, rows: int) -> pa.Array:
         """Return some rows of a column of a data file, one after another."""
         try:
-            batches = self._reader(table_id, data_file, (column,)).read_range(start, rows).to_table()
+            with self._reader(table_id, data_file, (column,)) as reader:
+                batches = reader.read_range(start, rows).to_table()
         except (OSError, ValueError, KeyError, pa.ArrowInvalid) as error:
             raise Unreadable(f"rows of {data_file} cannot be read") from error
         return pa.concat_arrays(batches[column].chunks)
 
-    def _reader(self, table_id: str, data_file: str, columns: tuple[str, ...]) -> LanceFileReader:
-        path = self._location.join("tables", table_id, "data", data_file)
-        options = self._location.lance_options
-        return self._readers.get_or_make(
-            (table_id, data_file, columns),
-            lambda: LanceFileReader(path, storage_options=options, columns=list(columns)),
-        )
+    @contextmanager
+    def _reader(self, table_id: str, data_file: str, columns: tuple[str, ...]) -> Iterator[LanceFileReader]:
+        """Lend a reader of some columns to one caller at a time: Lance refuses a second thread in one."""
+        idle = self._readers.get_or_make((table_id, data_file, columns), list[LanceFileReader])
+        try:
+            reader = idle.pop()
+        except IndexError:
+            path = self._location.join("tables", table_id, "data", data_file)
+            options = self._location.lance_options
+            reader = LanceFileReader(path, storage_options=options, columns=list(columns))
+        yield reader
+        if len(idle) < IDLE_READERS:  # one that failed is let go
+            idle.append(reader)
 
 
 class _Object:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -422,8 +422,14 @@ def field_id(handle: Handle, column: str) -> int:
 
 def holder(handle: Handle, part: FragmentLayout, column: str) -> str | None:
     """Return the data file of a fragment that holds a column, if one does."""
-    wanted = field_id(handle, column)
-    return next((str(file._path) for file in part.metadata.files if wanted in file.fields), None)
+    wanted = _leaf_ids(handle.lance_schema.field(column))
+    return next((str(file._path) for file in part.metadata.files if wanted.intersection(file.fields)), None)
+
+
+def _leaf_ids(field: Any) -> set[int]:
+    """Return the numbers under which files hold a field: of a list or an object, those of what is in it."""
+    children = field.children()
+    return {int(field.id())} if not children else set().union(*map(_leaf_ids, children))
 
 
 def by_fragment(addresses: Addresses) -> dict[int, NDArray[np.int64]]:
