@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.execution.arrays import first_of_runs, in_sorted, is_member, repeated, sorted_distinct, take
+from omnigraph.execution.arrays import (
+    DENSE,
+    Mask,
+    first_of_runs,
+    in_sorted,
+    is_member,
+    repeated,
+    sorted_distinct,
+    take,
+)
 from omnigraph.execution.columns import NOTHING, Ordinals
 from omnigraph.execution.degrees import Degrees, SharedDegrees, changed_degrees
 from omnigraph.execution.edge_layers import stretches
@@ -122,7 +131,7 @@ class Adjacency:
         others = take(side.array("others"), at).astype(np.int64)
         edges = take(side.array("edges"), at).astype(np.int64) if needs_edges else others
         if touched:
-            alive = ~in_sorted(edges, self._topology.deleted_edges)
+            alive = ~self._are_deleted(edges)
             which, edges, others = which[alive], edges[alive], others[alive]
         if self._pairs and len(which):
             first = first_of_runs(which) | first_of_runs(others)  # repeats are neighbours
@@ -134,6 +143,13 @@ class Adjacency:
     def _touched(self, homes: Ordinals) -> bool:
         """Say whether a deleted edge was on this side of one of some nodes."""
         return bool(len(self._gone_near) and in_sorted(homes, self._gone_near).any())
+
+    def _are_deleted(self, edges: Ordinals) -> Mask:
+        """Say which edges the version has deleted; many are looked up in a byte map of all."""
+        deleted, span = self._topology.deleted_edges, self._topology.edge_span
+        if (len(edges) + len(deleted)) * DENSE > span:
+            return is_member(edges, deleted, span)
+        return in_sorted(edges, deleted)
 
     def _added(self, nodes: Ordinals, homes: Ordinals) -> Entries:
         """Return (position, edge, other node by home) of the edges that the base does not have."""
