@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.cost import stage as cost_stage
+from omnigraph.storage.derived.blocks import Unusable
 from omnigraph.storage.derived.rows import RowFinder, by_fragment
 from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.opener import Handle
@@ -112,6 +114,13 @@ def _pieces(rows: pa.Table | CheckedStream) -> Iterator[pa.Table | CheckedStream
         return
     for start in range(0, max(rows.num_rows, 1), FILE_ROWS):
         yield rows.slice(start, FILE_ROWS)
+
+
+def _finish(tasks: Iterable[Future[Any]]) -> None:
+    """Raise what is wrong with derived files other than that they could not be made: nobody needs them."""
+    for task in tasks:
+        with suppress(Unusable, pa.ArrowException):
+            task.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +225,7 @@ class Workbench:
                 new += fragments
         finally:
             wait(beside)
+        _finish(beside)
         if isinstance(rows, pa.Table) and len(new) == 1:
             part = FragmentLayout.of(new[0], self.layout.columns)
             if not part.settled:
@@ -248,7 +258,9 @@ class Workbench:
 
     def derive(self, parts: Iterable[FragmentLayout]) -> None:
         """Write beside files that others wrote what rows of them are found by."""
-        wait(self._derive(parts, None))
+        tasks = self._derive(parts, None)
+        wait(tasks)
+        _finish(tasks)
 
     def _derive(self, parts: Iterable[FragmentLayout], rows: pa.Table | None) -> list[Future[Any]]:
         """Begin with the key hashes of new files, whose rows are given if they are still in memory.
