@@ -49,7 +49,7 @@ KEYED_COLUMNS = (
 )  # what every write looks up by: ids, and the ends of edges
 KEPT_BYTES = 256 << 20  # of key hashes that were computed here; a mapped file counts as a few of them
 MISSING_KEPT, MISSING_SECONDS = 4_096, 30.0
-FAILURES = (Unusable, OSError, StorageError)  # of writing what can be computed again
+FAILURES = (Unusable, OSError, StorageError, pa.ArrowException)  # of writing what can be computed again
 Addresses = NDArray[np.int64]
 Opened = TypeVar("Opened", KeyHashes, IdSpans)
 

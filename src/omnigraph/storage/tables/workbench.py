@@ -215,7 +215,7 @@ class Workbench:
                 beside += self._beside(fragments, piece)
                 new += fragments
         finally:
-            wait(beside)
+            wait(beside)  # no straggler goes on writing after an error was told
         _finish(beside)
         if isinstance(rows, pa.Table) and len(new) == 1:
             part = FragmentLayout.of(new[0], self.layout.columns)
