@@ -4,7 +4,7 @@ A key names one value for ever (a version of a table, a text under a schema), so
 replaced: of two threads that make the same value, both get the first one that was put.
 
 Reading takes no lock: readers that met at one would wake each other up at every look-up, and four were slower
-than one. A look-up marks its entry as used; whoever makes room gives used entries one more round.
+than one. A look-up notes its key as used; whoever makes room gives used entries one more round.
 """
 
 from __future__ import annotations
@@ -16,17 +16,6 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-
-class _Entry(Generic[V]):
-    """A value, what it weighs, and whether it was looked up since room was last made."""
-
-    __slots__ = ("used", "value", "weight")
-
-    def __init__(self, value: V, weight: int) -> None:
-        self.value = value
-        self.weight = weight
-        self.used = False
 
 
 class BoundedCache(Generic[K, V]):
@@ -53,7 +42,8 @@ class BoundedCache(Generic[K, V]):
         self._limit = limit
         self._weigh = weight
         self._weigh_all = total
-        self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()  # a value, and what it weighs
+        self._used: set[K] = set()  # since room was last made
         self._weight = 0
         self._lock = threading.Lock()
 
@@ -62,32 +52,38 @@ class BoundedCache(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        entry.used = True
-        return entry.value
+        self._used.add(key)
+        return entry[0]
 
     def put(self, key: K, value: V) -> V:
         """Keep a value, unless the key has one; return the one that it has now."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
-                return entry.value
-            entry = self._entries[key] = _Entry(value, self._weigh(value) if self._weigh_all is None else 0)
-            self._add(entry.weight)
+                return entry[0]
+            if self._weigh_all is None:
+                weight = self._weigh(value)
+                self._entries[key] = (value, weight)
+                self._weight += weight
+            else:
+                self._entries[key] = (value, 0)
+                self._add(0)
             if self._weight > self._limit:
-                self._shrink(self._limit, last=entry)
+                self._shrink(self._limit, last=key)
             return value
 
     def reweigh(self, key: K) -> None:
         """Weigh a value again that has grown or shrunk, if it is still there; that counts as a use."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
+            if key not in self._entries:
                 return
-            entry.used = True
-            before, entry.weight = entry.weight, self._weigh(entry.value) if self._weigh_all is None else 0
-            self._add(entry.weight - before)
+            value, before = self._entries[key]
+            weight = self._weigh(value) if self._weigh_all is None else 0
+            self._entries[key] = (value, weight)
+            self._used.add(key)
+            self._add(weight - before)
             if self._weight > self._limit:
-                self._shrink(self._limit, last=entry)
+                self._shrink(self._limit, last=key)
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of a key; `make` gives it the first time, and other threads need not wait."""
@@ -97,12 +93,12 @@ class BoundedCache(Generic[K, V]):
     def items(self) -> list[tuple[K, V]]:
         """Return what is there by key."""
         with self._lock:
-            return [(key, entry.value) for key, entry in self._entries.items()]
+            return [(key, value) for key, (value, _) in self._entries.items()]
 
     def values(self) -> list[V]:
         """Return what is there."""
         with self._lock:
-            return [entry.value for entry in self._entries.values()]
+            return [value for value, _ in self._entries.values()]
 
     @property
     def weight(self) -> int:
@@ -118,27 +114,29 @@ class BoundedCache(Generic[K, V]):
         """Let go of one value."""
         with self._lock:
             entry = self._entries.pop(key, None)
+            self._used.discard(key)
             if entry is not None:
-                self._add(-entry.weight)
+                self._add(-entry[1])
 
     def clear(self) -> None:
         """Let go of all values."""
         with self._lock:
             self._entries.clear()
+            self._used.clear()
             self._weight = 0
 
-    def _shrink(self, limit: int, last: _Entry[V] | None = None) -> None:
+    def _shrink(self, limit: int, last: K | None = None) -> None:
         """Go through the entries in the order they came; those that were used go to the end instead."""
         while self._weight > limit and len(self._entries) > (last is not None):
             key, entry = self._entries.popitem(last=False)
-            if entry.used or entry is last:
-                entry.used = False
+            if key in self._used or key == last:
                 self._entries[key] = entry
             else:
-                self._add(-entry.weight)
+                self._add(-entry[1])
+            self._used.discard(key)
 
     def _add(self, weight: int) -> None:
         if self._weigh_all is None:
             self._weight += weight
         else:
-            self._weight = self._weigh_all([entry.value for entry in self._entries.values()])
+            self._weight = self._weigh_all([value for value, _ in self._entries.values()])

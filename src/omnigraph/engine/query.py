@@ -196,9 +196,9 @@ class Queries:
         plain = at is None and rules is None and traversal == "auto" and memory_bytes is None
         request = _request_key(gq, params, query_name) if plain else None
         if request is not None:
-            head = self._store.branches.unchanged_head(branch)
+            head = self._store.branches.known_head(branch)
             kept = None if head is None else self._answers.get(request, branch, head)
-            if kept is not None:
+            if head is not None and kept is not None and self._store.branches.is_unchanged(head):
                 return kept
         options = QueryOptions(rules, traversal, memory_bytes)
 

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import StorageError
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType
 from omnigraph.catalog.types import numbers_in
-from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.change import ChangeSet
 from omnigraph.engine.validate.relation import (
     STORED,
     Answer,
@@ -51,6 +51,7 @@ MOST_HASHED = 1 << 25  # values whose hashes are compared at once: 8 bytes each
 MOST = 2_000  # rows of any one source; beyond, a query engine is worth its start
 NOTHING = Answer([], 0)
 Tuples = list[tuple[Any, ...]]
+_Choice = tuple[str, list[Any], pa.Array]  # a column to look rows up by, the values as they are and stored
 
 
 # -- a small change, by look-ups ------------------------------------------------------------------------
@@ -130,14 +131,12 @@ class RowExecutor:
                 table = self.base.scan(read.table, [stored for _, stored in read.columns]).read_all()
         elif change is not None:
             removed = side is RelationSide.REMOVED
-            table = pa.table({ID: change.removed}) if removed else self._written(side, change)
+            table = pa.table({ID: change.removed}) if removed else change.rows
+            if side is RelationSide.GIVEN and change.given is not None:
+                table = change.given
         if (0 if table is None else table.num_rows) > self.most:
             raise _TooManyRows
         return _tuples(table, read)
-
-    def _written(self, side: RelationSide, change: TypeChange) -> pa.Table:
-        """Return the rows to be written: as given, or one for each id."""
-        return change.given if side is RelationSide.GIVEN and change.given is not None else change.rows
 
     # -- partners ----------------------------------------------------------------------------------
 
@@ -183,7 +182,12 @@ class RowExecutor:
         if hidden or not left.tuples:
             return _tuples(None, right)
         declared = self.change.catalog.table(right.table) if change is None else change.declared
-        by, values, sought = self._rarest(left, right, on, declared)
+        stored, choices = dict(right.columns), []
+        for name in on:
+            values = sorted({key for (key,) in left.keys((name,))} - {None})
+            kind = declared.stored_schema.field(stored[name]).type
+            choices.append((stored[name], values, pa.array(values, kind)))
+        by, values, sought = choices[0] if len(choices) == 1 else self._rarest(right, choices)
         columns = {stored for _, stored in right.columns}
         if isinstance(declared, EdgeType):
             columns |= {ID, *ENDPOINTS}  # one look-up then serves several questions
@@ -193,17 +197,8 @@ class RowExecutor:
             rows = self.looked_up[asked] = self.base.lookup(right.table, by, sought, sorted(columns))
         return _tuples(rows, right)
 
-    def _rarest(
-        self, left: _Rows, right: Read, on: tuple[str, ...], declared: TableType
-    ) -> tuple[str, list[Any], pa.Array]:
-        """Choose the column to look partners up by, with its values: of several, that with fewest rows."""
-        stored, choices = dict(right.columns), []
-        for name in on:
-            values = sorted({key for (key,) in left.keys((name,))} - {None})
-            kind = declared.stored_schema.field(stored[name]).type
-            choices.append((stored[name], values, pa.array(values, kind)))
-        if len(choices) == 1:
-            return choices[0]
+    def _rarest(self, right: Read, choices: Sequence[_Choice]) -> _Choice:
+        """Choose the column to look partners up by: that whose values the fewest rows have."""
         counts = [self.base.count_candidates(right.table, by, sought) for by, _, sought in choices]
         known = [(count, place) for place, count in enumerate(counts) if count is not None]
         if not known:
@@ -421,7 +416,7 @@ class LocalExecutor(RowExecutor):
         read, change = relation.of, self.change.types.get(relation.of.table)
         if change is None or read.side in STORED or read.side is RelationSide.REMOVED:
             return False
-        rows = self._written(read.side, change)
+        rows = change.given if read.side is RelationSide.GIVEN and change.given is not None else change.rows
         values = rows[dict(read.columns)[relation.by[0]]]
         if not pa.types.is_string(values.type) or values.null_count or len(values) > MOST_HASHED:
             return False

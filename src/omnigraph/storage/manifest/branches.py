@@ -90,13 +90,17 @@ class Branches:
             if state.name in (None, clean) or self._refs.latest().version == refs.version:
                 return chain, state  # a rename may be under way: the registry decides
 
-    def unchanged_head(self, name: str) -> ManifestState | None:
-        """Return the head of a branch that is known, if local disk says at once that it is still the head."""
+    def known_head(self, name: str) -> ManifestState | None:
+        """Return the newest head of a branch seen so far, without asking storage."""
         if name == MAIN:
-            return self.chain(MAIN).unchanged()
+            return self.chain(MAIN).known
         ref = self._refs.known().get(name)
-        state = None if ref is None else self.chain(ref.incarnation).unchanged()
+        state = None if ref is None else self.chain(ref.incarnation).known
         return state if state is not None and _is_live(state, name) else None
+
+    def is_unchanged(self, head: ManifestState) -> bool:
+        """Say whether a known head is certainly still the head, where local disk tells that at once."""
+        return self.chain(head.line.incarnation).is_unchanged(head)
 
     def writable(self, name: str) -> tuple[Chain, ManifestState]:
         """Return the head of a branch to write on: no rename that has begun can land under the write.

@@ -325,10 +325,9 @@ class Chain:
         """The newest state seen so far: a hint that costs nothing."""
         return self._latest
 
-    def unchanged(self) -> ManifestState | None:
-        """Return the newest state seen so far, if local disk says at once that there is no newer one."""
-        known = self._latest
-        return known if known is not None and self._dataset.is_unchanged(known.version) else None
+    def is_unchanged(self, state: ManifestState) -> bool:
+        """Say whether a state is certainly still the newest, where local disk tells that at once."""
+        return self._dataset.is_unchanged(state.version)
 
     def at(self, version: int) -> ManifestState:
         """Return the state of one version, or say that it was reclaimed."""

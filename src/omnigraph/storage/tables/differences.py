@@ -115,11 +115,6 @@ class TailCache:
             self._fragments.drop(key)
 
 
-def written(rows: pa.Table) -> TailFragment:
-    """Return the entry of a fragment written from these rows, in this order."""
-    return TailFragment(rows, np.arange(rows.num_rows, dtype=np.int64))
-
-
 # -- differences ---------------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.derived.rows import RowFinder, by_fragment
 from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.differences import TailCache, TailFragment, written
+from omnigraph.storage.tables.differences import TailCache, TailFragment
 from omnigraph.storage.tables.effects import ID, Removal, RowSource, Written
 from omnigraph.storage.tables.keys import PROBE_LIMIT, Addresses, addresses
 from omnigraph.storage.tables.layout import (
@@ -103,15 +103,6 @@ def check_columns(columns: pa.Schema, expected: pa.Schema) -> None:
 
 FILE_ROWS = 1 << 20  # of one data file
 COMMIT_RETRIES = 5  # detached versions are random numbers: a collision is drawn again
-
-
-def _pieces(rows: pa.Table | CheckedStream) -> Iterator[pa.Table | CheckedStream]:
-    """Yield rows in memory as many at a time as one file holds."""
-    if not isinstance(rows, pa.Table):
-        yield rows
-        return
-    for start in range(0, max(rows.num_rows, 1), FILE_ROWS):
-        yield rows.slice(start, FILE_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,17 +201,22 @@ class Workbench:
         beside: list[Future[Any]] = []
         try:
             # File by file: Lance encodes on few threads, so what lies beside one is made during the next.
-            for piece in _pieces(rows):
+            pieces: Sequence[pa.Table | CheckedStream] = (rows,)
+            if isinstance(rows, pa.Table) and rows.num_rows > FILE_ROWS:
+                pieces = [rows.slice(start, FILE_ROWS) for start in range(0, rows.num_rows, FILE_ROWS)]
+            for piece in pieces:
                 fragments = self._write_fragments(piece)
                 beside += self._beside(fragments, piece)
                 new += fragments
         finally:
-            wait(beside)  # no straggler goes on writing after an error was told
-        _finish(beside)
+            if beside:
+                wait(beside)  # no straggler goes on writing after an error was told
+        if beside:
+            _finish(beside)
         if isinstance(rows, pa.Table) and len(new) == 1:
             part = FragmentLayout.of(new[0], self.layout.columns)
             if not part.settled:
-                self._tail.put(part.key, written(rows.combine_chunks()))
+                self._tail.put(part.key, TailFragment(rows.combine_chunks(), np.arange(rows.num_rows)))
         return new
 
     def _write_fragments(self, rows: pa.Table | CheckedStream) -> list[FragmentMetadata]:
@@ -245,6 +241,8 @@ class Workbench:
                 self.files += [f"data/{path}", f"data/{path.removesuffix('.lance')}/"]
                 if self._syncer.enabled:  # begin now: other files are still being written
                     self.pool.submit(self._syncer.early, f"{self._folder}data/{path}")
+        if not self.layout.has_blobs and not any(part.settled for part in parts):
+            return []  # rows of small files are found in memory
         return self._derive(parts, rows if isinstance(rows, pa.Table) else None)
 
     def derive(self, parts: Iterable[FragmentLayout]) -> None:
