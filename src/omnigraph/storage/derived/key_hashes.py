@@ -174,22 +174,31 @@ class KeyHashes:
 
     def find(self, hashes: Hashes) -> tuple[Rows, Rows]:
         """Return (which hash, row) of the rows that may hold the values of some hashes."""
+        if len(hashes) <= FEW:
+            return self._find_few(hashes.tolist())
         bits = np.uint64(row_bits(self.rows))
         low = hashes >> bits << bits
         high = low | ((np.uint64(1) << bits) - np.uint64(1))
-        if len(hashes) <= FEW:
-            if self.file is not None:  # all at once: requests for them go out together
-                self.file.ensure(ARRAY, [self._around(int(first)) for first in low])
-            spans = [self._window(int(first), int(last)) for first, last in zip(low, high, strict=True)]
-            begins = np.array([begin for begin, _ in spans], dtype=np.int64)
-            ends = np.array([end for _, end in spans], dtype=np.int64)
-        else:
-            entries = self.whole()
-            begins, ends = np.searchsorted(entries, low, "left"), np.searchsorted(entries, high, "right")
+        entries = self.whole()
+        begins, ends = np.searchsorted(entries, low, "left"), np.searchsorted(entries, high, "right")
         which, at = spread(begins, ends - begins)
-        if self.file is not None:
-            self.file.ensure_at(ARRAY, at)
-        return which, (self.entries[at] & (high[which] - low[which])).astype(np.int64)
+        return which, (entries[at] & (high[which] - low[which])).astype(np.int64)
+
+    def _find_few(self, hashes: list[int]) -> tuple[Rows, Rows]:
+        """Do the same in Python's numbers: for a few values arrays cost more than the search."""
+        bits = row_bits(self.rows)
+        row_mask = (1 << bits) - 1
+        lows = [value >> bits << bits for value in hashes]
+        if self.file is not None:  # all at once: requests for them go out together
+            self.file.ensure(ARRAY, [self._around(low) for low in lows])
+        which: list[int] = []
+        rows: list[int] = []
+        for number, low in enumerate(lows):
+            begin, end = self._window(low, low | row_mask)
+            if end > begin:
+                rows += [entry & row_mask for entry in self.entries[begin:end].tolist()]
+                which += [number] * (end - begin)
+        return np.array(which, np.int64), np.array(rows, np.int64)
 
     def whole(self) -> Hashes:
         """Return all entries."""

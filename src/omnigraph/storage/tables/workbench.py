@@ -156,7 +156,7 @@ class Workbench:
         located = self._find_big(ids, big) if big else {}
         sought = ids.to_pylist() if small else []
         for fragment in small:
-            offsets = self._tail_fragment(fragment).find(sought)
+            offsets = self._tail.get(self.base, fragment, self.layout.parts[fragment].key).find(sought)
             if len(offsets):
                 located[fragment] = offsets
         return located
