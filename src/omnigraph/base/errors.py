@@ -507,6 +507,3 @@ class LimitExceeded(GraphError):
 
     kind = Kind.UNAVAILABLE
     code = "resource_limit"
-
-
-ResourceLimit = LimitExceeded  # what execution calls it

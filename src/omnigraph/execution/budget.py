@@ -11,12 +11,12 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from omnigraph.base.errors import ResourceLimit
+from omnigraph.base.errors import LimitExceeded
 
 MEMORY_BYTES = 4 << 30
 
 
-class TooManyAtOnce(ResourceLimit):
+class TooManyAtOnce(LimitExceeded):
     """The rows of one step are too many to be made at once; from fewer rows it makes fewer."""
 
 
@@ -63,7 +63,7 @@ class Budget:
         """Refuse to take more memory than is left for the query."""
         if self._held + needed > self.limit:
             held = f" beside {_mib(self._held)} already held" if self._held else ""
-            raise ResourceLimit(
+            raise LimitExceeded(
                 f"{doing} needs {_mib(needed)}{held}; the limit is {_mib(self.limit)}",
                 remedy="Filter earlier, count instead of listing, or raise the memory limit",
                 resource="memory",

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.base.errors import ResourceLimit
+from omnigraph.base.errors import LimitExceeded
 from omnigraph.catalog.model import ID, NodeType, TableType
 from omnigraph.catalog.types import Scalar
 from omnigraph.execution.arrays import sorted_distinct, take
@@ -424,7 +424,7 @@ class EntityTable:
         """Read a whole column that could as well be picked from."""
         try:
             return self._whole_column(name)
-        except ResourceLimit:
+        except LimitExceeded:
             self._columns.give_up(self._base_key, name)
             return None
 

@@ -20,7 +20,7 @@ from time import monotonic
 import numpy as np
 
 from omnigraph.base.bounded_cache import BoundedCache
-from omnigraph.base.errors import ResourceLimit
+from omnigraph.base.errors import LimitExceeded
 from omnigraph.execution.adjacency import Adjacency, Wide, count_in_lists, pair_keys, pair_of
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.columns import NOTHING, Ordinals, TableKey
@@ -300,7 +300,7 @@ class Topologies:
         except Unreadable:
             raise
         except Unusable as error:
-            raise ResourceLimit(
+            raise LimitExceeded(
                 f"The edges of {edges.declared.name} cannot be listed: {error}",
                 remedy="Ask for fewer nodes at a time, which are looked up one by one",
                 resource="topology",
