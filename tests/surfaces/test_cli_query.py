@@ -339,8 +339,8 @@ def test_explain_shows_the_plan_and_runs_nothing(ask: Desk, shelf: str) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[:3] == [
         "query friends",
-        "  look up $p: Person by key  (~1 rows)",
-        "  follow $p -Knows-> $f  (~1 rows)",
+        "  look up $p: Person by key  (~1 row)",
+        "  follow $p -Knows-> $f  (~1 row)",
     ]
     assert query(ask, shelf, *FRIENDS, "--explain").out == ran.out
 
@@ -354,7 +354,7 @@ def test_explain_is_a_document_for_scripts(ask: Desk, shelf: str) -> None:
 
 def test_profile_adds_what_each_step_did(ask: Desk, shelf: str) -> None:
     ran = ask.run("profile", shelf, "--query", "q.gq", *FRIENDS)
-    assert "1 rows, " in ran.out.splitlines()[2]
+    assert "1 row, " in ran.out.splitlines()[2]
     plan = ask.run("profile", shelf, "--query", "q.gq", *FRIENDS, "--json").document["plan"]
     assert (plan[1]["operator"], plan[1]["rows"]) == ("follow", 1)
     assert plan[1]["seconds"] >= 0

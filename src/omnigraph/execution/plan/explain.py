@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import Any, assert_never
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.errors import counted
 from omnigraph.catalog.query.expressions import And, Comparison, Direction, Hops
 from omnigraph.catalog.query.statements import Counted, Exists, Expand, Optional
 from omnigraph.execution.plan.statistics import RowCounts, Statistics, estimates
@@ -86,9 +87,10 @@ def _text(lines: tuple[ExplainLine, ...] | list[ExplainLine], indent: str) -> It
     for line in lines:
         figures = []
         if line.estimate is not None:
-            figures.append(f"~{line.estimate} rows")
+            figures.append(f"~{counted(line.estimate, 'row')}")
         if line.rows is not None and line.seconds is not None:
-            figures.append(f"{line.rows} rows, {line.seconds * 1000:.2f} ms, {line.requests} requests")
+            requests = counted(line.requests or 0, "request")
+            figures.append(f"{counted(line.rows, 'row')}, {line.seconds * 1000:.2f} ms, {requests}")
         shown = f"  ({'; '.join([*figures, *line.notes])})" if figures or line.notes else ""
         yield f"{indent}{line.operator} {line.detail}{shown}"
         yield from _text(line.inner, indent + "  ")
@@ -202,9 +204,9 @@ def _tail(plan: Plan) -> Iterator[ExplainLine]:
     if read.ranking is not None:
         yield ExplainLine("rank", type(read.ranking).__name__.lower())
     if read.keys is not None:
-        yield ExplainLine("group", f"by {len(read.keys)} keys" if read.keys else "all rows")
+        yield ExplainLine("group", f"by {counted(len(read.keys), 'key')}" if read.keys else "all rows")
     if read.distinct:
         yield ExplainLine("distinct", "rows")
     cut = " and keep the first" if plan.top else ""
-    yield ExplainLine("order", f"by {len(read.order)} keys, then by ids{cut}")
+    yield ExplainLine("order", f"by {counted(len(read.order), 'key')}, then by ids{cut}")
     yield ExplainLine("return", ", ".join(output.name for output in read.outputs))
