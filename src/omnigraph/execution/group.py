@@ -34,6 +34,7 @@ from omnigraph.execution.context import Context
 from omnigraph.execution.match_rows import MatchRows
 from omnigraph.execution.values import Evaluator, calculate
 
+FIRST_ROWS = 1 << 16  # rows that are looked at first for a row of each group
 CODES_SHARE = 4  # a column is encoded for a table where there is a row for at least every so many entities
 DENSE_CODES = 4  # combinations of codes are counted in place while there are no more than so many for a row
 
@@ -49,8 +50,14 @@ class Groups:
     def first(self) -> Ordinals:
         """The first row of each group; none when there are no rows."""
         rows = len(self.of)
-        first = np.zeros(self.count if rows else 0, dtype=np.int64)
-        first[self.of[::-1]] = np.arange(rows - 1, -1, -1)  # of several the last is kept: the first row
+        first = np.full(self.count if rows else 0, -1, dtype=np.int64)
+        start, size = 0, max(FIRST_ROWS, 4 * self.count)
+        while start < rows and (unseen := first < 0).any():  # mostly soon: few groups have only late rows
+            part = self.of[start : start + size]
+            of_part = np.full(self.count, -1, dtype=np.int64)
+            of_part[part[::-1]] = np.arange(start + len(part) - 1, start - 1, -1)  # the last one stays
+            first[unseen] = of_part[unseen]
+            start, size = start + size, 2 * size
         return first
 
 
@@ -118,8 +125,9 @@ def _coded(key: Value, rows: MatchRows, context: Context) -> tuple[Ordinals, int
 def _without_empty(of: Ordinals, count: int) -> tuple[Ordinals, int]:
     """Number the groups that have rows, without gaps."""
     present = np.bincount(of, minlength=count) > 0
-    if present.all():
-        return of, count
+    last = int(np.flatnonzero(present)[-1]) if len(of) else -1
+    if present[: last + 1].all():  # often only the code of null, which is the last, has no row
+        return of, last + 1
     return take((np.cumsum(present) - 1).astype(np.int64), of), int(present.sum())
 
 
