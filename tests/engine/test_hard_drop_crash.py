@@ -122,6 +122,7 @@ def check(scene: Scene, point: str) -> None:
             assert len(read(graph, "Person")) == 61
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", LOCAL)
 def test_death_during_a_hard_drop_leaves_a_good_graph(local_scene: Scene, point: str) -> None:
     check(local_scene, point)

@@ -131,6 +131,7 @@ def check(scene: Scene, point: str, passages: list[int]) -> None:
             assert len(graph.nodes("City")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", LOCAL)
 def test_death_during_an_apply_leaves_the_old_or_the_new_schema_whole(local_scene: Scene, point: str) -> None:
     check(local_scene, point, ends(local_scene, point))

@@ -100,6 +100,7 @@ def test_a_load_that_had_a_key_is_never_done_twice(stored: tuple[Graph, list[Que
     assert graph.store.snapshot().commit_id == head
 
 
+@pytest.mark.slow
 def test_an_old_graph_gets_derived_files_and_says_what_it_said(
     stored: tuple[Graph, list[Question]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

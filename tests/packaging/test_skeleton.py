@@ -105,6 +105,7 @@ def test_every_declared_dependency_is_pinned_within_its_bounds(requirement: Requ
     assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "requirement"), used_by_folder(), ids=str)
 def test_every_dependency_is_imported_by_what_it_is_declared_for(folder: str, requirement: str) -> None:
     """Tools of the extra `dev` are run, not imported; all else that nothing imports is to be removed."""

@@ -51,6 +51,7 @@ def big(count: int = MANY, prefix: str = "k", start: int = 0) -> pa.Table:
 # -- the tail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), [("mixed", 300), ("new ids", 100), ("known ids", 100)])
 def test_many_small_upserts_leave_few_fragments(local_place: Place, kind: str, count: int) -> None:
     names: dict[str, Callable[[int], str]] = {

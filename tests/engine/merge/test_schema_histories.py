@@ -367,6 +367,7 @@ KNOWN: dict[str, list[Step]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", KNOWN.values(), ids=KNOWN)
 def test_known_histories(history: list[Step]) -> None:
     play(history)

@@ -211,6 +211,7 @@ def test_the_best_of_repeated_and_missing_entities(documents: Documents) -> None
 # -- columns too large to hold
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("approximate", [True, False])
 @pytest.mark.parametrize("indexed", [True, False])
 def test_vectors_that_do_not_fit_are_answered_from_storage(
