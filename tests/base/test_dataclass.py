@@ -83,7 +83,8 @@ def test_both_make_the_same_class(options: dict[str, Any]) -> None:
         lambda cls: cls("a", 2).size,
         lambda cls: setattr(cls(name="a"), "size", 4),
         lambda cls: delattr(cls(name="a"), "size"),
-        lambda cls: hash(replace(cls(name="a"), tags=())) == hash(replace(cls(name="a"), tags=())),
+        # Both at once: of two that live after one another, identity may be the same place in memory.
+        lambda cls: len({*map(hash, [replace(cls(name="a"), tags=()), replace(cls(name="a"), tags=())])}),
     ],
 )
 def test_both_answer_alike(options: dict[str, Any], ask: Callable[[Any], Any]) -> None:
