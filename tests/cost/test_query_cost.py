@@ -69,9 +69,6 @@ GRAPH = "node Person { name: String @key }\nedge Knows: Person -> Person { since
 FRIENDS = "query q($k: String) { match { $p: Person { name: $k }  $p knows $f } return { $f.name } }"
 
 
-# Fails: stored adjacency covers the large files of the node table alone (execution/topology.py, cover_of).
-# Ten thousand people are not large, so every edge is listed as loose, and the table is read all the same.
-@pytest.mark.xfail(strict=True, reason="adjacency over a small node table lists every edge as loose")
 @pytest.mark.timeout(300)
 def test_a_first_traversal_touches_a_few_blocks_and_not_the_edges(
     s3_server: S3Server, proxy: S3Proxy

@@ -20,7 +20,7 @@ from omnigraph.catalog.model import ID, EdgeType
 from omnigraph.execution.columns import ColumnCache
 from omnigraph.execution.entities import EntityTable
 from omnigraph.execution.topology import cover_of
-from omnigraph.storage.derived.adjacency import ByHash, Cover
+from omnigraph.storage.derived.adjacency import ByHash, Cover, Files
 from omnigraph.storage.derived.blocks import Unusable
 from omnigraph.storage.derived.key_hashes import KeyHashes
 from omnigraph.storage.store import GraphStore
@@ -84,17 +84,17 @@ def _hash_join(
     def keys(table_id: str, data_file: str, column: str, rows: int) -> KeyHashes | None:
         return store.finder.stored_hashes(handles[table_id], data_file, column, rows)
 
-    outside = (_outside(sources), _outside(targets))
+    outside = (_outside(sources, cover.sources), _outside(targets, cover.targets))
     try:
         return ByHash.of(store.finder.files, keys, edges.key[0], cover, outside)
     except Unusable:
         return None
 
 
-def _outside(nodes: EntityTable) -> pa.Array:
-    """Return the ids of the living nodes that large files do not have."""
+def _outside(nodes: EntityTable, covered: Files) -> pa.Array:
+    """Return the ids of the living nodes that the files covered do not have: these come first."""
     every = nodes.every()
-    return nodes.take(ID, every[every >= nodes.start_of_rest])
+    return nodes.take(ID, every[every >= sum(rows for _, rows in covered)])
 
 
 def complete_key_hashes(

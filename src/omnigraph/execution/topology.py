@@ -33,6 +33,7 @@ from omnigraph.storage.derived.blocks import Unreadable, Unusable
 CACHE_BYTES = 2 << 30
 BYTES_PER_EDGE = 40  # at most, while edges that no base covers are numbered and sorted
 SETS_OF_FILES = 16
+OUTSIDE_SHARE = 50  # one node in so many may be outside the files of nodes that a base covers
 CHEAP = 200_000  # edges that are numbered without asking whether it is worth it
 LOOK_AGAIN_S = (
     30  # after which a base that was not stored is looked for again: a load derives after it publishes
@@ -338,9 +339,16 @@ class Topologies:
 def cover_of(
     edges: EntityTable, sources: EntityTable, targets: EntityTable, *, settled: bool = False
 ) -> Cover:
-    """Return the files that a base over the large (or all settled) files of a version is about."""
+    """Return the files that a base is about: large files of edges, or all settled ones; and those of nodes.
 
-    def files(table: EntityTable) -> Files:
-        return files_of([part for _, part in (table.settled if settled else table.large)])
+    Of nodes, large files alone where they have nearly all rows, since only maintenance rewrites these; else
+    settled files as well, or most edges would be in no list.
+    """
 
-    return Cover(sources.key[0], targets.key[0], files(edges), files(sources), files(targets))
+    def node_files(table: EntityTable) -> Files:
+        few_outside = (table.settled_span - table.start_of_rest) * OUTSIDE_SHARE <= table.settled_span
+        return files_of([part for _, part in (table.large if few_outside and not settled else table.settled)])
+
+    edge_parts = edges.settled if settled else edges.large
+    edge_files = files_of([part for _, part in edge_parts])
+    return Cover(sources.key[0], targets.key[0], edge_files, node_files(sources), node_files(targets))
