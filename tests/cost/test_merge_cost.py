@@ -30,7 +30,7 @@ ROUNDS = 4
 IN_MEMORY = 1_000
 ROWS = [
     (IN_MEMORY, 10_000, 20_000),
-    pytest.param((IN_MEMORY, 10_000, 100_000), marks=pytest.mark.full),
+    pytest.param((IN_MEMORY, 100_000, 200_000), marks=pytest.mark.full),
 ]
 
 

@@ -127,12 +127,12 @@ class Matcher:
         if predicate is None:
             return self._keep(MatchRows(table.rows, {variable: table.every()}), conditions)
         whole = all_of(pushed)
-        found = table.where(
+        matching = table.where(
             predicate, stored_columns(whole), lambda batch: holds(whole, replace(self._request, rows=batch))
         )
         in_scan = {id(condition) for condition in pushed}
         rest = tuple(condition for condition in conditions if id(condition) not in in_scan)
-        return self._keep(MatchRows(len(found), {variable: found}), rest)
+        return self._keep(MatchRows(len(matching), {variable: matching}), rest)
 
     def _in_memory(self, table: EntityTable, condition: Condition) -> bool:
         """Say whether the column that a condition reads is in memory: then no scan is needed.

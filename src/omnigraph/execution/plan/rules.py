@@ -240,28 +240,55 @@ def _price(
 
     Among steps of a kind, the one that is expected to leave the fewest rows.
     """
-    made = factor(step, statistics, bound)
+    row_factor = factor(step, statistics, bound)
     match step:
         case Keep():
             return 0, 0
         case Lookup(variable):
-            return (0, 1) if variable in bound else (1, made)
+            return (0, 1) if variable in bound else (1, row_factor)
         case Follow(clause):
             ends = (clause.left in bound) + (clause.right in bound)
-            return (2 if ends == 2 else 3 if ends == 1 else 5), made
+            return (2 if ends == 2 else 3 if ends == 1 else 5), row_factor
         case Intersect():
-            return 3, made
+            return 3, row_factor
         case Scan(variable):
             if variable in bound:
                 return 0, 0
             joined = bound and any(_equal_to_bound(other, variable, bound) for other in waiting)
-            return (6 if bound and not joined else 4), made
+            return (6 if bound and not joined else 4), row_factor
         case JoinByValue():
-            return 4, made
+            return 4, row_factor
         case Inner():
             return 4, 0
         case _:
             assert_never(step)
+
+
+# -- one step for several --------------------------------------------------------------------------
+
+
+Merged = tuple[Step, Sequence[Step]]  # a step, and those after it whose work it does as well
+
+
+def _merged(
+    steps: Sequence[Step],
+    outer: frozenset[Variable],
+    merge: Callable[[Step, Sequence[Step], set[Variable]], Merged | None],
+) -> tuple[Step, ...]:
+    """Let a rule put one step in the place of a step and some later ones, given what is bound before it."""
+    bound = set(outer)
+    waiting = list(steps)
+    done: list[Step] = []
+    while waiting:
+        step = waiting.pop(0)
+        if isinstance(step, Inner):
+            step = replace(step, steps=_merged(step.steps, frozenset(bound), merge))
+        elif (merged := merge(step, waiting, bound)) is not None:
+            step, taken = merged
+            waiting = [later for later in waiting if not any(later is gone for gone in taken)]
+        done.append(step)
+        bound |= set(binds(step))
+    return tuple(done)
 
 
 # -- value join ------------------------------------------------------------------------------------
@@ -272,27 +299,17 @@ def _price(
 
 def value_join(plan: Plan, statistics: Statistics) -> Plan:
     """Turn scans with an equality to what is bound into joins."""
-    return replace(plan, steps=_joined(plan.steps, frozenset()))
+    return replace(plan, steps=_merged(plan.steps, frozenset(), _join_by_value))
 
 
-def _joined(steps: tuple[Step, ...], outer: frozenset[Variable]) -> tuple[Step, ...]:
-    bound = set(outer)
-    waiting = list(steps)
-    done: list[Step] = []
-    while waiting:
-        step = waiting.pop(0)
-        if isinstance(step, Inner):
-            step = replace(step, steps=_joined(step.steps, frozenset(bound)))
-        elif isinstance(step, Scan) and bound and step.variable not in bound:
-            for later in waiting:
-                sides = _equal_to_bound(later, step.variable, bound)
-                if sides is not None and isinstance(later, Keep):
-                    waiting.remove(later)
-                    step = JoinByValue(step, *sides, _parts(later.condition))
-                    break
-        done.append(step)
-        bound |= set(binds(step))
-    return tuple(done)
+def _join_by_value(step: Step, later_steps: Sequence[Step], bound: set[Variable]) -> Merged | None:
+    if not isinstance(step, Scan) or not bound or step.variable in bound:
+        return None
+    for later in later_steps:
+        sides = _equal_to_bound(later, step.variable, bound)
+        if sides is not None and isinstance(later, Keep):
+            return JoinByValue(step, *sides, _parts(later.condition)), [later]
+    return None
 
 
 def _equal_to_bound(step: Step, variable: Variable, bound: set[Variable]) -> tuple[Value, Value] | None:
@@ -312,10 +329,10 @@ def _equal_to_bound(step: Step, variable: Variable, bound: set[Variable]) -> tup
 
 def _hash_alike(near: Value, far: Value) -> bool:
     """Say whether equal values of both can be told by hash: single values of one kind, or numbers."""
-    one, two = type_of(near), type_of(far)
-    if one is None or two is None or one.is_list or two.is_list:
+    near_type, far_type = type_of(near), type_of(far)
+    if near_type is None or far_type is None or near_type.is_list or far_type.is_list:
         return False
-    return one.arrow == two.arrow or (one.scalar in NUMBERS and two.scalar in NUMBERS)
+    return near_type.arrow == far_type.arrow or (near_type.scalar in NUMBERS and far_type.scalar in NUMBERS)
 
 
 # -- close cycles ----------------------------------------------------------------------------------
@@ -326,29 +343,19 @@ def _hash_alike(near: Value, far: Value) -> bool:
 
 def close_cycles(plan: Plan, statistics: Statistics) -> Plan:
     """Join an edge that binds a node with those that then close a cycle through it."""
-    return replace(plan, steps=_closed(plan.steps, frozenset()))
+    return replace(plan, steps=_merged(plan.steps, frozenset(), _close_cycle))
 
 
-def _closed(steps: tuple[Step, ...], outer: frozenset[Variable]) -> tuple[Step, ...]:
-    bound = set(outer)
-    waiting = list(steps)
-    done: list[Step] = []
-    while waiting:
-        step = waiting.pop(0)
-        if isinstance(step, Inner):
-            step = replace(step, steps=_closed(step.steps, frozenset(bound)))
-        elif isinstance(step, Follow) and _single(step.clause):
-            new = {step.clause.left, step.clause.right} - bound
-            if len(new) == 1:
-                (variable,) = new
-                closing = [later for later in waiting if _closes(later, variable, bound)]
-                if closing:
-                    waiting = [later for later in waiting if later not in closing]
-                    clauses = (step.clause, *(later.clause for later in closing if isinstance(later, Follow)))
-                    step = Intersect(variable, clauses)
-        done.append(step)
-        bound |= set(binds(step))
-    return tuple(done)
+def _close_cycle(step: Step, later_steps: Sequence[Step], bound: set[Variable]) -> Merged | None:
+    if not isinstance(step, Follow) or not _single(step.clause):
+        return None
+    new = {step.clause.left, step.clause.right} - bound
+    if len(new) != 1:
+        return None
+    (variable,) = new
+    closing = [later for later in later_steps if _closes(later, variable, bound)]
+    clauses = (step.clause, *(later.clause for later in closing if isinstance(later, Follow)))
+    return (Intersect(variable, clauses), closing) if closing else None
 
 
 def _single(clause: Expand) -> bool:

@@ -156,10 +156,10 @@ def factor(step: Step, statistics: Statistics, bound: frozenset[Variable] | set[
         case Intersect(variable, clauses):
             first = clauses[0]
             near = first.right if variable == first.left else first.left
-            made = statistics.fan_out(first, near)
+            row_factor = statistics.fan_out(first, near)
             for clause in clauses[1:]:
-                made *= statistics.joined(clause)
-            return made
+                row_factor *= statistics.joined(clause)
+            return row_factor
         case Keep(condition):
             return statistics.share(condition)
         case Inner(clause):

@@ -155,7 +155,7 @@ def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
         if deletions is not None:
             wait([deletions])  # no straggler goes on writing after an error was told
     updated, emptied = deletions.result() if deletions is not None else ([], frozenset())
-    found = sum(map(len, replaced.values()))
+    replaced_count = sum(map(len, replaced.values()))
     return bench.finish(
         LanceOperation.Update(
             removed_fragment_ids=sorted(folded | emptied),
@@ -163,8 +163,8 @@ def _upsert(bench: Workbench, rows: pa.Table, remove: pa.Array) -> Result:
             new_fragments=new,
             update_mode="rewrite_rows",
         ),
-        inserted=rows.num_rows - found,
-        updated=found,
+        inserted=rows.num_rows - replaced_count,
+        updated=replaced_count,
         deleted=sum(map(len, removed.values())),
     )
 
