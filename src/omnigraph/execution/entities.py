@@ -200,8 +200,14 @@ class EntityTable:
 
     @cached_property
     def settled(self) -> tuple[tuple[int, FragmentLayout], ...]:
-        """The fragments that writes do not rewrite all the time, in order: large ones, then others."""
-        return tuple(entry for entry in self.parts if _rank(entry[1]) < len(TIERS))
+        """The fragments that writes do not rewrite all the time, in order: large ones, then others.
+
+        Of nodes that are few, all fragments: many edges may lead to them, and a write of edges leaves them.
+        """
+        kept = tuple(entry for entry in self.parts if _rank(entry[1]) < len(TIERS))
+        if isinstance(self.declared, NodeType) and 2 * int(self._starts[len(kept)]) < self.span:
+            return self.parts
+        return kept
 
     @cached_property
     def settled_deleted(self) -> Ordinals:
