@@ -46,7 +46,7 @@ from statistics import fmean, median
 from typing import Any
 
 import live_lsqb
-from live_data import Facts, make
+from live_data import NEIGHBOURS, Facts, make
 from live_engines import LIVE, QUESTIONS, WRITES
 from live_report import Table, alike, exponent, ratio, verdict
 
@@ -80,12 +80,11 @@ class Bench:
 
     def data(self, share: int = 1) -> Facts:
         """Return the data, or a part of it."""
-        nodes, edges = self.options.nodes // share, self.options.edges // share
-        return make(self.cache, nodes, edges, self.options.degrees)
+        return self.sized(self.options.nodes // share, self.options.edges // share)
 
     def sized(self, nodes: int, edges: int) -> Facts:
         """Return data of another size."""
-        return make(self.cache, nodes, edges, self.options.degrees)
+        return make(self.cache, nodes, edges, self.options.degrees, self.options.neighbours)
 
     def run(self, command: list[str], seconds: float | None = None) -> Any:
         """Run a process and return the JSON of its last line; a string says why there is none."""
@@ -105,9 +104,21 @@ class Bench:
             return f"exit {done.returncode}"
         return json.loads(done.stdout.splitlines()[-1])
 
+    def command(self, job: str, engine: str, path: str, facts: Facts, **given: Any) -> list[str]:
+        """Return what does a job, as arguments of the interpreter."""
+        spec = {"job": job, "engine": engine, "path": path, "data": facts.folder, **given}
+        return [str(HERE / "live_work.py"), json.dumps({**spec, "neighbours": facts.neighbours})]
+
     def work(self, job: str, engine: str, path: str, facts: Facts, **given: Any) -> dict[str, Any]:
         """Do one job in a process of its own."""
-        spec = {"job": job, "engine": engine, "path": path, "data": facts.folder, **given}
+        spec = {
+            "job": job,
+            "engine": engine,
+            "path": path,
+            "data": facts.folder,
+            "neighbours": facts.neighbours,
+            **given,
+        }
         found = self.run([str(HERE / "live_work.py"), json.dumps(spec)])
         if not isinstance(found, dict):
             sys.exit(f"{job} of {engine}: {found}")
@@ -465,7 +476,14 @@ def _shared(bench: Bench, path: str, facts: Facts) -> Table:
     """Start two readers, and add up what the system says of their memory."""
     table = Table(f"two reader processes on one graph, MiB of each (means): {facts.label}")
     for label, asked in {"opened": [], "hops asked": list(LIVE[:3]), "all asked": list(LIVE)}.items():
-        spec = {"job": "hold", "engine": "ours", "path": path, "data": facts.folder, "questions": asked}
+        spec = {
+            "job": "hold",
+            "engine": "ours",
+            "path": path,
+            "data": facts.folder,
+            "neighbours": facts.neighbours,
+        }
+        spec["questions"] = asked
         command = [sys.executable, str(HERE / "live_work.py"), json.dumps(spec)]
         children = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -616,6 +634,13 @@ def arguments() -> argparse.Namespace:
     add("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them when left out")
     add("--nodes", type=int, default=1_000_000, help="persons (default 1,000,000)")
     add("--edges", type=int, default=10_000_000, help="edges between them (default 10,000,000)")
+    add(
+        "--neighbours",
+        type=int,
+        choices=NEIGHBOURS,
+        default=NEIGHBOURS[0],
+        help="how many the persons know from whom hops start (default 20)",
+    )
     add(
         "--degrees", choices=["skewed", "uniform"], default="skewed", help="see live_data.py (default skewed)"
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-FORMAT = 6  # of the generator: data of another one is made again
+FORMAT = 7  # of the generator: data of another one is made again
 FACTS = "facts.json"
 SKEW = (0.336, 0.35)  # of sources and of targets
 CITIES = 200
-NEAR = 20  # out-degree of the persons from whom hops start
+NEIGHBOURS = (20, 200, 1_000)  # about so many do the persons know from whom hops start
 SAMPLES = 512
 
 Numbers = npt.NDArray[np.int64]
@@ -43,14 +43,21 @@ class Facts:
     """The largest out-degree."""
     hub: str
     """Who has it."""
-    keys: list[str]
-    """Persons who know about twenty others, who in turn know not unusually many."""
+    starts: dict[str, list[str]]
+    """By `NEIGHBOURS`: persons who know about so many others, who in turn know not unusually many."""
     pairs: list[list[str]]
     """Two persons each, for shortest paths."""
     ties: list[list[str]]
     """Edges that may be deleted: their ends are in no other list."""
     persons: list[str]
-    """Persons who may be changed or deleted: they are in no other list, and no key knows them."""
+    """Persons who may be changed or deleted: they are in no other list, and no start knows them."""
+    neighbours: int = NEIGHBOURS[0]
+    """Which of the starts are asked about."""
+
+    @property
+    def keys(self) -> list[str]:
+        """The persons from whom hops start."""
+        return self.starts[str(self.neighbours)]
 
     def files(self, *, unique: bool = False) -> dict[str, str]:
         """Return the Parquet file of each type; `unique`: persons with an address of their own."""
@@ -61,14 +68,15 @@ class Facts:
     def label(self) -> str:
         """Return what a table is headed with."""
         return (
-            f"{self.nodes:,} nodes, {self.edges:,} edges, {self.degrees} degrees (largest {self.largest:,})"
+            f"{self.nodes:,} nodes, {self.edges:,} edges, {self.degrees} degrees (largest {self.largest:,}), "
+            f"starts that know {self.neighbours}"
         )
 
 
-def make(cache: Path, nodes: int, edges: int, degrees: str) -> Facts:
+def make(cache: Path, nodes: int, edges: int, degrees: str, neighbours: int) -> Facts:
     """Return the data of one size; make it if it is not there."""
     folder = cache / f"{degrees}-{nodes}-{edges}"
-    if (there := read(folder)) is not None:
+    if (there := read(folder, neighbours)) is not None:
         return there
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -93,15 +101,15 @@ def make(cache: Path, nodes: int, edges: int, degrees: str) -> Facts:
     pq.write_table(pa.table(ends), folder / "Knows.parquet")
     made = _facts(str(folder), random, nodes, source, target, degrees)
     (folder / FACTS).write_text(json.dumps({"format": FORMAT, "facts": asdict(made)}))
-    return made
+    return replace(made, neighbours=neighbours)
 
 
-def read(folder: Path) -> Facts | None:
+def read(folder: Path, neighbours: int) -> Facts | None:
     """Return the facts of data that was made before, or None."""
     facts = folder / FACTS
-    if not facts.is_file() or (found := json.loads(facts.read_text()))["format"] != FORMAT:
+    if not facts.is_file() or (stored := json.loads(facts.read_text()))["format"] != FORMAT:
         return None
-    return Facts(**{**found["facts"], "folder": str(folder)})
+    return Facts(**{**stored["facts"], "folder": str(folder), "neighbours": neighbours})
 
 
 def _names(nodes: int) -> Any:
@@ -143,9 +151,8 @@ def _facts(
 
     out, into = np.bincount(source, minlength=nodes), np.bincount(target, minlength=nodes)
     second = np.bincount(source, weights=out[target], minlength=nodes)  # walks of two hops
-    nearest = np.argsort(np.abs(out - NEAR), kind="stable")[: max(64, nodes // 200)]
-    usual = np.median(second[nearest])
-    keys = nearest[np.argsort(np.abs(second[nearest] - usual), kind="stable")[:32]]
+    starts = {number: _starts(out, second, number) for number in NEIGHBOURS}
+    keys = np.concatenate(list(starts.values()))
     hub = int(np.argmax(out))
     asked = np.concatenate([keys, [hub]])
     few = np.flatnonzero((out > 0) & (into > 0) & (out + into < 40))
@@ -166,8 +173,17 @@ def _facts(
         degrees=degrees,
         largest=int(out[hub]),
         hub=name(hub),
-        keys=[name(person) for person in keys],
+        starts={str(number): [name(person) for person in chosen] for number, chosen in starts.items()},
         pairs=[[name(a), name(b)] for a, b in zip(ends[::2], ends[1::2], strict=False)],
         ties=[[name(a), name(b)] for a, b in zip(source[tied], target[tied], strict=True)],
         persons=[name(person) for person in persons],
     )
+
+
+def _starts(out: Numbers, second: Numbers, neighbours: int) -> Numbers:
+    """Return persons of about one degree whose walks of two hops are usual for it."""
+    nearest = np.argsort(np.abs(out - neighbours), kind="stable")[: max(64, len(out) // 200)]
+    nearest = nearest[np.abs(out[nearest] - neighbours) <= np.abs(out[nearest[31]] - neighbours)]
+    usual = np.median(second[nearest])
+    chosen: Numbers = nearest[np.argsort(np.abs(second[nearest] - usual), kind="stable")[:32]]
+    return chosen

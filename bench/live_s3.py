@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from live_data import Facts, read
+from live_data import NEIGHBOURS, Facts, read
 from live_engines import QUESTIONS, UNIQUE_SCHEMA
 from live_work import ADD, BOTH, LINK
 
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _facts(data: Path) -> Facts:
-    facts = read(data)
+    facts = read(data, NEIGHBOURS[0])
     if facts is None:
         sys.exit(f"no data in {data}")
     return facts

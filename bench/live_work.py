@@ -308,7 +308,7 @@ JOBS: dict[str, Callable[[dict[str, Any], Facts], dict[str, Any]]] = {
 def main() -> None:
     """Do one job."""
     job = json.loads(sys.argv[1])
-    facts = read(Path(job["data"]))
+    facts = read(Path(job["data"]), job["neighbours"])
     if facts is None:
         sys.exit(f"no data in {job['data']}")
     print(json.dumps(JOBS[job["job"]](job, facts)))
