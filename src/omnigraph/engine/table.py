@@ -28,6 +28,7 @@ from omnigraph.catalog.types import PropertyType, Scalar, readable
 from omnigraph.engine.history.resolve_at import check_existed
 from omnigraph.execution.result import Rows
 from omnigraph.language.diagnostics import did_you_mean
+from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.predicate import both_zeros
 from omnigraph.storage.transaction import PinnedSnapshot
@@ -161,7 +162,7 @@ class TypeRows(Rows):
                 table_id = self.declared.table_id
                 version = self.snapshot.pin(table_id).version
                 return self._store.reads.lookup(table_id, version, column, values, columns)
-        return handle.scanner(columns=columns).to_table()
+        return scanner(handle, columns=columns).to_table()
 
     def _column(self, rows: pa.Table, name: str) -> pa.ChunkedArray:
         kind = self._types[name].arrow

@@ -100,13 +100,16 @@ class ConditionRows(Protocol):
         """Return where an optional variable stands for nothing."""
 
 
+NO_ROWS = pa.table({})
+
+
 @dataclass(eq=False)
 class StoredRows:
     """Rows of one table, by its stored columns: what a scan or a look-up gives."""
 
     values: Values
     now_ms: int
-    rows: pa.Table | pa.RecordBatch = field(default_factory=lambda: pa.table({}))
+    rows: pa.Table | pa.RecordBatch = field(default_factory=lambda: NO_ROWS)
     sets: Sets = field(default_factory=dict)
 
     @property

@@ -13,6 +13,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query.expressions import Values
+from omnigraph.execution.arrays import keep_freed_memory
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.columns import ColumnCache
 from omnigraph.execution.entities import EntityTable
@@ -40,6 +41,7 @@ class Caches:
     @classmethod
     def within(cls, limit: int = MEMORY_BYTES) -> Caches:
         """Make empty caches that together take no more than so many bytes."""
+        keep_freed_memory()
         quarter = limit // 4
         return cls(ColumnCache(quarter), Topologies(quarter), Search(quarter), limit)
 
@@ -47,9 +49,10 @@ class Caches:
         """Let go of as much as it takes for `needed` bytes beside the caches, topologies last."""
         allowed = max(self.limit - needed, 0)
         for cache in (self.columns, self.search, self.topologies):
-            taken = self.columns.nbytes + self.search.nbytes + self.topologies.nbytes
-            if taken > allowed:
-                cache.shrink(max(cache.nbytes - (taken - allowed), 0))
+            over = self.columns.nbytes + self.search.nbytes + self.topologies.nbytes - allowed
+            if over <= 0:
+                return
+            cache.shrink(max(cache.nbytes - over, 0))
 
     def table(self, declared: TableType, pin: Pin, reads: TableReads) -> EntityTable:
         """Return a table at a version; `declared` is the type as that version has it."""

@@ -41,6 +41,7 @@ from omnigraph.execution.columns import (
     TableKey,
 )
 from omnigraph.storage.derived.adjacency import Base, Cover, Numberer
+from omnigraph.storage.lance_reads import scanner, take_rows
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, TIERS, FragmentLayout, FragmentSize, Layout
 from omnigraph.storage.tables.predicate import Holds, Predicate, find
@@ -161,7 +162,7 @@ class EntityTable:
     def find(self, ids: pa.Array) -> Ordinals:
         """Return the ordinal of each id, or `MISSING`."""
         if len(ids) <= FEW:
-            return self._ordinals_of_few(ids)
+            return self.find_texts(ids.to_pylist())
         order, there = self.by_value(ID, pc.unique(ids))
         if not len(order):
             return np.full(len(ids), MISSING, dtype=np.int64)
@@ -169,9 +170,8 @@ class EntityTable:
         ordinals = order[pc.fill_null(place, 0).to_numpy(zero_copy_only=False)]
         return np.where(place.is_valid().to_numpy(zero_copy_only=False), ordinals, MISSING)
 
-    def _ordinals_of_few(self, ids: pa.Array) -> Ordinals:
+    def find_texts(self, texts: Sequence[str]) -> Ordinals:
         """Return the ordinals of a few ids: what may have one is compared with what is known of the rows."""
-        texts = ids.to_pylist()
         ordinals = np.array([self._remembered.get(text, UNKNOWN) for text in texts], dtype=np.int64)
         if (ordinals != UNKNOWN).all():
             return ordinals
@@ -180,7 +180,7 @@ class EntityTable:
             ordinals = np.where(at >= 0, self.start(number) + at, ordinals)
         left = np.flatnonzero(ordinals == UNKNOWN)
         if len(left):
-            ordinals[left] = self._compared(ids if len(left) == len(ids) else ids.take(pa.array(left)))
+            ordinals[left] = self._compared(pa.array([texts[at] for at in left.tolist()], pa.string()))
         if len(self._remembered) > FEW:
             self._remembered.clear()
         self._remembered.update(zip(texts, ordinals.tolist(), strict=True))
@@ -280,8 +280,9 @@ class EntityTable:
             tail = self._reads.tail(self.handle, number, part)
             return [_single_array(tail.rows[name]) for name in columns], tail.offsets
         fragment = self.handle.get_fragment(number)
-        scanner = self.handle.scanner(columns=list(columns), fragments=[fragment], with_row_address=True)
-        rows = scanner.to_table()
+        rows = scanner(
+            self.handle, columns=list(columns), fragments=[fragment], with_row_address=True
+        ).to_table()
         offsets = rows[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
         return [_single_array(rows[name]) for name in columns], offsets
 
@@ -519,7 +520,7 @@ class EntityTable:
             if len(lacking):
                 together.setdefault(lacking.tobytes(), (lacking, []))[1].append(name)
         for lacking, columns in together.values():
-            table = self.handle._take_rows(self.addresses(lacking).tolist(), columns=columns)
+            table = take_rows(self.handle, self.addresses(lacking).tolist(), columns)
             for name in columns:
                 known[name] = known[name].merged(Picks(lacking, _single_array(table[name])))
                 self._columns.keep_picks(self._base_key, name, known[name])

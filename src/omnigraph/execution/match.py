@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.catalog.keys import NoCanonicalText, canonical_text, ids_of_keys
 from omnigraph.catalog.query.expressions import (
@@ -25,7 +24,7 @@ from omnigraph.catalog.query.statements import Counted, Exists, Expand, Optional
 from omnigraph.catalog.types import PropertyType
 from omnigraph.execution.arrays import in_sorted, is_member, numbered, take
 from omnigraph.execution.budget import TooManyAtOnce
-from omnigraph.execution.columns import Ordinals
+from omnigraph.execution.columns import NOTHING, Ordinals
 from omnigraph.execution.conditions import StoredRows, holds, members, pruning, stored_columns
 from omnigraph.execution.context import Context
 from omnigraph.execution.cycles import Intersection, PairTest
@@ -38,7 +37,6 @@ from omnigraph.execution.values import Evaluator, MatchedRows
 from omnigraph.storage.tables.predicate import OPERATORS
 
 JUDGED_AT_ONCE = 1 << 18  # rows whose conditions are judged together: what that takes is not on the account
-NO_IDS = pa.array([], pa.string())
 
 
 class Matcher:
@@ -145,21 +143,20 @@ class Matcher:
     def _by_key(self, variable: Variable, key: Comparison | Among) -> Ordinals:
         """Return the nodes whose key is one of the values of a condition, ascending."""
         declared = variable.type.property_by_id(variable.type.key[0]).type  # type: ignore[union-attr]
-        ids = self._ids(key, declared)
-        if not len(ids):
-            return np.zeros(0, np.int64)
-        ordinals = self._context.table(variable.type.id).find(ids)
+        table = self._context.table(variable.type.id)
+        if isinstance(key, Comparison):
+            text = self._id(key, declared)
+            ordinals = NOTHING if text is None else table.find_texts([text])
+        else:
+            among = members(key.items, declared, self._request)
+            ordinals = NOTHING if among is None else table.find(ids_of_keys(among.values, declared))
         return np.sort(ordinals[ordinals != MISSING])
 
-    def _ids(self, key: Comparison | Among, declared: PropertyType) -> pa.Array:
-        if isinstance(key, Among):
-            among = members(key.items, declared, self._request)
-            return NO_IDS if among is None else ids_of_keys(among.values, declared)
+    def _id(self, key: Comparison, declared: PropertyType) -> str | None:
         try:
-            text = canonical_text(self._evaluator.operand(key.right), declared)  # type: ignore[arg-type]
+            return canonical_text(self._evaluator.operand(key.right), declared)  # type: ignore[arg-type]
         except NoCanonicalText:
-            return NO_IDS  # no node has such a key
-        return pa.array([text], pa.string())
+            return None  # no node has such a key
 
     def _introduce(
         self, rows: MatchRows, variable: Variable, ordinals: Ordinals, conditions: tuple[Condition, ...]

@@ -3,8 +3,10 @@
 Every logical operation runs inside `measured()`; each step that must wait for the one before it calls
 `stage()`.
 
-Counts with Lance's own process-wide request counters (complete, LIST included; one snapshot is ~10 us) plus
-the few requests made through our object client.
+Counts with Lance's own process-wide request counters (complete, LIST included) plus the few requests made
+through our object client. A look at those counters takes ~10 us and lets the interpreter go, at which small
+reads of several threads would queue: so whoever asks Lance for something says so first (`asks_lance`), and an
+operation during which nobody did does not look.
 
 A receipt gets a frozen `Cost`, metrics `process_totals()`. Lance cannot attribute requests to threads: when
 operations overlap in one process, their requests are counted in each of them, and `shared` says so.
@@ -61,7 +63,7 @@ class Meter:
 
 def process_totals() -> Cost:
     """Return everything this process has asked of storage since it started."""
-    requests, read, written = _totals()
+    requests, read, written = map(sum, zip(_lance_totals(), _objects, strict=True))
     return Cost(requests=requests, bytes_read=read, bytes_written=written)
 
 
@@ -83,27 +85,38 @@ class measured:
         if len(_active) > 1:
             for active in tuple(_active):
                 active.shared = True
-        self._before = _totals()
+        self._objects = tuple(_objects)
+        totals, asked = _known[0]
+        self._lance = totals if asked == _asked[0] else _lance_totals()
+        self._asked = _asked[0]
         return meter
 
     def __exit__(self, *_: object) -> None:
         if self._token is None:
             return
-        requests, read, written = self._before
-        now_requests, now_read, now_written = _totals()
+        lance = self._lance if self._asked == _asked[0] else _lance_totals()
         meter = self._meter
         _active.remove(meter)
         _current.reset(self._token)
-        meter.cost = Cost(
-            now_requests - requests, meter.stages, now_read - read, now_written - written, meter.shared
+        requests, read, written = (
+            now - then + count - counted
+            for now, then, count, counted in zip(lance, self._lance, _objects, self._objects, strict=True)
         )
+        meter.cost = Cost(requests, meter.stages, read, written, meter.shared)
 
 
-def stage() -> None:
+def stage(*, of_lance: bool = True) -> None:
     """Note that the current operation begins a step that had to wait for the one before."""
+    if of_lance:
+        asks_lance()
     meter = _current.get()
     if meter is not None:
         meter.stages += 1
+
+
+def asks_lance() -> None:
+    """Note that Lance is about to be asked for something that may not be in memory."""
+    _asked[0] += 1
 
 
 def count_object_request(*, read: int = 0, written: int = 0) -> None:
@@ -114,8 +127,10 @@ def count_object_request(*, read: int = 0, written: int = 0) -> None:
         _objects[2] += written
 
 
-def _totals() -> tuple[int, int, int]:
-    requests, read, written = tuple(_objects)
+def _lance_totals() -> tuple[int, int, int]:
+    """Look at Lance's counters: requests, bytes read and bytes written."""
+    asked = _asked[0]
+    requests = read = written = 0
     for point in snapshot_lance_metrics():
         name = point.name
         if name == REQUESTS:
@@ -125,11 +140,15 @@ def _totals() -> tuple[int, int, int]:
                 written += int(point.value or 0)
             else:
                 read += int(point.value or 0)
-    return requests, read, written
+    totals = requests, read, written
+    _known[0] = totals, asked
+    return totals
 
 
 _lock = threading.Lock()
 _active: list[Meter] = []
 _objects = [0, 0, 0]
+_asked = [0]  # how often Lance was asked; a count that is lost between threads does no harm
+_known = [((0, 0, 0), -1)]  # Lance's totals as last seen, and how often it had been asked then
 _current: ContextVar[Meter | None] = ContextVar("omnigraph_cost", default=None)
 register_lance_metrics_recorder()

@@ -19,6 +19,7 @@ from lance.lance import _Session
 
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import GraphClosed, GraphError, IntegrityError, StorageError
+from omnigraph.storage.cost import asks_lance
 from omnigraph.storage.location import Location
 
 Handle = Any  # lance.LanceDataset: untyped upstream
@@ -96,6 +97,7 @@ class Opener:
     def refresh(self, handle: Handle) -> Handle:
         """Return the newest version as a new handle (1 request if unchanged, else 2)."""
         self.check_open()
+        asks_lance()
         try:
             return handle.checkout_version((None, None))
         except (OSError, ValueError) as error:
@@ -143,6 +145,7 @@ class Opener:
         uri = self._location.join(path)
         with self._lock:
             self.opens += 1
+        asks_lance()
         try:
             return lance.dataset(
                 uri,

@@ -33,6 +33,7 @@ from omnigraph.engine.export.files import (
 from omnigraph.engine.export.plan import ExportPlan, Format, check_format, columns_of, plan_export, schema_of
 from omnigraph.engine.load.sources.json import END, FORMAT, HEADER
 from omnigraph.storage.diagnose import of_the_newest
+from omnigraph.storage.lance_reads import scanner, take_rows
 from omnigraph.storage.store import GraphStore
 
 # -- rows --------------------------------------------------------------------------------------------
@@ -54,8 +55,8 @@ def stored_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> Ite
     handle = store.table(plan.snapshot, declared.table_id)
     columns = list(columns_of(declared).values())
     with store.reading(plan.snapshot.state, tables=(declared.table_id,)):
-        scanner = handle.scanner(columns=columns, batch_size=BATCH_ROWS, batch_size_bytes=BATCH_BYTES)
-        for batch in scanner.to_batches():
+        scan = scanner(handle, columns=columns, batch_size=BATCH_ROWS, batch_size_bytes=BATCH_BYTES)
+        for batch in scan.to_batches():
             yield _named(batch, declared)
 
 
@@ -64,10 +65,10 @@ def ordered_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> It
     handle = store.table(plan.snapshot, declared.table_id)
     columns = list(columns_of(declared).values())
     with store.reading(plan.snapshot.state, tables=(declared.table_id,)):
-        ids = handle.scanner(columns=[ID], with_row_address=True).to_table()
+        ids = scanner(handle, columns=[ID], with_row_address=True).to_table()
         row_addresses = ids[ADDRESS].take(pc.sort_indices(ids[ID])).combine_chunks()
         for start in range(0, len(row_addresses), BATCH_ROWS):
-            rows = handle._take_rows(row_addresses.slice(start, BATCH_ROWS), columns=columns)
+            rows = take_rows(handle, row_addresses.slice(start, BATCH_ROWS), columns)
             for batch in rows.combine_chunks().to_batches():
                 yield _named(batch, declared)
 

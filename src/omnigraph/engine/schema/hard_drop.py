@@ -18,6 +18,7 @@ from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import GraphError
 from omnigraph.catalog.model import TypeKind
 from omnigraph.catalog.steps import DropMode, DropProperty, DropType, Effect, Step
+from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.manifest.records import CommitRecord
 from omnigraph.storage.reclaim import Reclaimed, carries, field_ids
 from omnigraph.storage.store import GraphStore
@@ -56,7 +57,7 @@ class RowsWithout:
 
     def reader(self) -> pa.RecordBatchReader:
         """Start reading from the beginning."""
-        return self.handle.scanner(columns=self.schema.names).to_reader()
+        return scanner(self.handle, columns=self.schema.names).to_reader()
 
 
 def rewrites(steps: Iterable[Step], txn: WriteTxn) -> dict[str, list[TableEffect]]:

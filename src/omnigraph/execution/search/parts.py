@@ -24,6 +24,7 @@ from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.execution.columns import TableKey
 from omnigraph.execution.entities import EntityTable
+from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.tables.layout import ADDRESS, Layout
 from omnigraph.storage.tables.layout import FragmentLayout as Fragment
 
@@ -63,8 +64,8 @@ def fragments(table: EntityTable) -> tuple[tuple[int, Fragment], ...]:
 def _alive(table: EntityTable, number: int, fragment: Fragment) -> Mask | None:
     if fragment.metadata.deletion_file is None:
         return None
-    scan = table.handle.scanner(
-        columns=[], fragments=[table.handle.get_fragment(number)], with_row_address=True
+    scan = scanner(
+        table.handle, columns=[], fragments=[table.handle.get_fragment(number)], with_row_address=True
     )
     mask = np.zeros(fragment.metadata.physical_rows, dtype=bool)
     mask[scan.to_table()[ADDRESS].to_numpy().astype(np.int64) & _OFFSET] = True
@@ -76,7 +77,8 @@ def _values(table: EntityTable, number: int, column: str) -> pa.ChunkedArray:
     if column in table.absent:
         rows = table.handle.get_fragment(number).physical_rows
         return pa.chunked_array([pa.nulls(rows, table.declared.stored_schema.field(column).type)])
-    scan = table.handle.scanner(
+    scan = scanner(
+        table.handle,
         columns=[column],
         fragments=[table.handle.get_fragment(number)],
         with_row_id=True,

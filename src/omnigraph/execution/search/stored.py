@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from omnigraph.execution.columns import FEW, Ordinals
 from omnigraph.execution.entities import EntityTable
 from omnigraph.execution.search.vectors import Distances, NearestRows, Query, measured, nearest_of, numbers
+from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import partitions_for
 from omnigraph.storage.tables.layout import ADDRESS
@@ -44,7 +45,7 @@ def streamed(
 ) -> tuple[Ordinals, Distances]:
     """Return the nearest of all entities, or of those that a mask by ordinal chooses, reading every row."""
     nearest = NearestRows(count)
-    for batch in table.handle.scanner(columns=[column], with_row_address=True).to_batches():
+    for batch in scanner(table.handle, columns=[column], with_row_address=True).to_batches():
         ordinals = table.ordinals(batch[ADDRESS].to_numpy())
         values, present = numbers(batch[column])
         candidates = present if chosen is None else present & chosen[ordinals]
@@ -88,8 +89,8 @@ def indexed(
             "minimum_nprobes": probes,
             "maximum_nprobes": probes,
         }
-        scanner = table.handle.scanner(nearest=near, columns=["_distance"], with_row_id=True)
-        ordinals = table.ordinals(scanner.to_table()["_rowid"].to_numpy())
+        scan = scanner(table.handle, nearest=near, columns=["_distance"], with_row_id=True)
+        ordinals = table.ordinals(scan.to_table()["_rowid"].to_numpy())
         exact = distances(table, column, query, ordinals)
         best = nearest_of(ordinals, exact, count)
         if len(ordinals) < requested or best[1].max(initial=0.0) < np.nanmax(exact):
@@ -131,7 +132,7 @@ def _answers(table: EntityTable, column: str, questions: NDArray[np.float32]) ->
     middle = questions.mean(axis=0, dtype=np.float64).astype(np.float32)
     centred, most = (questions - middle).T, MOST_WANTED + BEYOND
     nearest = [NearestRows(MOST_WANTED) for _ in questions]
-    for batch in table.handle.scanner(columns=[column], with_row_address=True).to_batches():
+    for batch in scanner(table.handle, columns=[column], with_row_address=True).to_batches():
         values, present = numbers(batch[column])
         values, ordinals = values[present], table.ordinals(batch[ADDRESS].to_numpy())[present]
         seen = values - middle

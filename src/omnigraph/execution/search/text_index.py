@@ -22,6 +22,7 @@ from Stemmer import Stemmer
 from omnigraph.base.dataclass import dataclass
 from omnigraph.execution.columns import Ordinals
 from omnigraph.execution.entities import EntityTable
+from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import TEXT
 from omnigraph.storage.tables.layout import ADDRESS
@@ -348,16 +349,16 @@ def _index_hits(table: EntityTable, column: str, query: str) -> Ordinals:
     plain_query = " ".join(word for word in plain if word is not None and word.isascii())
     if not plain_query:
         return np.zeros(0, np.int64)
-    scanner = table.handle.scanner(
-        full_text_query=MatchQuery(plain_query, column), columns=["_score"], with_row_id=True
+    scan = scanner(
+        table.handle, full_text_query=MatchQuery(plain_query, column), columns=["_score"], with_row_id=True
     )
-    return table.ordinals(scanner.to_table()["_rowid"].to_numpy())
+    return table.ordinals(scan.to_table()["_rowid"].to_numpy())
 
 
 def _foreign(table: EntityTable, column: str) -> Ordinals:
     """Return the entities whose text has letters beyond ASCII."""
     addresses = [np.zeros(0, np.uint64)]
-    for batch in table.handle.scanner(columns=[column], with_row_address=True).to_batches():
+    for batch in scanner(table.handle, columns=[column], with_row_address=True).to_batches():
         plain = pc.fill_null(pc.string_is_ascii(batch[column]), True)
         addresses.append(batch[ADDRESS].filter(pc.invert(plain)).to_numpy())
     return table.ordinals(np.concatenate(addresses))

@@ -23,7 +23,7 @@ from lance.file import LanceFileReader
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import StorageError
 from omnigraph.base.ids import new_id
-from omnigraph.storage.cost import count_object_request
+from omnigraph.storage.cost import asks_lance, count_object_request
 from omnigraph.storage.derived.blocks import Array, BlockFile, Ranges, Unreadable, Unusable, encoded
 from omnigraph.storage.derived.fetched import CacheFolder, FetchedFile
 from omnigraph.storage.durability import Step, durable
@@ -139,6 +139,7 @@ class DerivedFiles:
     def column(self, table_id: str, data_file: str, column: str) -> pa.ChunkedArray:
         """Return a column of a data file with all its rows, those that versions have deleted among them."""
         path = self._location.join("tables", table_id, "data", data_file)
+        asks_lance()
         try:
             reader = LanceFileReader(path, storage_options=self._location.lance_options, columns=[column])
             return reader.read_all(batch_size=1 << 16).to_table()[column]
@@ -165,6 +166,7 @@ class DerivedFiles:
     @contextmanager
     def _reader(self, table_id: str, data_file: str, columns: tuple[str, ...]) -> Iterator[LanceFileReader]:
         """Lend a reader of some columns to one caller at a time: Lance refuses a second thread in one."""
+        asks_lance()
         idle = self._readers.get_or_make((table_id, data_file, columns), list[LanceFileReader])
         try:
             reader = idle.pop()

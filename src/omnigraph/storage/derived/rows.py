@@ -39,6 +39,7 @@ from omnigraph.storage.derived.key_hashes import (
     hashable,
     hashes_of,
 )
+from omnigraph.storage.lance_reads import scanner, take_rows
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import OFFSET_MASK, FragmentLayout, Layout, Layouts
 
@@ -130,7 +131,7 @@ class RowFinder:
             if all(holder(handle, part, name) == holder(handle, part, columns[0]) for name in columns[1:]):
                 with suppress(Unusable):
                     return self.physical_rows(handle, part, addresses & OFFSET_MASK, columns)
-        return handle._take_rows(addresses.tolist(), columns=columns)
+        return take_rows(handle, addresses.tolist(), columns)
 
     def derive(
         self,
@@ -236,8 +237,8 @@ class RowFinder:
         """Yield a column of some fragments with all their rows, whatever the version has deleted of them."""
         if parts and all(part.metadata.deletion_file is None for part in parts):
             fragments = [handle.get_fragment(part.metadata.id) for part in parts]
-            scanner = handle.scanner(columns=[column], fragments=fragments, scan_in_order=True)
-            yield from (batch[column] for batch in scanner.to_batches())
+            scan = scanner(handle, columns=[column], fragments=fragments, scan_in_order=True)
+            yield from (batch[column] for batch in scan.to_batches())
             return
         for part in parts:
             data_file = holder(handle, part, column)
@@ -252,7 +253,7 @@ class RowFinder:
         """Return some columns of rows of a fragment, deleted or not, in the order of their offsets."""
         if not self.files.is_local and part.metadata.deletion_file is None:
             # The version fetches rows that lie close together by one request; a file's own reader does not.
-            return handle._take_rows((offsets | (part.metadata.id << 32)).tolist(), columns=list(columns))
+            return take_rows(handle, (offsets | (part.metadata.id << 32)).tolist(), columns)
         data_file = holder(handle, part, columns[0])
         if data_file is None:
             raise Unreadable(f"no file holds column {columns[0]}")

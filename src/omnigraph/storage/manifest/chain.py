@@ -158,7 +158,7 @@ class MetadataDataset:
     def latest(self, known_version: int | None = None) -> tuple[int, dict[str, str] | None]:
         """Return the newest version and its map (the freshness probe); no map if the version is known."""
         self._opener.check_open()
-        stage()
+        stage(of_lance=False)
         newest = self._handle
         if newest is not None and newest.version == known_version and self._still_newest(newest.version):
             return newest.version, None

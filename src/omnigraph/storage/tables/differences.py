@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
+from omnigraph.storage.lance_reads import scanner, take_rows
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.layout import (
@@ -96,8 +97,8 @@ class TailCache:
         fragment = self._fragments.get(key) or self._retired.get(key)
         if fragment is not None:
             return fragment
-        scan = handle.scanner(
-            fragments=[handle.get_fragment(fragment_id)], with_row_address=True, scan_in_order=True
+        scan = scanner(
+            handle, fragments=[handle.get_fragment(fragment_id)], with_row_address=True, scan_in_order=True
         )
         table = scan.to_table()
         offsets = table[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
@@ -158,7 +159,7 @@ class OneSided:
         whole = [piece.fragment for piece in stored if piece.offsets is None]
         if whole and self.handle is not None:
             fragments = [self.handle.get_fragment(number) for number in whole]
-            yield from self.handle.scanner(columns=list(columns), fragments=fragments).to_batches()
+            yield from scanner(self.handle, columns=list(columns), fragments=fragments).to_batches()
         for piece in stored:
             if piece.offsets is not None:
                 yield from self._picked(piece, columns)
@@ -168,7 +169,7 @@ class OneSided:
         assert piece.offsets is not None
         for start in range(0, len(piece.offsets), BATCH):
             addresses = (piece.fragment << 32) | piece.offsets[start : start + BATCH]
-            table: Any = self.handle._take_rows(addresses.tolist(), columns=list(columns))
+            table: Any = take_rows(self.handle, addresses.tolist(), columns)
             yield from table.to_batches()
 
 

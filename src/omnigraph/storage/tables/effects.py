@@ -20,6 +20,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.durability import Step, durable
+from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import ADDRESS, OFFSET_MASK, Layout, Offsets, data_files
 
@@ -154,7 +155,7 @@ def alone(base: Handle, written: Written) -> Handle:
 def without(handle: Handle, fragment_id: int, offsets: Sequence[int]) -> list[str]:
     """Write the rows of a fragment anew, but for some."""
     gone = pa.array(sorted(offsets), pa.uint64())
-    scan = handle.scanner(fragments=[handle.get_fragment(fragment_id)], with_row_address=True)
+    scan = scanner(handle, fragments=[handle.get_fragment(fragment_id)], with_row_address=True)
 
     def kept() -> Iterator[pa.RecordBatch]:
         for batch in scan.to_batches():

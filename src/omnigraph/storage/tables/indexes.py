@@ -21,6 +21,7 @@ from lance import Index, LanceOperation
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.durability import Step, durable
+from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import NO_VECTORS, Built, IndexSpec, IndexWork, Lack, StoredIndexKind
 from omnigraph.storage.tables.layout import Layout, data_files
@@ -174,8 +175,8 @@ def partitions_for(rows: int) -> int:
 
 def _any(handle: Handle, column: str, fragments: Iterable[int]) -> bool:
     """Say whether any row of some fragments has a value; stops at the first that does."""
-    scanner = handle.scanner(columns=[column], fragments=[handle.get_fragment(n) for n in fragments])
-    return any(batch[column].null_count < batch.num_rows for batch in scanner.to_batches())
+    scan = scanner(handle, columns=[column], fragments=[handle.get_fragment(n) for n in fragments])
+    return any(batch[column].null_count < batch.num_rows for batch in scan.to_batches())
 
 
 def _rows(layout: Layout, fragments: Iterable[int]) -> int:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance.dataset import ScannerBuilder
 from pyarrow.substrait import serialize_expressions
 
 from omnigraph.storage.derived.rows import by_fragment
+from omnigraph.storage.lance_reads import filtered_scanner, scanner
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ID
 from omnigraph.storage.tables.layout import ADDRESS
@@ -31,12 +31,12 @@ def addresses(handle: Handle, ids: pa.Array, fragments: Sequence[int]) -> Addres
         return {}
     scanned = [handle.get_fragment(fragment) for fragment in fragments]
     if len(ids) <= PROBE_LIMIT:
-        scan: Any = ScannerBuilder(handle).columns([]).with_fragments(scanned).with_row_address(True)
-        scan._substrait_filter = _membership(handle.schema, ID, ids)
-        return _by_fragment(scan.to_scanner().to_table()[ADDRESS])
+        condition = _membership(handle.schema, ID, ids)
+        found = filtered_scanner(handle, [], scanned, condition, addresses=True).to_table()
+        return _by_fragment(found[ADDRESS])
     # Each batch hashes the ids anew: so batches are as large as the set of ids, within reason.
     rows = min(max(len(ids), BATCH_ROWS), LARGEST_BATCH)
-    scan = handle.scanner(columns=[ID], fragments=scanned, with_row_address=True, batch_size=rows)
+    scan = scanner(handle, columns=[ID], fragments=scanned, with_row_address=True, batch_size=rows)
     hits = [batch[ADDRESS].filter(pc.is_in(batch[ID], value_set=ids)) for batch in scan.to_batches()]
     return _by_fragment(pa.chunked_array(hits, pa.uint64()))
 
@@ -56,15 +56,13 @@ def scan_where_in(
         inside = pc.is_in(pc.shift_right(rows[ADDRESS], 32), value_set=pa.array(fragments, pa.uint64()))
         return rows.filter(inside).select(columns)
     if len(values) <= PROBE_LIMIT:
-        scan: Any = ScannerBuilder(handle).columns(stored).with_fragments(scanned)
-        scan = scan.with_row_address(ADDRESS in columns)
-        scan._substrait_filter = _membership(handle.schema, column, values)
-        return scan.to_scanner().to_table().select(columns)
+        condition = _membership(handle.schema, column, values)
+        scan = filtered_scanner(handle, stored, scanned, condition, addresses=ADDRESS in columns)
+        return scan.to_table().select(columns)
     read = list(dict.fromkeys([*stored, column]))
-    scanner = handle.scanner(columns=read, fragments=scanned, with_row_address=ADDRESS in columns)
+    scan = scanner(handle, columns=read, fragments=scanned, with_row_address=ADDRESS in columns)
     hits = [
-        batch.filter(pc.is_in(batch[column], value_set=values)).select(columns)
-        for batch in scanner.to_batches()
+        batch.filter(pc.is_in(batch[column], value_set=values)).select(columns) for batch in scan.to_batches()
     ]
     return pa.Table.from_batches(hits, pa.schema([_field(handle.schema, name) for name in columns]))
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
+from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.opener import Handle
 
 # -- columns ---------------------------------------------------------------------------------------
@@ -320,7 +321,7 @@ class Layouts:
         known = self._deleted.get(part.key)
         if known is not None:
             return known
-        scan = handle.scanner(columns=[], fragments=[handle.get_fragment(number)], with_row_address=True)
+        scan = scanner(handle, columns=[], fragments=[handle.get_fragment(number)], with_row_address=True)
         alive = scan.to_table()[ADDRESS].to_numpy().astype(np.int64) & OFFSET_MASK
         mask = np.ones(part.metadata.physical_rows, dtype=bool)
         mask[alive] = False

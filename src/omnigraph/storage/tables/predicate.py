@@ -16,12 +16,12 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.storage.lance_reads import provider
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import ADDRESS
@@ -96,7 +96,7 @@ def find(
     from datafusion import SessionContext
 
     context = SessionContext()
-    context.register_table("t", lance.FFILanceTableProvider(handle, with_row_id=False, with_row_addr=True))
+    context.register_table("t", provider(handle, addresses=True))
     frame = context.table("t")
     if predicate is not None:
         _check(predicate, handle.schema)

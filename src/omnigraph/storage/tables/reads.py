@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +19,7 @@ from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.derived.adjacency import Bases
 from omnigraph.storage.derived.key_hashes import spread
 from omnigraph.storage.derived.rows import RowFinder
+from omnigraph.storage.lance_reads import provider, scanner
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle, Opener
 from omnigraph.storage.tables.differences import OneSided, TailCache, TailFragment, differences
@@ -185,7 +185,7 @@ class TableReads:
 
     def scan(self, table_id: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Stream some columns of all rows."""
-        return self.handle(table_id, version).scanner(columns=list(columns)).to_reader()
+        return scanner(self.handle(table_id, version), columns=list(columns)).to_reader()
 
     def frame(self, context: SessionContext, table_id: str, version: int) -> Any:
         """Return all rows as a DataFusion frame that scans as it is read."""
@@ -217,6 +217,5 @@ class TableReads:
 def frame(context: SessionContext, handle: Handle) -> Any:
     """Return all rows of an open table as a DataFusion frame that scans as it is read."""
     name = f"t_{uuid4().hex}"
-    provider = lance.FFILanceTableProvider(handle, with_row_id=False, with_row_addr=False)
-    context.register_table(name, provider)
+    context.register_table(name, provider(handle, addresses=False))
     return context.table(name)
