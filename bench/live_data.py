@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-FORMAT = 7  # of the generator: data of another one is made again
+FORMAT = 8  # of the generator: data of another one is made again
 FACTS = "facts.json"
 SKEW = (0.336, 0.35)  # of sources and of targets
 CITIES = 200

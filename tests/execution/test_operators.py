@@ -325,3 +325,17 @@ def test_threads_give_outcomes_in_order_and_may_be_nested() -> None:
         return arrays.in_threads(lambda inner: number * 10 + inner, range(3))
 
     assert arrays.in_threads(outer, range(4)) == [[n * 10 + i for i in range(3)] for n in range(4)]
+
+
+@pytest.mark.parametrize("most", [0, 4_096])
+def test_lists_are_laid_out_one_after_another(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(arrays, "FEW_ITEMS", most)
+    random = np.random.default_rng(5)
+    for lists in (1, 2, 50):
+        counts, starts = random.integers(0, 4, lists), random.integers(0, 1_000, lists)
+        counts[random.integers(lists)] += 1
+        owners, places = arrays.repeated(counts, starts)
+        wanted = [(n, starts[n] + i) for n in range(lists) for i in range(counts[n])]
+        assert list(zip(owners.tolist(), places.tolist(), strict=True)) == wanted
+    for nothing in (np.zeros(3, np.int64), np.zeros(0, np.int64)):
+        assert [part.tolist() for part in arrays.repeated(nothing, nothing)] == [[], []]

@@ -18,6 +18,7 @@ from omnigraph.execution import answer
 from omnigraph.execution.answer import Answerer
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.context import Caches
+from tests.support.derived import small_tiers
 
 pytestmark = pytest.mark.xdist_group("memory")
 
@@ -90,6 +91,27 @@ def test_what_other_queries_left_is_dropped_for_what_this_one_needs() -> None:
     with pytest.raises(LimitExceeded, match="beside 1 MiB already held"):
         budget.check_bytes(600, "more rows")
     budget.hold("rows", object(), 3_500, "the same rows again")  # counts once
+
+
+def test_what_holds_in_one_version_only_is_kept_for_two_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_tiers(monkeypatch)
+    rows, taken = 4_000, []
+    with og.init(tmp_path / "g.og", SCHEMA, durability="os") as graph:
+        names = [f"p{n}" for n in range(rows)]
+        people = {"name": names, "text": names, "group": [n % 7 for n in range(rows)]}
+        edges = {"from": names * 2, "to": (names[1:] + names[:1]) * 2}
+        graph.load({"Person": pa.table(people), "Knows": pa.table(edges)}, mode="append")
+        for number in range(30):
+            graph.mutate(
+                "query w($n: String) { update Person set { group: 9 } where name = $n }", n=f"p{number}"
+            )
+            graph.query(HEAVY["group"], memory_bytes=1 << 30)
+            caches = graph._query._caches
+            taken.append(caches.columns.nbytes + caches.topologies.nbytes)
+    grown = taken[-1] - taken[9]
+    assert grown < 20 * rows, taken  # an array of their ordinals alone has eight bytes a row, in each of 20
 
 
 PAIRS = "match { $a: Person  $b: Person }"

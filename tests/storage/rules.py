@@ -31,6 +31,13 @@ FORBIDDEN_CALLS = {
 MOVES_A_HEAD = ("storage/manifest/chain.py", "storage/tables/files.py")  # metadata, and creation itself
 PUBLISHERS = ("storage/publish.py", "storage/manifest/branches.py", "storage/store.py")
 MAKES_STATES = ("advance", "control")  # both always write graph_head (test_records.py)
+READS_OF_LANCE = {
+    ".scanner": "storage/lance_reads.py",
+    "._take_rows": "storage/lance_reads.py",
+    ".FFILanceTableProvider": "storage/lance_reads.py",
+    "ScannerBuilder": "storage/lance_reads.py",
+    "LanceFileReader": "storage/derived/files.py",
+}
 DURABLE = {"write_fragments", "delete_rows", "merge_columns", "create_index_uncommitted"}
 SYNCS_BEFORE_PUBLISHING = ("storage/staging.py", "storage/manifest/chain.py")
 UNMARKED = {
@@ -52,6 +59,15 @@ def one_opener(modules: Modules) -> Iterator[str]:
                 yield f"{name}:{call.lineno}: opens a dataset"
         elif _dotted(call.func).endswith("opener.latest") and name != "storage/manifest/chain.py":
             yield f"{name}:{call.lineno}: opens by latest"
+
+
+def reads_are_announced(modules: Modules) -> Iterator[str]:
+    """Rows are read with Lance in storage/lance_reads.py only, which tells the meter of the operation."""
+    for name, call in _calls(modules):
+        _, dot, last = _dotted(call.func).rpartition(".")
+        inside = READS_OF_LANCE.get(f"{dot}{last}", name)
+        if inside != name and not name.startswith("pipeline/"):  # tasks of Spark are not measured
+            yield f"{name}:{call.lineno}: {last} belongs into {inside}"
 
 
 def tables_commit_detached(modules: Modules) -> Iterator[str]:

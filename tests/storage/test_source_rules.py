@@ -15,6 +15,7 @@ from tests.storage import rules
 STEPS = frozenset(step.name for step in Step)
 RULES: dict[str, rules.Rule] = {
     "one opener": rules.one_opener,
+    "reads are announced": rules.reads_are_announced,
     "tables commit detached": rules.tables_commit_detached,
     "metadata commits swap": rules.metadata_commits_swap,
     "nothing is replaced": rules.nothing_is_replaced,
@@ -32,6 +33,12 @@ BAD: dict[str, list[tuple[str, str]]] = {
         (STORE, "handle = LanceDataset(uri)"),
         ("execution/scan.py", "from lance import dataset\nhandle = dataset(uri)"),
         (STAGE, "handle = self._opener.latest('tables/t')"),
+    ],
+    "reads are announced": [
+        ("execution/entities.py", "rows = table.handle._take_rows(addresses, columns=names)"),
+        ("execution/search/parts.py", "scan = table.handle.scanner(columns=[])"),
+        (STAGE, "reader = LanceFileReader(path)"),
+        (STAGE, "scan = ScannerBuilder(handle).columns([])"),
     ],
     "tables commit detached": [
         (STAGE, "LanceDataset.commit(base, op, read_version=1)"),

@@ -29,7 +29,7 @@ from omnigraph.catalog.query.expressions import (
 from omnigraph.catalog.query.statements import CheckedRead, SortKey, page
 from omnigraph.execution.arrays import distinct as distinct_numbers
 from omnigraph.execution.budget import TooManyAtOnce
-from omnigraph.execution.columns import Ordinals
+from omnigraph.execution.columns import Ordinals, array_of
 from omnigraph.execution.context import Context
 from omnigraph.execution.counting import RowCounter
 from omnigraph.execution.group import Groups, distinct, grouped, grouped_rows
@@ -74,7 +74,7 @@ class Answerer:
         limit, offset = page(read.limit, values, "limit"), page(read.offset, values, "offset") or 0
         most_rows = None if limit is None else limit + offset
         if plan.shortcut is not None:
-            count = pa.array([self._counted(plan.shortcut)], pa.int64())
+            count = array_of(pa.int64(), 1, np.array([self._counted(plan.shortcut)], np.int64))
             return [count.slice(offset, limit)] * len(read.outputs)
         if only_counts(plan):
             return [column.slice(offset, limit) for column in self._counts(plan, read)]

@@ -102,7 +102,7 @@ def is_member(values: Ordinals, members: Ordinals, span: int) -> Mask:
     return in_sorted(values, np.sort(members))
 
 
-def in_sorted(values: Ordinals, ascending: Ordinals) -> Mask:
+def in_sorted(values: NDArray[np.integer[Any]], ascending: Ordinals) -> Mask:
     """Return which values stand in a sorted array."""
     if not len(ascending):
         return np.zeros(len(values), dtype=bool)

@@ -30,6 +30,7 @@ EVERY, ALIVE, PICKED, CODED = (
 )  # what is kept beside columns; no column has such a name
 MOST_PICKS = 20_000  # values that are remembered of a column; with more of them it is read whole
 PICK_COST = 50_000  # rows of a column that are read whole in the time of picking a few (measured, local disk)
+KEPT_VERSIONS = 2  # of a table, with an array over all of its rows each
 FEW_TEXTS = 32  # of which a loop gathers as many as Arrow does in the same time
 TEXT = pa.string()
 WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}  # what values of so many bits lie in
@@ -43,6 +44,7 @@ class ColumnCache:
         self._columns = BoundedCache[tuple[Hashable, str], Any](limit, lambda values: values.nbytes)
         self._picks: dict[tuple[Hashable, str], int] = {}
         self._too_large: set[tuple[Hashable, str]] = set()
+        self._versions: dict[tuple[str, str], list[TableKey]] = {}
         self._limit = limit
         self._lock = threading.Lock()
 
@@ -70,6 +72,20 @@ class ColumnCache:
     def put(self, of: Hashable, column: str, values: Any) -> Any:
         """Keep a column, unless it alone would fill the cache; return the one that is there."""
         return self._columns.put((of, column), values) if values.nbytes <= self._limit // 2 else values
+
+    def put_for_version(self, table: TableKey, name: str, values: Any) -> Any:
+        """Keep what holds in one version only, of the newest versions of a table that were asked for.
+
+        Those before it would fill the cache: every write makes a version.
+        """
+        with self._lock:
+            kept = self._versions.setdefault((table[0], name), [])
+            if table not in kept:
+                kept.append(table)
+            for old in kept[:-KEPT_VERSIONS]:
+                self._columns.drop((old, name))
+            del kept[:-KEPT_VERSIONS]
+        return self.put(table, name, values)
 
     def picks(self, of: Hashable, column: str) -> Picks | None:
         """Return the values of a column that were read one by one, if any were."""
@@ -182,7 +198,7 @@ def gathered(column: pa.Array, places: Ordinals, absent: NDArray[np.bool_] | Non
             return _few_texts(column, places + column.offset)
         if pa.types.is_primitive(kind) and kind.bit_width in WORDS and len(places) <= FEW:
             words = np.frombuffer(column.buffers()[1], WORDS[kind.bit_width])
-            return _made_of(kind, len(places), words[places + column.offset])
+            return array_of(kind, len(places), words[places + column.offset])
     return column.take(pa.array(places, mask=absent))
 
 
@@ -193,10 +209,14 @@ def _few_texts(column: pa.Array, places: Ordinals) -> pa.Array:
     texts = b"".join([content[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)])
     offsets = np.zeros(len(places) + 1, np.int32)
     np.cumsum(stops - starts, out=offsets[1:])
-    return _made_of(TEXT, len(places), offsets, texts)
+    return array_of(TEXT, len(places), offsets, texts)
 
 
-def _made_of(kind: pa.DataType, count: int, *buffers: Any) -> pa.Array:
+def array_of(kind: pa.DataType, count: int, *buffers: Any) -> pa.Array:
+    """Make an array without nulls of buffers that are as Arrow wants them.
+
+    What `pickle` calls: it is the one way that does not check them, for which the interpreter is let go.
+    """
     return pa.lib._restore_array((kind, count, 0, 0, [None, *map(pa.py_buffer, buffers)], [], None))
 
 

@@ -86,9 +86,12 @@ class Degrees:
 
     def sum_of_products(self, other: Degrees) -> int:
         """Return the sum over all nodes of both degrees multiplied."""
+        shared = self.shared.sum_of_products(other.shared)
+        if not len(self.nodes) and not len(other.nodes):
+            return shared
         changed = sorted_distinct(np.sort(np.concatenate([self.nodes, other.nodes])))
         return (
-            self.shared.sum_of_products(other.shared)
+            shared
             - exact_sum_of_products(self.shared.of(changed), other.shared.of(changed))
             + exact_sum_of_products(self.of(changed), other.of(changed))
         )

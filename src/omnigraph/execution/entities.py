@@ -16,6 +16,7 @@ from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +71,7 @@ class EntityTable:
         self._reads = reads
         self._columns = columns
         self._budget = Budget()
-        self._every: Ordinals | None = None
+        self._every: ref[Ordinals] | None = None  # the cache holds it, so that it is on the account
         layout = reads.layout(self.handle)
         self.columns_read = layout.columns  # names the columns, as the files are read
         self.parts = in_order(layout)
@@ -114,21 +115,21 @@ class EntityTable:
         return raw.astype(np.uint64)
 
     def every(self) -> Ordinals:
-        """Return the ordinals of all rows, ascending; the same array each time."""
-        if self._every is None:
-            ordinals: Ordinals | None = self._columns.get(self.key, EVERY)
-            if ordinals is None:
-                ordinals = np.arange(self.span) if self._alive is None else np.flatnonzero(self._alive)
-                ordinals.setflags(write=False)
-                self._columns.put(self.key, EVERY, ordinals)
-            self._every = ordinals
-        return self._every
+        """Return the ordinals of all rows, ascending; the same array while there is room for it."""
+        ordinals: Ordinals | None = self._columns.get(self.key, EVERY)
+        if ordinals is None:
+            alive = self._alive
+            ordinals = np.arange(self.span) if alive is None else np.flatnonzero(alive)
+            ordinals.setflags(write=False)
+            self._columns.put_for_version(self.key, EVERY, ordinals)
+        self._every = ref(ordinals)
+        return ordinals
 
     def is_every(self, ordinals: Ordinals) -> bool:
         """Say whether ordinals are those of all rows, as `every` gave them."""
-        return ordinals is self._every
+        return self._every is not None and ordinals is self._every()
 
-    @cached_property
+    @property
     def _alive(self) -> NDArray[np.bool_] | None:
         """Return which ordinals have a row; None if all do."""
         if self.rows == self.span:
@@ -138,7 +139,7 @@ class EntityTable:
             alive = np.ones(self.span, dtype=bool)
             alive[self._deleted_in(self.parts)] = False
             alive.setflags(write=False)
-            self._columns.put(self.key, ALIVE, alive)
+            self._columns.put_for_version(self.key, ALIVE, alive)
         return alive
 
     def _deleted_in(self, parts: Sequence[tuple[int, FragmentLayout]]) -> Ordinals:
@@ -479,10 +480,11 @@ class EntityTable:
         return column.take(ordinals, absent if missing else None)
 
     def _without_holes(self, name: str, whole: pa.Array) -> pa.Array:
-        if self._alive is None:
+        alive = self._alive
+        if alive is None:
             return whole
         self._budget.check_bytes(whole.nbytes, f"{self.rows} values of column {name}")
-        return whole.filter(pa.array(self._alive))
+        return whole.filter(pa.array(alive))
 
     def _many(self, count: int) -> bool:
         """Say whether reading a column whole is cheaper than picking so many of its values."""

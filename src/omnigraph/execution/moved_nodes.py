@@ -85,34 +85,20 @@ class Places:
 
     @property
     def nbytes(self) -> int:
-        """Memory taken, once the maps are made."""
-        return 4 * self.homes.nbytes + (2 * self.span if self.any else 0)
+        """Memory taken."""
+        return 4 * self.homes.nbytes
 
     def moved(self, homes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         """Say which of some homes have been left."""
-        return np.take(self._left, homes) if self.any else np.zeros(len(homes), dtype=bool)
+        return _are_among(homes, self.homes, self.span)
 
     def places_of(self, homes: Ordinals) -> Ordinals:
         """Return where nodes live, given their homes."""
-        return _translated(homes, self.homes, self.places, self._is_left) if self.any else homes
+        return _translated(homes, self.homes, self.places, self.span) if self.any else homes
 
     def homes_of(self, places: Ordinals) -> Ordinals:
         """Return the homes of nodes, given where they live; of one without a home, where it lives."""
-        return _translated(places, *self._by_place, self._is_new_place) if self.any else places
-
-    def _is_left(self) -> NDArray[np.bool_]:
-        return self._left
-
-    def _is_new_place(self) -> NDArray[np.bool_]:
-        return self._taken
-
-    @cached_property
-    def _left(self) -> NDArray[np.bool_]:
-        return _byte_map(self.homes, self.span)
-
-    @cached_property
-    def _taken(self) -> NDArray[np.bool_]:
-        return _byte_map(self.places, self.span)
+        return _translated(places, *self._by_place, self.span) if self.any else places
 
     @cached_property
     def _by_place(self) -> tuple[Ordinals, Ordinals]:
@@ -120,18 +106,21 @@ class Places:
         return self.places[order], self.homes[order]
 
 
-def _byte_map(numbers: Ordinals, span: int) -> NDArray[np.bool_]:
+def _are_among(numbers: NDArray[np.integer[Any]], ascending: Ordinals, span: int) -> NDArray[np.bool_]:
+    """Return which numbers stand in a sorted array; -1 is none.
+
+    The map for many numbers is not kept: each version would hold a byte for each node.
+    """
+    if len(numbers) <= MANY or not len(ascending):
+        return in_sorted(numbers, ascending)
     present = np.zeros(span + 1, dtype=np.bool_)  # the last is what -1 reads
-    present[numbers] = True
-    return present
+    present[ascending] = True
+    return np.take(present, numbers)
 
 
-def _translated(numbers: Ordinals, keys: Ordinals, values: Ordinals, is_key: Any) -> Ordinals:
+def _translated(numbers: Ordinals, keys: Ordinals, values: Ordinals, span: int) -> Ordinals:
     """Return numbers with those that are keys replaced; the keys ascend."""
-    if len(numbers) <= MANY:
-        at = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
-        return np.where(keys[at] == numbers, values[at], numbers)
-    among = np.flatnonzero(np.take(is_key(), numbers))
+    among = np.flatnonzero(_are_among(numbers, keys, span))
     if not len(among):
         return numbers
     translated = numbers.copy()
