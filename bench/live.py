@@ -467,7 +467,7 @@ def part_threads(bench: Bench) -> list[Table]:
             answers_per_s=one["one"],
             with_threads=one["more"],
             ratio=over,
-            bound=verdict(over, 1.6 if one["ms"] > 5 else 0.9, least=True),
+            bound="" if name.startswith("(") else verdict(over, 1.6 if one["ms"] > 5 else 0.9, least=True),
         )
     return [table, _shared(bench, path, facts)]
 

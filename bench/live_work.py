@@ -61,12 +61,12 @@ def warm_ms(engine: Engine, facts: Facts, name: str, runs: int) -> float:
     for n in range(60):  # enough to be warm
         if once(n) > 100:
             break
-    found: list[float] = []
-    while len(found) < runs or (sum(found) < ENOUGH_S * 1000 and len(found) < 200):
-        found.append(once(len(found)))
-        if sum(found) > 20 * ENOUGH_S * 1000:
+    times: list[float] = []
+    while len(times) < runs or (sum(times) < ENOUGH_S * 1000 and len(times) < 200):
+        times.append(once(len(times)))
+        if sum(times) > 20 * ENOUGH_S * 1000:
             break
-    return median(found)
+    return median(times)
 
 
 def numbered(question: Question, n: int) -> Question:
@@ -95,16 +95,16 @@ def do_warm(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
     """Time each query warm; small ones also in the quickest way there is: ours kept, a peer's as lists."""
     engine = connect(job["engine"], job["path"])
     quickest = connect(job["engine"], job["path"], **{"kept" if job["engine"] == "ours" else "lists": True})
-    found: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for name in job["questions"]:
         try:
             said = answer(engine, facts, name)
-            found[name] = {"ms": warm_ms(engine, facts, name, job["runs"]), "answer": said}
-            if found[name]["ms"] < QUICK_MS:
-                found[name]["quickest"] = warm_ms(quickest, facts, name, job["runs"])
+            figures[name] = {"ms": warm_ms(engine, facts, name, job["runs"]), "answer": said}
+            if figures[name]["ms"] < QUICK_MS:
+                figures[name]["quickest"] = warm_ms(quickest, facts, name, job["runs"])
         except Exception as error:  # noqa: BLE001 - an engine that gives up is a finding of the table
-            found[name] = {"ms": None, "answer": f"{type(error).__name__}: {error}"[:120]}
-    return found
+            figures[name] = {"ms": None, "answer": f"{type(error).__name__}: {error}"[:120]}
+    return figures
 
 
 def do_after(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def do_after(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
     engine = connect(job["engine"], job["path"])
     for name in LIVE:
         warm_ms(engine, facts, name, 3)
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     number = 0
     for kind in job["kinds"]:
         change = WRITES[kind]
@@ -122,18 +122,18 @@ def do_after(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
         for _ in range(job["rounds"]):
             for name in LIVE:
                 number += 1
-                given, question = change.params(facts, number), QUESTIONS[name]
-                wrote.append(timed(lambda c=change, g=given: engine.write(c, g)))  # type: ignore[misc]
+                values, question = change.params(facts, number), QUESTIONS[name]
+                wrote.append(timed(lambda c=change, v=values: engine.write(c, v)))  # type: ignore[misc]
                 asked = question.params(facts, number)
                 ask = lambda q=question, p=asked: engine.ask(q, p)  # noqa: E731
                 firsts[name].append(timed(ask))
                 warms[name].append(min(timed(ask) for _ in range(3)))
-        found[kind] = {
+        figures[kind] = {
             "write": median(wrote),
             **{name: {"first": median(firsts[name]), "warm": median(warms[name])} for name in LIVE},
         }
-    found["answers"] = {name: answer(engine, facts, name) for name in LIVE}
-    return found
+    figures["answers"] = {name: answer(engine, facts, name) for name in LIVE}
+    return figures
 
 
 def do_alternate(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
@@ -141,14 +141,14 @@ def do_alternate(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
     engine = connect(job["engine"], job["path"])
     for name in ("1 hop", "2 hops"):
         warm_ms(engine, facts, name, 3)
-    change, one, two = WRITES["edge insert"], QUESTIONS["1 hop"], QUESTIONS["2 hops"]
+    change, hop, two_hops = WRITES["edge insert"], QUESTIONS["1 hop"], QUESTIONS["2 hops"]
     wrote, near, far = [], [], []
     began = time.perf_counter()
     for n in range(job["turns"]):
-        given, asked = change.params(facts, n), one.params(facts, n)
-        wrote.append(timed(lambda g=given: engine.write(change, g)))  # type: ignore[misc]
-        near.append(timed(lambda a=asked: engine.ask(one, a)))  # type: ignore[misc]
-        far.append(timed(lambda a=asked: engine.ask(two, a)))  # type: ignore[misc]
+        values, asked = change.params(facts, n), hop.params(facts, n)
+        wrote.append(timed(lambda v=values: engine.write(change, v)))  # type: ignore[misc]
+        near.append(timed(lambda a=asked: engine.ask(hop, a)))  # type: ignore[misc]
+        far.append(timed(lambda a=asked: engine.ask(two_hops, a)))  # type: ignore[misc]
         if time.perf_counter() - began > job["seconds"]:
             break
     return {
@@ -169,7 +169,7 @@ def do_commits(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
 
     persons = {"small": job["small"]["persons"], "large": facts.persons}
     paths = {"small": job["small"]["path"], "large": job["path"]}
-    found: dict[str, Any] = {"first": {}}
+    figures: dict[str, Any] = {"first": {}}
     for durability in ("os", "sync"):
         graphs = {size: Ours(path, durability=durability).graph for size, path in paths.items()}
         floor = Bare(f"{job['path']}-bare-{durability}", durability)
@@ -191,7 +191,7 @@ def do_commits(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
             for size in graphs:
                 actions[size, kind] = partial(commit, size, kind)
         for size in graphs if durability == "os" else ():
-            found["first"][size] = timed(partial(actions[size, "both"], -1))
+            figures["first"][size] = timed(partial(actions[size, "both"], -1))
         wall: dict[tuple[str, str], list[float]] = {case: [] for case in actions}
         used: dict[tuple[str, str], list[float]] = {case: [] for case in actions}
         each = job["each"]
@@ -202,13 +202,13 @@ def do_commits(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
                 if turn:  # the first warms up
                     used[case].append((time.process_time() - before) * 1000 / each)
                     wall[case] += times
-        found[durability] = {
+        figures[durability] = {
             f"{size} {kind}": {"cpu": min(used[size, kind]), "p50": median(wall[size, kind])}
             for size, kind in actions
         }
         for graph in graphs.values():
             graph.close()
-    return found
+    return figures
 
 
 def do_many(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
@@ -249,26 +249,38 @@ def _measured_elsewhere(path: str) -> int:
 
 
 def do_threads(job: dict[str, Any], facts: Facts) -> dict[str, Any]:
-    """Answers a second of one reader thread and of several, on one open graph."""
+    """Answers a second of one reader thread and of several, on one open graph.
+
+    Beside them a loop of Python that takes about as long as a small query: what the interpreter gives.
+    """
     run, kept = connect("ours", job["path"]), connect("ours", job["path"], kept=True)
     small, long = ("key", "1 hop"), ("group", "two-hop count", "2 hops from the hub")
-    found = {}
+    rates = {"(a loop of Python)": {"ms": timed(_loop), **_rates(lambda _: _loop(), job)}}
     for label, name, engine in [
         *((f"{name}, asked again", name, kept) for name in small),
         *((name, name, run) for name in small + long),
     ]:
-        alone = warm_ms(engine, facts, name, 5)
-        rates: dict[int, list[float]] = {1: [], job["threads"]: []}
-        for _ in range(3):  # in turns: they share whatever the machine is doing
-            for number, seen in rates.items():
-                seen.append(_rate(engine, facts, name, number, job["seconds"]))
-        one, more = (median(seen) for seen in rates.values())
-        found[label] = {"ms": alone, "one": one, "more": more}
-    return found
+        question = QUESTIONS[name]
+        ask = lambda n, e=engine, q=question: e.ask(q, q.params(facts, n))  # noqa: E731
+        rates[label] = {"ms": warm_ms(engine, facts, name, 5), **_rates(ask, job)}
+    return rates
 
 
-def _rate(engine: Engine, facts: Facts, name: str, threads: int, seconds: float) -> float:
-    question = QUESTIONS[name]
+def _loop() -> int:
+    return sum(number for number in range(4_000))
+
+
+def _rates(ask: Callable[[int], Any], job: dict[str, Any]) -> dict[str, float]:
+    """Return the rates of one thread and of several, taken in turns: they share what the machine is doing."""
+    rates: dict[int, list[float]] = {1: [], job["threads"]: []}
+    for _ in range(3):
+        for threads, measured in rates.items():
+            measured.append(_rate(ask, threads, job["seconds"]))
+    one, more = (median(measured) for measured in rates.values())
+    return {"one": one, "more": more}
+
+
+def _rate(ask: Callable[[int], Any], threads: int, seconds: float) -> float:
     done = [0] * threads
     start = threading.Barrier(threads + 1)
     until = [0.0]
@@ -276,17 +288,17 @@ def _rate(engine: Engine, facts: Facts, name: str, threads: int, seconds: float)
     def work(mine: int) -> None:
         start.wait()
         while time.perf_counter() < until[0] or not done[mine]:
-            engine.ask(question, question.params(facts, done[mine] * threads + mine))
+            ask(done[mine] * threads + mine)
             done[mine] += 1
 
     workers = [threading.Thread(target=work, args=(n,)) for n in range(threads)]
-    for one in workers:
-        one.start()
+    for worker in workers:
+        worker.start()
     began = time.perf_counter()
     until[0] = began + seconds
     start.wait()
-    for one in workers:
-        one.join()
+    for worker in workers:
+        worker.join()
     return sum(done) / (time.perf_counter() - began)
 
 
