@@ -24,6 +24,7 @@ from omnigraph.storage.derived.adjacency import ByHash, Cover, Files
 from omnigraph.storage.derived.blocks import Unusable
 from omnigraph.storage.derived.key_hashes import KeyHashes
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.layout import FragmentLayout
 from omnigraph.storage.transaction import PinnedSnapshot
 
 UNCOVERED_SHARE = 50  # one edge in so many may lie outside the stored adjacency before it is made anew
@@ -105,7 +106,7 @@ def complete_key_hashes(
     for declared in catalog.tables:
         with suppress(*FAILURES), ThreadPoolExecutor(2) as pool:
             table = _table(store, catalog, snapshot, declared.id)
-            columns = store.finder.complete(table.handle, table.settled_parts, pool, declared.looked_up)
+            columns = store.finder.complete(table.handle, _with_hashes(table), pool, declared.looked_up)
             if columns:
                 written[declared.id] = columns
     return written
@@ -119,10 +120,15 @@ def lacking_key_hashes(
     for declared in catalog.tables:
         with suppress(*FAILURES):
             table = _table(store, catalog, snapshot, declared.id)
-            parts = store.finder.lacking(table.handle, table.settled_parts, declared.looked_up)
+            parts = store.finder.lacking(table.handle, _with_hashes(table), declared.looked_up)
             if parts:
                 lacking[table.key] = {part.metadata.id: int(part.metadata.physical_rows) for part, _ in parts}
     return lacking
+
+
+def _with_hashes(table: EntityTable) -> list[FragmentLayout]:
+    """Return the fragments that have key hashes; of smaller ones the rows are read."""
+    return [part for _, part in table.parts if part.was_settled]
 
 
 def _table(store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, type_id: str) -> EntityTable:
