@@ -165,6 +165,9 @@ from omnigraph.storage.claims import (
 from omnigraph.storage.manifest.records import CommitRecord as Commit
 
 __version__: str
+from omnigraph.storage.tables.compaction import (
+    OptimizePolicy as OptimizePolicy,
+)
 
 __all__ = [
     "AlreadyInitialized",
@@ -200,6 +203,7 @@ __all__ = [
     "MergeConflict",
     "MergeOutcome",
     "NotFound",
+    "OptimizePolicy",
     "OutcomeUnknown",
     "PastState",
     "PreconditionFailed",
