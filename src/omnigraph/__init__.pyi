@@ -163,11 +163,11 @@ from omnigraph.storage.claims import (
     KeyReused as KeyReused,
 )
 from omnigraph.storage.manifest.records import CommitRecord as Commit
-
-__version__: str
 from omnigraph.storage.tables.compaction import (
     OptimizePolicy as OptimizePolicy,
 )
+
+__version__: str
 
 __all__ = [
     "AlreadyInitialized",

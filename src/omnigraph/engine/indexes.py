@@ -53,6 +53,12 @@ class TableFiles:
     bytes_after: int
     rows: int
 
+    @property
+    def changed(self) -> bool:
+        """Whether files were rewritten."""
+        before = self.fragments_before, self.bytes_before
+        return before != (self.fragments_after, self.bytes_after)
+
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
         return {

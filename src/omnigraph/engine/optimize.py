@@ -42,6 +42,7 @@ from omnigraph.storage.tables.compaction import (
     fragment_facts,
     rebased,
     rewrite,
+    worth_rewriting,
 )
 from omnigraph.storage.tables.effects import Compact, Effect, SeveralEffects
 from omnigraph.storage.tables.indexes import lacks
@@ -268,7 +269,7 @@ class _Run:
                 handle = self._store.table(snapshot, declared.id)
                 layout = self._store.reads.layout(handle)
                 self._files[declared.id] = table_files(layout, layout)
-                chosen = self._policy.worth_rewriting(fragment_facts(handle, layout))
+                chosen = worth_rewriting(self._policy, fragment_facts(handle, layout))
         except (OSError, GraphError, pa.ArrowInvalid):
             return None  # told when it is opened to be published
         rows = sum(layout.parts[number].size.rows for number in chosen)

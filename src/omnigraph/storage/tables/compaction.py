@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from lance.blob import blob_array
 from lance.fragment import FragmentMetadata, write_fragments
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.storage.durability import Step, durable
@@ -100,33 +101,36 @@ class OptimizePolicy:
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
                 raise _wrong(name, share, "a number from 0 up to, not including, 1")
 
+    @checked
     def is_due(self, tables: Iterable[Fragmentation]) -> bool:
         """Say whether `optimize` would be worth it, given `graph.fragmentation()`."""
         return any(
-            self.worth_rewriting(dict(enumerate(table.fragments)))
+            worth_rewriting(self, dict(enumerate(table.fragments)))
             or table.unindexed_rows > self.unindexed_share * table.rows
             for table in tables
         )
 
-    def worth_rewriting(self, fragments: Mapping[int, FragmentFacts]) -> tuple[int, ...]:
-        """Return the numbers of the fragments to rewrite, ascending.
 
-        >>> tiny, large = FragmentFacts(1, 0, 900), FragmentFacts(1 << 20, 0, 1 << 28)
-        >>> OptimizePolicy().worth_rewriting({0: large, 1: tiny, 2: tiny})
-        (1, 2)
-        >>> OptimizePolicy().worth_rewriting({0: large, 1: tiny})
-        ()
-        """
-        heavy = {n for n, facts in fragments.items() if facts.deleted > self.deleted_share * facts.rows}
-        small = {n for n, facts in fragments.items() if self._is_small(facts)}
-        if heavy or len(small) >= self.small_fragments:
-            # With a heavy one all small ones go along: what is left of it may be small too, and the next
-            # run would find two.
-            return tuple(sorted(heavy | small))
-        return ()
+def worth_rewriting(policy: OptimizePolicy, fragments: Mapping[int, FragmentFacts]) -> tuple[int, ...]:
+    """Return the numbers of the fragments to rewrite, ascending.
 
-    def _is_small(self, facts: FragmentFacts) -> bool:
-        return facts.weight < self.small_bytes and facts.rows < ROWS_PER_FILE
+    >>> tiny, large = FragmentFacts(1, 0, 900), FragmentFacts(1 << 20, 0, 1 << 28)
+    >>> worth_rewriting(OptimizePolicy(), {0: large, 1: tiny, 2: tiny})
+    (1, 2)
+    >>> worth_rewriting(OptimizePolicy(), {0: large, 1: tiny})
+    ()
+    """
+    heavy = {n for n, facts in fragments.items() if facts.deleted > policy.deleted_share * facts.rows}
+    small = {n for n, facts in fragments.items() if _is_small(policy, facts)}
+    if heavy or len(small) >= policy.small_fragments:
+        # With a heavy one all small ones go along: what is left of it may be small too, and the next run
+        # would find two.
+        return tuple(sorted(heavy | small))
+    return ()
+
+
+def _is_small(policy: OptimizePolicy, facts: FragmentFacts) -> bool:
+    return facts.weight < policy.small_bytes and facts.rows < ROWS_PER_FILE
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:
