@@ -234,16 +234,15 @@ def _batch_rows(handle: Handle, layout: Layout, chosen: Sequence[int]) -> int:
 def _storable(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows as they can be written: what was read as bytes becomes a blob again."""
     columns = [
-        blob_array(batch[field.name].to_pylist())
-        if is_blob(field) and _is_bytes(batch[field.name])
-        else batch[field.name]
+        blob_array(batch[field.name].to_pylist()) if _needs_wrapping(field) else batch[field.name]
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _is_bytes(values: pa.Array) -> bool:
-    return bool(pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type))
+def _needs_wrapping(field: pa.Field) -> bool:
+    """Say whether a column takes blobs as a type of their own, and not as bytes, as tables once did."""
+    return is_blob(field) and isinstance(field.type, pa.ExtensionType)
 
 
 # -- on a later version ------------------------------------------------------------------------------
