@@ -266,7 +266,7 @@ class Layout:
     small: Mapping[int, FragmentLayout]  # the small fragments at the end, which the tail cache holds
     big: Mapping[int, FragmentLayout]  # the others, which have key hashes
     rows: int
-    has_blobs: bool  # Lance cannot read blob rows back for writing (lance-facts 11): they are never folded
+    has_blobs: bool  # payloads would be copied by every fold (lance-facts 11): only maintenance rewrites them
 
     @classmethod
     def of(cls, handle: Handle) -> Layout:
