@@ -39,6 +39,7 @@ _NAMES_BY_MODULE = {
     "language.diagnostics": "Diagnostic QueryError SchemaError SourceError",
     "storage.claims": "KeyReused",
     "storage.manifest.records": "Commit",
+    "storage.tables.compaction": "OptimizePolicy",
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 _OTHER_NAMES = {"Commit": "CommitRecord"}  # what the defining module calls it

@@ -163,6 +163,9 @@ from omnigraph.storage.claims import (
     KeyReused as KeyReused,
 )
 from omnigraph.storage.manifest.records import CommitRecord as Commit
+from omnigraph.storage.tables.compaction import (
+    OptimizePolicy as OptimizePolicy,
+)
 
 __version__: str
 
@@ -200,6 +203,7 @@ __all__ = [
     "MergeConflict",
     "MergeOutcome",
     "NotFound",
+    "OptimizePolicy",
     "OutcomeUnknown",
     "PastState",
     "PreconditionFailed",

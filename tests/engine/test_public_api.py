@@ -254,6 +254,7 @@ def test_a_graph_of_the_past_reads_one_state_and_refuses_writes(graph: og.Graph)
         lambda: past.merge("again"),
         lambda: past.revert(str(before)),
         lambda: past.ensure_indexes(),
+        lambda: past.optimize(),
         lambda: past.schema.apply(SCHEMA),
     ):
         error = refused(og.PastState, write)

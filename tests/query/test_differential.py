@@ -110,7 +110,7 @@ def check(rnd: Random, ways: Iterable[Way] = EVERY_WAY) -> None:
         for text, branch in product(texts, states):
             compare(graph, text, branch, states[branch], ways)
         for branch in states:
-            made = graph.ensure_indexes(branch=branch)
+            made = rnd.choice([graph.ensure_indexes, graph.optimize])(branch=branch)
             rows = sum(pin.rows for pin in graph.store.snapshot(branch).state.pins.values())
             assert (made.commit_id is not None) == (rows > 0)
             assert not any(one.error for one in made.types)

@@ -18,10 +18,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.compaction import OptimizePolicy, fragment_facts, rewrite, worth_rewriting
 from omnigraph.storage.tables.effects import (
     AddColumn,
     Append,
+    Compact,
     DeleteIds,
     DropColumn,
     Effect,
@@ -30,6 +33,7 @@ from omnigraph.storage.tables.effects import (
     RenameColumn,
     Upsert,
 )
+from omnigraph.storage.transaction import PlannedWrite, PublishPlan
 from tests.storage.docs import DOC, make_docs
 from tests.support.graphs import write
 
@@ -62,6 +66,9 @@ kinds = st.one_of(
     st.tuples(st.just("fill nulls"), st.integers(-3, 3)),
     st.tuples(st.just("drop"), st.sampled_from(["c1", "c2", "tags"])),
     st.tuples(st.just("rename"), st.sampled_from(["c1", "c2"]), st.sampled_from(["c1", "c2", "c3"])),
+    st.tuples(st.just("rewrite")),
+    st.tuples(st.just("publish rewritten")),
+    st.tuples(st.just("publish rewritten")),
 )
 histories = st.lists(st.tuples(st.integers(0, 1), kinds), min_size=8, max_size=22)
 
@@ -153,14 +160,43 @@ def content(store: GraphStore, version: int | None = None) -> Content:
     return by_id
 
 
+def rewritten(store: GraphStore) -> Compact | None:
+    """Rewrite what is worth it, for a version that may be long past when it is published."""
+    snapshot = store.snapshot()
+    handle = store.table(snapshot, DOC)
+    layout = store.reads.layout(handle)
+    chosen = worth_rewriting(OptimizePolicy(), fragment_facts(handle, layout))
+    if not chosen:
+        return None
+    version = snapshot.state.version
+    new = rewrite(handle, layout, store.reads.deleted, OptimizePolicy(), chosen, version)
+    return Compact(new, most_lost=1.0)
+
+
+def maintain(store: GraphStore, effect: Compact) -> None:
+    """Publish what was rewritten, as a commit that changes no row."""
+    plan = PublishPlan(CommitKind.MAINTENANCE, effects={DOC: effect}, replans=True)
+    receipt = store.publish("main", PlannedWrite(plan))
+    assert [(c.inserted, c.updated, c.deleted) for c in receipt.tables] in ([], [(0, 0, 0)])
+
+
 def run(root: Path, history: list[tuple[int, tuple[Any, ...]]]) -> None:
     model, seen = Model(), dict[int, Content]()
+    waiting: Compact | None = None
     address = str(root / "g")
     with (
         make_docs(address, SCHEMA) as first,
         GraphStore.open(address, durability="os") as second,
     ):
         for who, what in history:
+            if what == ("rewrite",):
+                waiting = rewritten((first, second)[who]) or waiting
+                continue
+            if what == ("publish rewritten",):
+                if waiting is not None:
+                    maintain((first, second)[who], waiting)
+                    assert content(first) == model.rows
+                continue
             wanted = model.step(what)
             if wanted is None:
                 continue

@@ -9,6 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import __version__
+from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import FORMAT
 from omnigraph.storage.opener import manifest_file
 from tests.support.contents import insert, objects_at
@@ -396,3 +397,71 @@ def test_lint_counts_findings_under_names_that_no_failure_uses(desk: Desk) -> No
     document = desk.run("schema", "lint", "--schema", desk.file("s.pg", BROKEN), "--json").document
     assert {"errors", "warnings", "infos"} <= document.keys()
     assert "error" not in document
+
+
+# -- optimize --------------------------------------------------------------------------------------
+
+
+def scattered(desk: Desk) -> None:
+    """Make a graph whose people lie in several files."""
+    desk.run("init", desk.graph, "--schema", desk.file("s.pg", SCHEMA))
+    with og.connect(desk.graph) as graph:
+        for number in range(4):
+            insert(graph, {"Person": [{"slug": f"p{number}"}]})
+
+
+def test_optimize_says_what_became_of_each_type_and_then_that_there_is_nothing_to_do(desk: Desk) -> None:
+    scattered(desk)
+
+    ran, again = desk.run("optimize", desk.graph), desk.run("optimize", desk.graph)
+
+    assert (ran.code, again.code) == (0, 0)
+    assert re.search(r"node Person: 4 fragments to 1, [0-9,]+ bytes to [0-9,]+; built slug", ran.out)
+    assert re.search(r"optimized main: commit [0-9A-Z]{26}", ran.out)
+    assert "node Person: up to date" in again.out
+    assert "nothing to build on main" in again.out
+
+
+def test_optimize_tells_scripts_a_row_for_each_type_that_was_asked_for(desk: Desk) -> None:
+    scattered(desk)
+
+    ran = desk.run("optimize", desk.graph, "--type", "Person", "--concurrency", "1", "--json")
+
+    (person,) = ran.document["types"]
+    assert {
+        name: person[name] for name in ("type", "fragments", "rows", "committed", "skipped", "error")
+    } == {
+        "type": "Person",
+        "fragments": {"before": 4, "after": 1},
+        "rows": 4,
+        "committed": True,
+        "skipped": None,
+        "error": None,
+    }
+    assert person["bytes"].keys() == {"before", "after"}
+    with og.connect(desk.graph) as graph:
+        head = graph.store.snapshot().state.commit
+        assert (head.id, head.actor) == (ran.document["commit_id"], "system:optimize")
+
+
+def test_optimize_refuses_what_it_cannot_do(desk: Desk) -> None:
+    scattered(desk)
+
+    assert desk.run("optimize", desk.graph, "--dry-run").code == 2
+    assert desk.run("optimize", desk.graph, "--concurrency", "0").code == 2
+    assert desk.run("optimize", desk.graph, "--engine", "spark", "--type", "Person").code == 2
+    assert desk.run("optimize", desk.graph, "--type", "Persn").code == 6
+
+
+def test_optimize_fails_if_a_table_does_and_says_which(desk: Desk) -> None:
+    scattered(desk)
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    with armed({"table_data.before": fail}):
+        ran = desk.run("optimize", desk.graph)
+
+    assert ran.code == 1
+    assert "failed: " in ran.out
+    assert "the disk is full" in ran.out

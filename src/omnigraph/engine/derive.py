@@ -34,13 +34,19 @@ ADJACENCY = "adjacency"  # as reports call it
 FAILURES = (Unusable, OSError, GraphError, pa.ArrowException)  # nobody needs what could not be written
 
 
-def complete(store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot) -> dict[str, tuple[str, ...]]:
-    """Write all that files of a snapshot lack; return what, by type id: columns, and `adjacency`."""
-    written = complete_key_hashes(store, catalog, snapshot)
+def complete(
+    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, tables: Collection[str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Write all that files of a snapshot lack; return what, by type id: columns, and `adjacency`.
+
+    `tables` are the tables to look at; None means all.
+    """
+    written = complete_key_hashes(store, catalog, snapshot, tables)
     for edge in catalog.edges:
-        with suppress(*FAILURES):
-            store.reads.bases.drop_damaged(edge.id)
-    for type_id in complete_adjacency(store, catalog, snapshot):
+        if tables is None or edge.id in tables:
+            with suppress(*FAILURES):
+                store.reads.bases.drop_damaged(edge.id)
+    for type_id in complete_adjacency(store, catalog, snapshot, tables):
         written[type_id] = (*written.get(type_id, ()), ADJACENCY)
     return written
 
@@ -99,11 +105,13 @@ def _outside(nodes: EntityTable, covered: Files) -> pa.Array:
 
 
 def complete_key_hashes(
-    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot
+    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, tables: Collection[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
     """Write the key hashes that files of a snapshot lack; return the columns, by type id."""
     written = {}
     for declared in catalog.tables:
+        if tables is not None and declared.id not in tables:
+            continue
         with suppress(*FAILURES), ThreadPoolExecutor(2) as pool:
             table = _table(store, catalog, snapshot, declared.id)
             columns = store.finder.complete(table.handle, _with_hashes(table), pool, declared.looked_up)

@@ -39,6 +39,7 @@ from omnigraph.engine.load.load import Engine, Loads, chosen_engine, load_engine
 from omnigraph.engine.merge.conflicts import Granularity, Resolutions, Take
 from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.mutate.mutate import Mutations
+from omnigraph.engine.optimize import OptimizeReport, fragmentation, optimize
 from omnigraph.engine.options import MergeOptions, View, WriteOptions
 from omnigraph.engine.query import Queries, QueryText
 from omnigraph.engine.schema.schema import Schemas, SchemaText, load_schema
@@ -55,6 +56,7 @@ from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.compaction import Fragmentation, OptimizePolicy
 from omnigraph.storage.transaction import NewTable, PinnedSnapshot
 
 
@@ -338,6 +340,38 @@ class Graph:
         files that are missing or damaged are written too, beside the tables and without a commit.
         """
         return ensure_indexes(self.store, self._catalogs, self.view.write(branch), actor=actor)
+
+    def optimize(
+        self,
+        *,
+        branch: str | None = None,
+        types: Names = None,
+        policy: OptimizePolicy | None = None,
+        actor: str | None = None,
+        progress: OptimizeReport | None = None,
+    ) -> IndexReport:
+        """Merge small fragments, rewrite those with many deleted rows, and do what `ensure_indexes` does.
+
+        One maintenance commit by `system:optimize` (or `actor`), or none if nothing is worth it. No answer
+        changes, no version is deleted, and writers go on meanwhile. `types` chooses tables, `policy` says
+        what is worth it, `progress` is told how far it is. The report has a row for each type.
+        """
+        return optimize(
+            self.store,
+            self._catalogs,
+            self.view.write(branch),
+            types=types,
+            policy=policy,
+            actor=actor,
+            progress=progress,
+        )
+
+    def fragmentation(self, *, branch: str | None = None) -> tuple[Fragmentation, ...]:
+        """Return how tables lie in fragments; `OptimizePolicy().is_due(...)` of it says whether to optimize.
+
+        Reads no rows: a request to look at the branch, and one or two for each table that changed.
+        """
+        return fragmentation(self.store, self._catalogs, self.view.line(branch))
 
     def nodes(self, name: str, *, branch: str | None = None, at: At | None = None) -> TypeRows:
         """Return the nodes of a type, now or at a past commit: in its types, under the names in force now.

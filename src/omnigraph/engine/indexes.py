@@ -44,11 +44,36 @@ class PendingIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class TableFiles:
+    """The files of one type before and after a compaction; rows are the same."""
+
+    fragments_before: int
+    fragments_after: int
+    bytes_before: int
+    bytes_after: int
+    rows: int
+
+    @property
+    def changed(self) -> bool:
+        """Whether files were rewritten."""
+        before = self.fragments_before, self.bytes_before
+        return before != (self.fragments_after, self.bytes_after)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {
+            "fragments": {"before": self.fragments_before, "after": self.fragments_after},
+            "bytes": {"before": self.bytes_before, "after": self.bytes_after},
+            "rows": self.rows,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class TypeIndexes:
     """What was done for one type; properties by name, `id`, `src` and `dst` as such.
 
     `derived` says of which properties key hashes were written beside the data files, and whether
-    `adjacency` was; that is no part of the commit.
+    `adjacency` was; that is no part of the commit. `files` is known after `optimize`.
     """
 
     type: str
@@ -60,12 +85,14 @@ class TypeIndexes:
     committed: bool = False
     skipped: str | None = None
     error: str | None = None
+    files: TableFiles | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
         return {
             "type": self.type,
             "kind": self.kind,
+            **({} if self.files is None else self.files.to_json()),
             "indexes": {"created": list(self.created), "extended": list(self.extended)},
             "pending": [index.to_json() for index in self.pending],
             "derived": list(self.derived),
@@ -174,11 +201,13 @@ class IndexWrite:
 
     def report(self, moved: frozenset[str], derived: Derived) -> tuple[TypeIndexes, ...]:
         """Return a row for each type, given the tables that were published and what was derived."""
-        tables = () if self._catalog is None else self._catalog.tables
-        rows = (
-            self._row(declared, declared.id in moved, derived.get(declared.id, ())) for declared in tables
-        )
+        rows = self.report_by_id(moved, derived).values()
         return tuple(sorted(rows, key=lambda row: (row.kind, row.type)))
+
+    def report_by_id(self, moved: frozenset[str], derived: Derived) -> dict[str, TypeIndexes]:
+        """Return the row of each type by its id."""
+        tables = () if self._catalog is None else self._catalog.tables
+        return {t.id: self._row(t, t.id in moved, derived.get(t.id, ())) for t in tables}
 
     def _row(self, declared: TableType, moved: bool, derived: Iterable[str]) -> TypeIndexes:
         work = self._effects[declared.id].work

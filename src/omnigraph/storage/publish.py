@@ -186,6 +186,7 @@ class Intent:
     expected_head: str | None = None
     labels: Mapping[str, str] = FrozenMap()
     commit_id: str | None = None  # minted by an earlier call that may have landed; else a fresh one
+    by_system: bool = False  # the engine acts by itself: only then may its name begin with `system:`
 
 
 @dataclass(frozen=True)
@@ -439,7 +440,7 @@ class Publisher:
 
 def _check(intent: Intent) -> None:
     """Refuse what cannot be right, whatever the state of the graph."""
-    if intent.actor is not None and intent.actor.startswith("system:"):
+    if intent.actor is not None and intent.actor.startswith("system:") and not intent.by_system:
         raise InvalidRequest(f"actor {intent.actor!r} is reserved", remedy="Choose a name without 'system:'")
     if intent.expected_head is not None and not is_id(intent.expected_head):
         raise InvalidRequest(

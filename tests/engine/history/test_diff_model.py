@@ -41,7 +41,7 @@ steps = st.lists(
         st.tuples(
             st.just("link"), st.tuples(st.sampled_from(EDGES), names, names, st.none() | st.text(max_size=2))
         ),
-        st.tuples(st.just("index"), st.none()),
+        st.tuples(st.sampled_from(["index", "optimize"]), st.none()),
     ),
     min_size=1,
     max_size=10,
@@ -83,6 +83,8 @@ def do(graph: Graph, model: Model, step: tuple[str, Any]) -> None:
             model["Knows", edge] = {"id": edge, "src": source, "dst": target, "note": note}
     elif how == "index":
         graph.ensure_indexes()
+    elif how == "optimize":
+        graph.optimize()
 
 
 @pytest.mark.timeout(600)

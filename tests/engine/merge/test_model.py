@@ -105,8 +105,9 @@ class Run:
 
     def tidy(self, branch: str) -> None:
         """Maintenance changes no outcome."""
-        self.log.append(f"index {branch}")
-        if self.graph.ensure_indexes(branch=branch).commit_id is not None:
+        maintain = self.random.choice([self.graph.ensure_indexes, self.graph.optimize])
+        self.log.append(f"{maintain.__name__} {branch}")
+        if maintain(branch=branch).commit_id is not None:
             self.model.commit(branch, self.model.image(branch))
 
     def renew(self, branch: str) -> None:

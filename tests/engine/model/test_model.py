@@ -174,6 +174,13 @@ class Machine(RuleBasedStateMachine):
         chosen = data.draw(statements(self.model.schema, self.model.image))
         self.step(lambda graph: drive.mutate(graph, chosen), lambda: self.model.mutate(chosen), always=False)
 
+    @rule()
+    def optimize(self) -> None:
+        """Rewrite files: what comes after does not notice."""
+        assert self.graph is not None
+        self.graph.optimize()
+        assert drive.image(self.graph, self.model.schema) == self.model.image
+
     def step(self, really: Callable[[Graph], Receipt], expected: Callable[[], Done], *, always: bool) -> None:
         """Do one write on both sides, and compare what came of it."""
         graph = self.graph

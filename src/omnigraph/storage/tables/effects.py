@@ -310,6 +310,51 @@ class BuildIndexes:
     work: IndexWork = field(default_factory=IndexWork)
 
 
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A fragment that was read to be written anew, and which of its rows were deleted then."""
+
+    files: str  # as in the key of its layout
+    rows: int  # deleted ones too
+    deleted: Offsets
+
+    @property
+    def kept(self) -> int:
+        """How many of its rows were written anew."""
+        return self.rows - len(self.deleted)
+
+
+@dataclass(frozen=True, eq=False)
+class Rewritten:
+    """The living rows of some fragments, in their order, in new files that nothing names yet."""
+
+    columns: bytes
+    sources: tuple[Source, ...]
+    written: Written
+
+
+@dataclass(eq=False)
+class CompactWork:
+    """What is remembered between stagings: the numbers of the new fragments, and whether they have hashes."""
+
+    numbers: tuple[int, ...] = ()
+    derived: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Compact:
+    """Put rows written anew in the place of the fragments that they were read from. No row changes.
+
+    On a version that has lost some of these rows meanwhile they are deleted from the new fragments too;
+    where more than `most_lost` of them are gone, nothing happens.
+    """
+
+    rewritten: Rewritten
+    most_lost: float
+    work: CompactWork = field(default_factory=CompactWork)
+
+
 @dataclass(frozen=True)
 class SeveralEffects:
     """Effects on one table, one after the other, published together."""
@@ -328,6 +373,7 @@ Effect = (
     | RenameColumn
     | FillNulls
     | BuildIndexes
+    | Compact
     | SeveralEffects
 )
 
@@ -350,5 +396,7 @@ def written_in(effect: Effect) -> tuple[Written, ...]:
             return tuple(rows for part in effects for rows in written_in(part))
         case Append(rows) | Overwrite(rows) | Replace(rows) if isinstance(rows, Written):
             return (rows,)
+        case Compact(rewritten):
+            return (rewritten.written,)
         case _:
             return ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import Any, assert_never
 
 import numpy as np
@@ -23,11 +24,13 @@ from omnigraph.storage.durability import Step, durable
 from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables import layout
+from omnigraph.storage.tables.compaction import rebased, with_numbers
 from omnigraph.storage.tables.effects import (
     ID,
     AddColumn,
     Append,
     BuildIndexes,
+    Compact,
     DeleteIds,
     DropColumn,
     Effect,
@@ -82,6 +85,8 @@ def stage(base: Handle, effect: Effect, tools: Tools) -> Result:
                 return _project(bench, layout.with_name(bench.base, name, to))
             case BuildIndexes(specs, work):
                 return _build_indexes(bench, specs, work)
+            case Compact():
+                return _compact(bench, effect, tools)
             case _:
                 assert_never(effect)
     except (OSError, pa.ArrowInvalid) as error:  # what Lance raises when files cannot be read or written
@@ -225,6 +230,42 @@ def _overwrite(bench: Workbench, rows: Rows) -> Result:
         inserted=count,
         deleted=gone,
     )
+
+
+def _compact(bench: Workbench, effect: Compact, tools: Tools) -> Result:
+    """Exchange fragments for others with the same rows, less those that were deleted meanwhile.
+
+    A failure concerns this table alone: it is noted, and the version stays as it is.
+    """
+    cost_stage()
+    work, work.error = effect.work, None
+    try:
+        change = rebased(bench.base, bench.layout, tools.layouts.deleted, effect)
+        if change is None:
+            return bench.unchanged()
+        new = with_numbers(bench.base, bench.layout, effect)
+        bench.files += effect.rewritten.written.files()
+        if not work.derived:
+            bench.derive(layout.FragmentLayout.of(fragment, bench.layout.columns) for fragment in new)
+            work.derived = True
+        staged, handle = bench.finish(
+            LanceOperation.Update(
+                removed_fragment_ids=sorted(change.gone), new_fragments=new, update_mode="rewrite_rows"
+            )
+        )
+        if change.lost:
+            after = Workbench(handle, tools)
+            after.files = bench.files
+            lost = zip(work.numbers, change.lost, strict=True)
+            staged, handle = _delete(after, {number: offsets for number, offsets in lost if len(offsets)})
+    except (OSError, pa.ArrowInvalid) as error:
+        work.error = str(storage_failure("compacting", error))
+        return bench.unchanged()
+    if staged.rows != bench.layout.rows:
+        raise IntegrityError(
+            f"compaction would leave {staged.rows} rows of {bench.layout.rows}; nothing was published"
+        )
+    return replace(staged, base_version=bench.base.version, deleted=0), handle
 
 
 # -- columns ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Make a graph, build its indexes, and check its stored files."""
+"""Make a graph, compact and index it, and check its stored files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from omnigraph.surfaces.cli.support.progress import Worker, WorkerFlag, spark_he
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
     from omnigraph.engine.indexes import IndexReport, TypeIndexes
+    from omnigraph.engine.optimize import OptimizeProgress
     from omnigraph.storage.checksums import Verified
 
 # -- init --------------------------------------------------------------------------------------------
@@ -67,18 +68,50 @@ def optimize(
     ctx: typer.Context,
     address: Address = None,
     graph_uri: GraphUri = None,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; may be given again.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="Tables that are rewritten at the same time.")
+    ] = None,
     engine: WorkerFlag = Worker.LOCAL,
 ) -> None:
-    """Build the indexes that the schema asks for, and extend them to new rows. Changes no answer."""
+    """Merge small files, rewrite those with many deleted rows, and complete indexes. Changes no answer.
+
+    With --engine spark executors build indexes, and no file is rewritten.
+    """
     call = call_of(ctx)
     if call.settings.dry_run:
         raise InvalidRequest("optimize has no dry run", remedy="Run it: it changes no answer, only its speed")
+    on_spark = engine is Worker.SPARK
+    if on_spark and (types or concurrency):
+        raise InvalidRequest("--type and --concurrency are for --engine local", remedy="Leave them out")
     with call.connect(address, graph_uri) as graph:
         call.output.target("optimize", call.settings.address(address, graph_uri))
-        with task_bar(call.output.watched if engine is Worker.SPARK else None, "indexing") as progress:
-            build = _on_spark(graph, progress) if engine is Worker.SPARK else graph.ensure_indexes
+        with task_bar(call.output.watched, "indexing" if on_spark else "optimizing") as progress:
+            build = (
+                _on_spark(graph, progress) if on_spark else _in_process(graph, types, concurrency, progress)
+            )
             report = build(branch=call.settings.branch, actor=call.settings.actor)
         call.output.result({"uri": graph.uri, **report.to_json()}, *_index_lines(report))
+    if any(row.error for row in report.types):
+        raise typer.Exit(1)
+
+
+def _in_process(
+    graph: Graph,
+    types: list[str] | None,
+    concurrency: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> Callable[..., IndexReport]:
+    from omnigraph.storage.tables.compaction import OptimizePolicy
+
+    def shown(now: OptimizeProgress) -> None:
+        if progress is not None and now.rows_total:
+            progress(now.rows, now.rows_total)
+
+    policy = OptimizePolicy() if concurrency is None else OptimizePolicy(concurrency=concurrency)
+    return partial(graph.optimize, types=types or None, policy=policy, progress=shown)
 
 
 def _on_spark(graph: Graph, progress: Callable[[int, int], None] | None) -> Callable[..., IndexReport]:
@@ -95,11 +128,18 @@ def _index_lines(report: IndexReport) -> Iterator[str]:
         derived = any(indexes.derived for indexes in report.types)
         yield f"no index to build on {report.branch}" if derived else f"nothing to build on {report.branch}"
     else:
-        yield f"indexed {report.branch}: commit {report.commit_id}"
+        compacted = any(indexes.files and indexes.files.changed for indexes in report.types)
+        done = "optimized" if compacted else "indexed"
+        yield f"{done} {report.branch}: commit {report.commit_id}"
 
 
 def _index_state(indexes: TypeIndexes) -> str:
-    parts = []
+    parts, files = [], indexes.files
+    if files is not None and files.changed:
+        parts.append(
+            f"{counted(files.fragments_before, 'fragment')} to {files.fragments_after}, "
+            f"{files.bytes_before:,} bytes to {files.bytes_after:,}"
+        )
     if indexes.created:
         parts.append(f"built {', '.join(indexes.created)}")
     if indexes.extended:
