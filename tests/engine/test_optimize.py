@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Append, DeleteIds, Effect, Overwrite, Upsert
-from omnigraph.storage.tables.layout import Layout
+from omnigraph.storage.tables.layout import TIERS, Layout
 from tests.support.contents import change, stored_rows
 from tests.support.contents import state as state_of
 from tests.support.graphs import chain_of
@@ -55,6 +56,13 @@ QUERIES = (
     'query kinds() { match { $d: Doc  $d.kind = "note"  $d.size < 40 } return { $d.title as t } }',
     "query hop() { match { $d: Doc  $d cites $e } return { $d.title as a, $e.title as b } }",
 )
+
+
+@pytest.fixture
+def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file that has key hashes counts as large: it is worth an adjacency of its own."""
+    for module in ("omnigraph.storage.tables.layout", "omnigraph.execution.entities"):
+        monkeypatch.setattr(f"{module}.TIERS", (TIERS[0], TIERS[0] + 1))
 
 
 @pytest.fixture
@@ -328,6 +336,36 @@ def test_key_hashes_lie_beside_the_new_files_when_they_are_published(graph: Grap
     assert row(report, "Plain").derived == ()  # there was nothing left to complete
     assert graph.store.finder.lacking(handle, [part], declared.looked_up) == []
     assert graph.entity("Plain", "p23999").get() is not None
+
+
+@pytest.mark.usefixtures("all_large")
+def test_adjacency_is_made_for_the_new_files_of_edges_and_of_their_nodes(graph: Graph) -> None:
+    hop = 'query hop() { match { $d: Doc  $d cites $e  $e.title = "doc 0700" } return { $d.title as t } }'
+    count = "query all() { match { $d: Doc  $d cites $e  $e cites $f } return { count($f) as n } }"
+    for start in range(0, 12_000, 6_000):
+        numbers = range(start, start + 6_000)
+        edges = [cites(n, max(n - 1, 0)) for n in numbers]
+        graph.load([*map(doc, numbers), *edges], mode="append")
+    before = [graph.query(text).to_arrow() for text in (hop, count)]
+    bases = set(Path(graph.uri).glob("tables/*/_derived/adjacency/*"))
+
+    report = graph.optimize()
+
+    assert "adjacency" in row(report, "Cites").derived
+    assert set(Path(graph.uri).glob("tables/*/_derived/adjacency/*")) - bases
+    with og.connect(graph.uri) as cold:
+        for reader in (graph, cold):
+            assert [reader.query(text).to_arrow() for text in (hop, count)] == before
+    assert graph.optimize(types=["Doc"]).commit_id is None
+
+
+def test_with_nothing_to_do_it_asks_little_of_storage(graph: Graph) -> None:
+    filled(graph, 4).optimize()
+    with og.connect(graph.uri) as cold:
+        report = cold.optimize()
+
+    assert report.commit_id is None
+    assert report.cost.requests <= 2 + 4 * len(report.types)
 
 
 # -- writers

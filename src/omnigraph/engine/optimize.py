@@ -17,8 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Literal
 
-import pyarrow as pa
-
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.catalog.model import TableType
@@ -33,7 +31,6 @@ from omnigraph.engine.indexes import (
     declared_indexes,
 )
 from omnigraph.storage.cost import Cost, measured
-from omnigraph.storage.location import storage_failure
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import (
@@ -270,7 +267,7 @@ class _Run:
                 layout = self._store.reads.layout(handle)
                 self._files[declared.id] = table_files(layout, layout)
                 chosen = worth_rewriting(self._policy, fragment_facts(handle, layout))
-        except (OSError, GraphError, pa.ArrowInvalid):
+        except GraphError:
             return None  # told when it is opened to be published
         rows = sum(layout.parts[number].size.rows for number in chosen)
         return _Task(declared, chosen, layout, rows) if chosen else None
@@ -293,8 +290,6 @@ class _Run:
             self._write.contended.add(table_id)  # a hard drop took the files: there is a newer state
         except GraphError as error:
             self._errors[table_id] = str(error)
-        except (OSError, pa.ArrowInvalid) as error:
-            self._errors[table_id] = str(storage_failure("compacting", error))
         else:
             self._write.compactions[table_id] = Compact(rewritten, self._policy.deleted_share)
 
