@@ -273,7 +273,7 @@ class Layout:
         """Read the layout of a version."""
         columns, schema = fingerprint(handle), handle.schema
         parts = {f.fragment_id: FragmentLayout.of(f.metadata, columns) for f in handle.get_fragments()}
-        return _layout(schema, columns, parts, any(_is_blob(field) for field in schema))
+        return _layout(schema, columns, parts, any(is_blob(field) for field in schema))
 
     def after(self, done: Handle, changed: frozenset[int]) -> Layout:
         """Return the layout of a version made from this one with its columns kept, looking only at
@@ -334,7 +334,8 @@ class Layouts:
             self._deleted.put(now, np.union1d(before, offsets).astype(np.int64))
 
 
-def _is_blob(field: pa.Field) -> bool:
+def is_blob(field: pa.Field) -> bool:
+    """Say whether a column holds blobs."""
     old = b"lance-encoding:blob" in (field.metadata or {})
     return old or str(field.type).startswith("extension<lance.blob")
 

@@ -1,0 +1,74 @@
+"""Doctor: examine a graph, repair what is derived, report.
+
+    a store that has seen nothing yet -> **checks** -> findings -> repairs -> checks again -> report
+
+Reads only, unless it is told to fix. It may run beside writers: it looks at the states that it met when it
+began. If retention or a hard drop takes one of them away meanwhile, it begins anew.
+"""
+
+from __future__ import annotations
+
+from omnigraph.base.errors import BranchNotFound
+from omnigraph.engine.doctor.checks import run_all
+from omnigraph.engine.doctor.examination import Examination
+from omnigraph.engine.doctor.report import CheckRun, DoctorFinding, DoctorReport, gravest_first
+from omnigraph.storage.cost import measured
+from omnigraph.storage.diagnose import why_not_open
+from omnigraph.storage.manifest.chain import MANIFEST, versions
+from omnigraph.storage.opener import OpenFailed
+from omnigraph.storage.store import GraphStore
+
+TRIES = 3  # when history is reclaimed under an examination
+
+
+def examine(
+    store: GraphStore,
+    *,
+    deep: bool = False,
+    fix: bool = False,
+    branch: str | None = None,
+    preview: bool = False,
+    actor: str | None = None,
+) -> DoctorReport:
+    """Look at a whole graph, or at one branch of it; with `fix`, make anew what is derived.
+
+    With `preview`, say what `fix` would do, and write nothing.
+    """
+    with measured():
+        check_there(store)
+        return _examined(store, deep, branch)
+
+
+def check_there(store: GraphStore) -> None:
+    """Raise if there is no graph at all: nothing can be said of it then."""
+    location = store.location
+    if not versions(location, MANIFEST):
+        raise why_not_open(location, OpenFailed(location.uri))
+
+
+def _examined(store: GraphStore, deep: bool, branch: str | None) -> DoctorReport:
+    for left in reversed(range(TRIES)):
+        with store.fresh() as fresh:
+            exam = Examination(fresh, deep, branch)
+            if branch is not None and not exam.branches:
+                raise BranchNotFound(
+                    f"there is no branch {branch!r}",
+                    remedy="List the branches to see their names",
+                    branch=branch,
+                )
+            checks: list[CheckRun] = []
+            found: list[DoctorFinding] = []
+            for check, findings in run_all(exam):
+                checks.append(check)
+                found += findings
+            if not left or not any(finding.severity == "error" for finding in found) or not _moved(exam):
+                break
+    return DoctorReport(store.location.uri, deep, gravest_first(found), tuple(checks))
+
+
+def _moved(exam: Examination) -> bool:
+    """Say whether something that was looked at was taken away on purpose meanwhile."""
+    try:
+        return exam.reclaimed() is not None
+    except Exception:  # noqa: BLE001 - then the findings stand
+        return False
