@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.engine.doctor import files, lineage, rows
+from omnigraph.engine.doctor import derived, files, indexes, lineage, outside, rows
 from omnigraph.engine.doctor.examination import Examination, ExaminedBranch, ExaminedTable, ExaminedTag
 from omnigraph.engine.doctor.report import CheckRun, DoctorFinding, FindingPlace
 from omnigraph.storage.transaction import PinnedSnapshot
@@ -56,6 +56,14 @@ def _edges(exam: Examination) -> Iterable[Any]:
     return exam.edges()
 
 
+def _table_ids(exam: Examination) -> Iterable[str]:
+    return outside.table_ids(exam)
+
+
+def _datasets(exam: Examination) -> Iterable[str]:
+    return outside.datasets(exam)
+
+
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
     """One entry of the table."""
@@ -84,7 +92,13 @@ CHECKS = (
     HealthCheck("ends", "every edge has both its nodes", _edges, rows.ends),
     HealthCheck("keys", "ids are those that the keys make", _declared, rows.keys),
     HealthCheck("values", "every value is one that its property takes", _declared, rows.values),
+    HealthCheck("indexes", "indexes find what a scan finds", _declared, indexes.indexes),
+    HealthCheck("derived", "derived files are what the data files give", _declared, derived.derived),
     HealthCheck("sets", "unique values and cardinalities hold", _declared, rows.sets),
+    HealthCheck("foreign commits", "no other program committed to a table", _table_ids, outside.foreign),
+    HealthCheck("configuration", "no dataset cleans itself up", _datasets, outside.configuration),
+    HealthCheck("unfinished names", "no change of a branch was interrupted", _graph, outside.unfinished),
+    HealthCheck("leftovers", "every stored file is needed", _graph, outside.leftovers),
 )
 
 
@@ -136,6 +150,8 @@ def _place(unit: Any) -> FindingPlace:
             return FindingPlace(branch=unit.branch, commit=unit.commit_id)
         case ExaminedTable():
             return unit.place()
+        case str():
+            return FindingPlace(file=unit)
         case (ExaminedTable() as table, _):
             return table.place()
         case _:

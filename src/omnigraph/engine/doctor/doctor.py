@@ -8,9 +8,12 @@ began. If retention or a hard drop takes one of them away meanwhile, it begins a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from omnigraph.base.errors import BranchNotFound
 from omnigraph.engine.doctor.checks import run_all
 from omnigraph.engine.doctor.examination import Examination
+from omnigraph.engine.doctor.repair import repairs
 from omnigraph.engine.doctor.report import CheckRun, DoctorFinding, DoctorReport, gravest_first
 from omnigraph.storage.cost import measured
 from omnigraph.storage.diagnose import why_not_open
@@ -36,7 +39,14 @@ def examine(
     """
     with measured():
         check_there(store)
-        return _examined(store, deep, branch)
+        if not fix:
+            return _examined(store, deep, branch)
+        with store.fresh() as fresh:
+            exam = _exam(fresh, deep, branch)
+            first = _run(exam)
+            done = tuple(repairs(exam, preview=preview, actor=actor))
+        after = first if preview else _examined(store, deep, branch)
+        return replace(after, repairs=done)
 
 
 def check_there(store: GraphStore) -> None:
@@ -47,23 +57,32 @@ def check_there(store: GraphStore) -> None:
 
 
 def _examined(store: GraphStore, deep: bool, branch: str | None) -> DoctorReport:
-    for left in reversed(range(TRIES)):
+    report: DoctorReport | None = None
+    for _ in range(TRIES):
         with store.fresh() as fresh:
-            exam = Examination(fresh, deep, branch)
-            if branch is not None and not exam.branches:
-                raise BranchNotFound(
-                    f"there is no branch {branch!r}",
-                    remedy="List the branches to see their names",
-                    branch=branch,
-                )
-            checks: list[CheckRun] = []
-            found: list[DoctorFinding] = []
-            for check, findings in run_all(exam):
-                checks.append(check)
-                found += findings
-            if not left or not any(finding.severity == "error" for finding in found) or not _moved(exam):
+            exam = _exam(fresh, deep, branch)
+            report = _run(exam)
+            if report.ok or not _moved(exam):
                 break
-    return DoctorReport(store.location.uri, deep, gravest_first(found), tuple(checks))
+    assert report is not None
+    return report
+
+
+def _exam(store: GraphStore, deep: bool, branch: str | None) -> Examination:
+    exam = Examination(store, deep, branch)
+    if branch is not None and not exam.branches:
+        remedy = "List the branches to see their names"
+        raise BranchNotFound(f"there is no branch {branch!r}", remedy=remedy, branch=branch)
+    return exam
+
+
+def _run(exam: Examination) -> DoctorReport:
+    checks: list[CheckRun] = []
+    found: list[DoctorFinding] = []
+    for check, findings in run_all(exam):
+        checks.append(check)
+        found += findings
+    return DoctorReport(exam.store.location.uri, exam.deep, gravest_first(found), tuple(checks))
 
 
 def _moved(exam: Examination) -> bool:

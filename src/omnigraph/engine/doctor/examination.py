@@ -84,8 +84,14 @@ class Examination:
     broken: dict[TableVersion, str] = field(default_factory=dict)  # tables whose rows are not worth reading
     unopened: set[TableVersion] = field(default_factory=set)  # those of them that do not even open
     broken_indexes: set[tuple[str, str]] = field(default_factory=set)  # table id, segment
+    broken_derived: set[tuple[str, str]] = field(default_factory=set)  # table id, file
+    seen_derived: set[tuple[str, str]] = field(default_factory=set)  # checked for damage
+    compared: set[tuple[str, str]] = field(default_factory=set)  # worked out anew
     reported: set[str] = field(default_factory=set)  # files that a finding names already
     seen_pins: set[TableVersion] = field(default_factory=set)  # of older versions
+    behind: set[str] = field(default_factory=set)  # branches with indexes that do not cover all rows
+    underived: set[str] = field(default_factory=set)  # branches with data files that lack derived ones
+    configured: dict[str, frozenset[str]] = field(default_factory=dict)  # table -> keys to strip
     walked: dict[str, Any] = field(default_factory=dict)  # chain -> what a walk over it saw (lineage.py)
     limits: list[str] = field(default_factory=list)  # what the check that runs did not look at, and why
 
@@ -173,6 +179,13 @@ class Examination:
         return tuple(
             sorted(found.values(), key=lambda table: table.pin.table_id)
         )  # files are listed by table
+
+    def heads_of(self, table: ExaminedTable) -> tuple[str, ...]:
+        """Return the branches whose newest state pins a table at this very version."""
+        table_id, version = table.key
+        found = ((branch.name, branch.head) for branch in self.heads)
+        pins = ((name, None if head is None else head.pins.get(table_id)) for name, head in found)
+        return tuple(name for name, pin in pins if pin is not None and pin.version == version)
 
     def readable(self) -> Iterator[ExaminedTable]:
         """Yield the tables whose files are all right, as far as earlier checks have seen."""

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
+from lance.query import MatchQuery
+from numpy.typing import NDArray
 
 from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.layout import is_blob
+from omnigraph.storage.tables.predicate import find, is_in
+
+Addresses = NDArray[np.int64]
 
 BATCH_ROWS = 8_192
 BLOB_ROWS = 16  # that are read at once: a blob may be as large as memory allows
@@ -46,3 +52,36 @@ def some_rows(handle: Handle, columns: Sequence[str], most: int) -> Iterator[pa.
     each = max(most // max(len(fragments), 1), 1)
     for fragment in fragments[:most]:
         yield from scanner(handle, columns=list(columns), fragments=[fragment], limit=each).to_batches()
+
+
+# -- indexes -----------------------------------------------------------------------------------------
+#
+# What an index finds, asked of the index alone, to be compared with the rows.
+
+
+def addressed(
+    handle: Handle, column: str, fragment: int, most: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the values of a column of one fragment with the addresses of their rows, by a plain scan."""
+    part = handle.get_fragment(fragment)
+    scan = scanner(handle, columns=[column], fragments=[part], with_row_address=True, limit=most)
+    yield from scan.to_batches()
+
+
+def rows_with(handle: Handle, column: str, values: pa.Array) -> pa.Table:
+    """Return addresses and values of the rows that have one of some values, by the index if there is one."""
+    return find(handle, is_in(column, values), (column,))
+
+
+def rows_with_word(handle: Handle, column: str, word: str) -> Addresses:
+    """Return the addresses of the rows whose text has a word, by the full-text index alone."""
+    query = MatchQuery(word, column)
+    scan = scanner(handle, full_text_query=query, columns=["_score"], with_row_id=True, fast_search=True)
+    return np.sort(scan.to_table()["_rowid"].to_numpy().astype(np.int64))
+
+
+def nearest(handle: Handle, column: str, vector: Sequence[float], count: int) -> pa.Table:
+    """Return `_rowid` and `_distance` of the nearest rows, by the vector index alone, in one partition."""
+    query = {"column": column, "q": list(vector), "k": count, "nprobes": 1}
+    scan = scanner(handle, nearest=query, columns=["_distance"], with_row_id=True, fast_search=True)
+    return scan.to_table()
