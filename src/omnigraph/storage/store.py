@@ -388,6 +388,25 @@ class GraphStore:
                 capability="create-if-absent",
             )
 
+    def probe_conditional_writes(self) -> None:
+        """Make sure, by trying, that of several who create one object at once exactly one is told it did."""
+        self._probe_create_if_absent()
+        key = f"__probe-{new_id()}"
+        objects = self.location.objects
+        try:
+            made = list(self._files.map(lambda n: objects.create(key, str(n).encode()), range(THREADS)))
+            stored = objects.read(key)
+        finally:
+            objects.delete(key)
+        if made.count(True) != 1 or stored != str(made.index(True)).encode():
+            raise StoreUnsupported(
+                f"of {THREADS} who created one object at once at {self.location.uri}, "
+                f"{made.count(True)} were told that they did",
+                remedy="Use a store with conditional writes; without them concurrent writers lose data",
+                uri=self.location.uri,
+                capability="create-if-absent",
+            )
+
     def _genesis(self, schema: str, tables: Mapping[str, NewTable], actor: str | None) -> ManifestState:
         commit_id, now = new_id(), self.clock.now_us()
         pins = {

@@ -87,6 +87,7 @@ class Examination:
     broken_derived: set[tuple[str, str]] = field(default_factory=set)  # table id, file
     seen_derived: set[tuple[str, str]] = field(default_factory=set)  # checked for damage
     compared: set[tuple[str, str]] = field(default_factory=set)  # worked out anew
+    looked_up: set[tuple[str, tuple[str, ...], str]] = field(default_factory=set)  # column, segments, file
     reported: set[str] = field(default_factory=set)  # files that a finding names already
     seen_pins: set[TableVersion] = field(default_factory=set)  # of older versions
     behind: set[str] = field(default_factory=set)  # branches with indexes that do not cover all rows

@@ -73,7 +73,8 @@ def indexes(exam: Examination, unit: tuple[ExaminedTable, TableType]) -> Iterato
     stored = coverage(handle, layout)
     for spec in declared_indexes(declared):
         found = stored.get(spec.name, Coverage({}))
-        index = _Index(handle, declared, spec, _chosen(found, layout, exam.deep), exam.deep)
+        fragments = _chosen(exam, found, layout, spec)
+        index = _Index(handle, declared, spec, fragments, exam.deep)
         if layout.parts.keys() - found.fragments:
             lacking.append(index.name)
         segments = {(declared.id, uuid) for uuid in found.segments}
@@ -91,9 +92,15 @@ def indexes(exam: Examination, unit: tuple[ExaminedTable, TableType]) -> Iterato
         yield DoctorFinding("index_behind", "info", what, OPTIMIZE, table.place())
 
 
-def _chosen(found: Coverage, layout: Layout, deep: bool) -> tuple[int, ...]:
-    covered = sorted(found.fragments & layout.parts.keys())
-    if deep or len(covered) <= SAMPLED_FRAGMENTS:
+def _chosen(exam: Examination, found: Coverage, layout: Layout, spec: IndexSpec) -> tuple[int, ...]:
+    """Return the fragments to look at; rows of a file that these segments found before are found again."""
+    segments, covered = tuple(sorted(found.segments)), []
+    for fragment in sorted(found.fragments & layout.parts.keys()):
+        seen = (spec.column, segments, layout.parts[fragment].key[1])
+        if seen not in exam.looked_up:
+            exam.looked_up.add(seen)
+            covered.append(fragment)
+    if exam.deep or len(covered) <= SAMPLED_FRAGMENTS:
         return tuple(covered)
     return tuple(covered[at] for at in np.linspace(0, len(covered) - 1, SAMPLED_FRAGMENTS).astype(int))
 

@@ -15,8 +15,9 @@ from omnigraph.engine.doctor.examination import Examination
 from omnigraph.engine.doctor.lineage import told
 from omnigraph.engine.doctor.report import DoctorRepair
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
+from omnigraph.storage.location import storage_failure
 from omnigraph.storage.manifest.chain import versions
-from omnigraph.storage.tables.files import TABLES, strip_configuration
+from omnigraph.storage.tables.files import TABLES, stored_files, strip_configuration
 
 PREVIEWED = "this is a preview"
 
@@ -62,7 +63,9 @@ def _derived(exam: Examination, preview: bool) -> Iterator[DoctorRepair]:
 
 
 def _delete(exam: Examination, table_id: str, name: str) -> None:
-    exam.store.location.objects.delete(f"{TABLES}/{table_id}/{name}")
+    exam.store.finder.files.delete(table_id, name)
+    if name in stored_files(exam.store.location, table_id):
+        raise storage_failure(f"deleting {name}", OSError("it is still there"))
 
 
 # -- indexes -----------------------------------------------------------------------------------------

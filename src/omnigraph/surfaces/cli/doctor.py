@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.base.errors import counted
+from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
 
 if TYPE_CHECKING:
     from omnigraph.engine.doctor.report import DoctorReport
 
 SHOWN_INFOS = 20
+APART = "Leave out --deep and --fix, and run doctor again for those"
 
 
 def doctor(
@@ -26,9 +28,18 @@ def doctor(
     fix: Annotated[
         bool, typer.Option("--fix", help="Make anew what can be derived; with --dry-run, say what.")
     ] = False,
+    environment: Annotated[
+        bool, typer.Option("--environment", help="Say what this machine lacks; with ADDR, also the store.")
+    ] = False,
 ) -> None:
     """Look at the whole graph, or at one --branch, and read only; exit 1 if something is broken."""
-    _examine(call_of(ctx), "doctor", address, graph_uri, deep=deep, fix=fix)
+    call = call_of(ctx)
+    if environment:
+        if deep or fix:
+            raise InvalidRequest("--environment looks at this machine, not at a graph", remedy=APART)
+        _environment(call, address, graph_uri)
+        return
+    _examine(call, "doctor", address, graph_uri, deep=deep, fix=fix)
 
 
 def repair(
@@ -68,6 +79,28 @@ def _examine(
     call.output.result(report.to_json(), *_lines(report, preview))
     if not report.ok:
         raise typer.Exit(1)
+
+
+# -- the machine -------------------------------------------------------------------------------------
+
+
+def _environment(call: Call, address: str | None, graph_uri: str | None) -> None:
+    from omnigraph.engine.doctor.environment import inspect_environment
+
+    where = None if address is None and graph_uri is None else call.settings.address(address, graph_uri)
+    report = inspect_environment(where, _java)
+    call.output.result(report.to_json(), *map(str, report.items))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _java() -> int:
+    from omnigraph.pipeline.session import check_java
+
+    return check_java(os.environ)
+
+
+# -- words -------------------------------------------------------------------------------------------
 
 
 def _lines(report: DoctorReport, preview: bool) -> Iterator[str]:
