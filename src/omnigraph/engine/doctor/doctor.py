@@ -38,6 +38,7 @@ def examine(
     With `preview`, say what `fix` would do, and write nothing.
     """
     with measured():
+        store.opener.check_open()
         check_there(store)
         if not fix:
             return _examined(store, deep, branch)

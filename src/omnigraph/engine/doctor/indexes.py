@@ -26,13 +26,14 @@ from omnigraph.execution.search.text_index import plain_word, words
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import IndexSpec, StoredIndexKind
 from omnigraph.storage.tables.indexes import Coverage, coverage
-from omnigraph.storage.tables.inspection import addressed, nearest, rows_with, rows_with_word
+from omnigraph.storage.tables.inspection import addressed, nearest, rows_with, rows_with_words
 from omnigraph.storage.tables.layout import ADDRESS, Layout
 from omnigraph.storage.tables.predicate import quoted
 
 SAMPLED_FRAGMENTS, SAMPLED_ROWS = 8, 16  # that are looked for without `deep`
 VALUES_AT_ONCE = 1_000
 MOST_WORDS = 4  # of a sampled text
+WORDS_AT_ONCE = 500
 MOST_VECTORS = 10_000  # that are looked for with `deep`
 NEIGHBOURS = 16
 TEXTS_AT_ONCE = 1 << 16
@@ -200,21 +201,20 @@ def _counted_values(
 
 def _lost_texts(index: _Index) -> str | None:
     """Look words up: the index may find more than search means, and never less (decision 0012)."""
-    rows = addresses = 0
+    column = index.spec.column
     for fragment in index.fragments:
         postings: dict[str, list[int]] = {}
-        for batch in addressed(index.handle, index.spec.column, fragment, index.rows):
-            for text, address in zip(
-                batch[index.spec.column].to_pylist(), batch[ADDRESS].to_pylist(), strict=True
-            ):
+        texts = 0
+        for batch in addressed(index.handle, column, fragment, index.rows):
+            for text, address in zip(batch[column].to_pylist(), batch[ADDRESS].to_pylist(), strict=True):
                 for word in _looked_up(text, index.deep):
                     postings.setdefault(word, []).append(address)
-            rows += batch.num_rows
-            if rows - addresses >= TEXTS_AT_ONCE:
-                addresses, lost = rows, _lost_words(index, postings)
+            texts += batch.num_rows
+            if texts >= TEXTS_AT_ONCE:
+                lost = _lost_words(index, postings)
                 if lost is not None:
                     return lost
-                postings.clear()
+                postings, texts = {}, 0
         lost = _lost_words(index, postings)
         if lost is not None:
             return lost
@@ -231,11 +231,34 @@ def _looked_up(text: str | None, every: bool) -> list[str]:
 
 
 def _lost_words(index: _Index, postings: dict[str, list[int]]) -> str | None:
-    for word, expected in sorted(postings.items()):
-        hits = rows_with_word(index.handle, index.spec.column, word)
+    for asked in _apart(postings):
+        hits = rows_with_words(index.handle, index.spec.column, asked)
+        expected = [address for word in asked for address in postings[word]]
         if not np.isin(expected, hits).all():
+            found = set(hits.tolist())
+            word = next(word for word in asked if not found.issuperset(postings[word]))
             return f"does not find a text that has the word {word!r}"
     return None
+
+
+def _apart(postings: dict[str, list[int]]) -> Iterator[list[str]]:
+    """Put words together that no text has two of: asked for at once, each must find its texts by itself."""
+    left = sorted(postings, key=lambda word: (len(postings[word]), word))
+    while left:
+        taken: set[int] = set()
+        asked: list[str] = []
+        later: list[str] = []
+        for place, word in enumerate(left):
+            if len(asked) == WORDS_AT_ONCE:
+                later += left[place:]
+                break
+            if taken.isdisjoint(postings[word]):
+                asked.append(word)
+                taken.update(postings[word])
+            else:
+                later.append(word)
+        yield asked
+        left = later
 
 
 # -- vectors -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Literal
 
+from omnigraph.base.arguments import checked
 from omnigraph.base.dataclass import dataclass
 
 Gravity = Literal["error", "warning", "info"]
@@ -109,6 +110,7 @@ class DoctorReport:
         """Say whether nothing is broken: there is no finding of severity error."""
         return not self.of("error")
 
+    @checked
     def of(self, severity: Gravity) -> tuple[DoctorFinding, ...]:
         """Return the findings of one severity."""
         return tuple(finding for finding in self.findings if finding.severity == severity)

@@ -73,9 +73,9 @@ def rows_with(handle: Handle, column: str, values: pa.Array) -> pa.Table:
     return find(handle, is_in(column, values), (column,))
 
 
-def rows_with_word(handle: Handle, column: str, word: str) -> Addresses:
-    """Return the addresses of the rows whose text has a word, by the full-text index alone."""
-    query = MatchQuery(word, column)
+def rows_with_words(handle: Handle, column: str, words: Sequence[str]) -> Addresses:
+    """Return the addresses of the rows whose text has one of some words, by the full-text index alone."""
+    query = MatchQuery(" ".join(words), column)
     scan = scanner(handle, full_text_query=query, columns=["_score"], with_row_id=True, fast_search=True)
     return np.sort(scan.to_table()["_rowid"].to_numpy().astype(np.int64))
 
