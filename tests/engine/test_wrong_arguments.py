@@ -102,6 +102,7 @@ CALLS: Mapping[str, Call] = {
     "Graph.edges": lambda w: {"name": "Knows"},
     "Graph.export": lambda w: {"out": w.free()},
     "TypeRows.filter": lambda w: {"id": "a"},
+    "DoctorReport.of": lambda w: {"severity": "error"},
     "ExportReport.of_kind": lambda w: {"kind": "node"},
     "Schemas.plan": lambda w: {"schema": SCHEMA},
     "Schemas.apply": lambda w: {"schema": SCHEMA, "branch": w.branch()},

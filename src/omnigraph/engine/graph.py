@@ -25,6 +25,8 @@ from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.branches import GraphBranches
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.commits import Commits, GraphTags
+from omnigraph.engine.doctor.doctor import examine
+from omnigraph.engine.doctor.report import DoctorReport
 from omnigraph.engine.export.export import export_files
 from omnigraph.engine.export.files import ExportReport
 from omnigraph.engine.history.changes import Names
@@ -432,6 +434,17 @@ class Graph:
         return of_the_newest(
             lambda: self.store.verify([resolve_moment(self.store, named, at)], record=record)
         )
+
+    def doctor(self, *, deep: bool = False, fix: bool = False, branch: str | None = None) -> DoctorReport:
+        """Look at the whole graph, or at one branch, and report what is wrong, where, and what to do.
+
+        Reads only. `deep` reads every byte, and compares every index with its rows. `fix` makes anew what can
+        be worked out from the data (derived files, indexes), takes automatic cleanup out of the configuration
+        of tables, and does nothing else; the report says what it did.
+        """
+        if fix:
+            self.view.write(branch)  # the past cannot be mended
+        return examine(self.store, deep=deep, fix=fix, branch=branch)
 
     def _heads(self) -> Iterator[PinnedSnapshot]:
         for branch in self.branches.list():

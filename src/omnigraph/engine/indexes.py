@@ -127,9 +127,13 @@ def ensure_indexes(
     *,
     actor: str | None = None,
     ready: Ready | None = None,
+    broken: Mapping[str, frozenset[str]] = FrozenMap(),
 ) -> IndexReport:
-    """Build the indexes that are declared but missing, extend the others, and complete derived files."""
-    write = IndexWrite(catalogs, ready)
+    """Build the indexes that are declared but missing, extend the others, and complete derived files.
+
+    Segments that are `broken`, by table id, are built anew.
+    """
+    write = IndexWrite(catalogs, ready, broken)
     try:
         receipt = store.publish(branch, write, Intent(actor=actor))
     except PublishContention:
@@ -161,8 +165,14 @@ class Ready:
 class IndexWrite:
     """The write: every table that has rows, with the indexes it should have."""
 
-    def __init__(self, catalogs: Catalogs, ready: Ready | None = None) -> None:
+    def __init__(
+        self,
+        catalogs: Catalogs,
+        ready: Ready | None = None,
+        broken: Mapping[str, frozenset[str]] = FrozenMap(),
+    ) -> None:
         self._catalogs = catalogs
+        self._broken = broken
         self._catalog: Catalog | None = None
         self._effects: dict[str, BuildIndexes] = {} if ready is None else dict(ready.effects)
         self._errors: dict[str, str] = {}
@@ -186,7 +196,9 @@ class IndexWrite:
     def _effect(self, declared: TableType) -> BuildIndexes:
         specs = declared_indexes(declared)
         kept = self._effects.get(declared.id)
-        return kept if kept is not None and kept.specs == specs else BuildIndexes(specs)
+        if kept is not None and kept.specs == specs:
+            return kept
+        return BuildIndexes(specs, broken=self._broken.get(declared.id, frozenset()))
 
     def _opens(self, txn: WriteTxn, table_id: str) -> bool:
         """Say whether a table can be read at all; one that cannot is reported, and the others go on."""

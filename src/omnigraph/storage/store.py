@@ -218,7 +218,17 @@ class GraphStore:
     ) -> None:
         self.close()
 
+    def fresh(self) -> GraphStore:
+        """Return another store of the same graph, which has seen nothing yet; it reads nothing by itself."""
+        durability: Durability = "sync" if self.syncer.enabled else "os"
+        return GraphStore(self.location, durability=durability, clock=self.clock, verify="off")
+
     # -- reading -----------------------------------------------------------------------------------
+
+    @property
+    def refs(self) -> Refs:
+        """The registry of the names of branches and tags."""
+        return self._refs
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | None = None) -> PinnedSnapshot:
         """Capture a branch's head (one probe when warm), or its state at a commit id or manifest version."""
@@ -250,6 +260,11 @@ class GraphStore:
         """Read tables of states in a block; what a reclaim takes away meanwhile is `history_reclaimed`."""
         return self.readability.judged(*states, tables=tables)
 
+    @property
+    def verification(self) -> Verification:
+        """Compares stored files with their checksums."""
+        return Verification(self.location, self.checksums, self.opener, self._files)
+
     def verify(self, snapshots: Iterable[PinnedSnapshot] | None, *, record: bool = False) -> Verified:
         """Compare the files that snapshots need with their checksums; None stands for every stored file."""
         states = None if snapshots is None else [snapshot.state for snapshot in snapshots]
@@ -257,9 +272,7 @@ class GraphStore:
         if states is not None:
             pins = [(pin.table_id, pin.version) for state in states for pin in state.pins.values()]
         with measured():
-            verified = Verification(self.location, self.checksums, self.opener, self._files).run(
-                pins, record=record
-            )
+            verified = self.verification.run(pins, record=record)
             if any(damage.stored is None for damage in verified.damaged):
                 reasons = (self.readability.reclaimed(state) for state in states or ())
                 if reason := next((why for why in reasons if why is not None), None):
@@ -370,6 +383,25 @@ class GraphStore:
         if not first or second:
             raise StoreUnsupported(
                 f"the store at {self.location.uri} does not honour create-if-absent",
+                remedy="Use a store with conditional writes; without them concurrent writers lose data",
+                uri=self.location.uri,
+                capability="create-if-absent",
+            )
+
+    def probe_conditional_writes(self) -> None:
+        """Make sure, by trying, that of several who create one object at once exactly one is told it did."""
+        self._probe_create_if_absent()
+        key = f"__probe-{new_id()}"
+        objects = self.location.objects
+        try:
+            made = list(self._files.map(lambda n: objects.create(key, str(n).encode()), range(THREADS)))
+            stored = objects.read(key)
+        finally:
+            objects.delete(key)
+        if made.count(True) != 1 or stored != str(made.index(True)).encode():
+            raise StoreUnsupported(
+                f"of {THREADS} who created one object at once at {self.location.uri}, "
+                f"{made.count(True)} were told that they did",
                 remedy="Use a store with conditional writes; without them concurrent writers lose data",
                 uri=self.location.uri,
                 capability="create-if-absent",

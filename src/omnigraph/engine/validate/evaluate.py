@@ -18,6 +18,7 @@ from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import KeyConflict
 from omnigraph.base.times import write_day, write_instant
+from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, Cardinality, EdgeType, NodeType, TableType, Unique
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import ChangeSet, TypeChange
@@ -113,6 +114,22 @@ def questions_of_stored(
         elif isinstance(declared, EdgeType):
             edges = _edges(RelationSide.COMMITTED, declared)
             yield _counted(declared, Pick(edges, ("source",)), edges)
+
+
+def question_of_ids(declared: TableType) -> Question:
+    """Ask whether two stored rows of a type have one id."""
+    twice = Shared(_ids(RelationSide.COMMITTED, declared), (ID,), ID)
+    return Question(twice, (ID,), lambda row: _key_conflict(declared, row[ID], f"is stored {row['n']} times"))
+
+
+def questions_of_ends(catalog: Catalog, edge: EdgeType) -> Iterator[Question]:
+    """Ask whether the ends of all stored edges of a type are there."""
+    ends = {SOURCE: edge.source, TARGET: edge.target}
+    for node_id in dict.fromkeys(ends.values()):
+        sides = tuple(side for side, target in ends.items() if target == node_id)
+        named = _named_by(RelationSide.COMMITTED, edge, sides)
+        lost = Anti(named, _nodes(RelationSide.COMMITTED, node_id), ("node",))
+        yield _question_of_orphans(edge, catalog.table(node_id).name, lost)
 
 
 # -- ids ---------------------------------------------------------------------------------------------
@@ -238,12 +255,7 @@ def _question_of_orphans(edge: EdgeType, node: str, relation: Relation) -> Quest
 
 def _missing(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, ...]) -> Relation:
     """Written edges whose node is neither written nor stored, or is being removed."""
-    named = Union(
-        tuple(
-            Read(RelationSide.CHANGED, edge.id, (("edge", ID), ("node", side)), label=(("side", side),))
-            for side in sides
-        )
-    )
+    named = _named_by(RelationSide.CHANGED, edge, sides)
     node = change.types.get(node_id)
     without: Relation = named
     if node is not None and node.count:
@@ -255,6 +267,13 @@ def _missing(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, 
         return unknown
     gone = _nodes(RelationSide.REMOVED, node_id)  # and perhaps not stored either, in the image of a merge
     return Union((Anti(unknown, gone, ("node",)), Semi(without, gone, ("node",))))
+
+
+def _named_by(of: RelationSide, edge: EdgeType, sides: tuple[str, ...]) -> Relation:
+    """The nodes at some ends of edges."""
+    return Union(
+        tuple(Read(of, edge.id, (("edge", ID), ("node", side)), label=(("side", side),)) for side in sides)
+    )
 
 
 def _abandoned(change: ChangeSet, edge: EdgeType, node_id: str, sides: tuple[str, ...]) -> Relation:

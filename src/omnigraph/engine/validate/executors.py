@@ -253,16 +253,21 @@ class StoredFrames(Protocol):
         ...
 
 
+def bounded_context(memory_bytes: int = MEMORY_BYTES) -> SessionContext:
+    """Return a query engine whose sorts and groups spill to disk beyond so much memory."""
+    from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
+
+    runtime = RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory_bytes)
+    return SessionContext(SessionConfig(), runtime)
+
+
 class FrameExecutor:
     """Answers questions about one change on one base."""
 
     def __init__(self, change: ChangeSet, base: StoredFrames, memory_bytes: int = MEMORY_BYTES) -> None:
-        from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
-
         self._change = change
         self._base = base
-        runtime = RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(memory_bytes)
-        self._context = SessionContext(SessionConfig(), runtime)
+        self._context = bounded_context(memory_bytes)
         self._sources: dict[tuple[RelationSide, str], Any] = {}
 
     def ask(self, relation: Relation, order: tuple[str, ...], limit: int) -> Answer:

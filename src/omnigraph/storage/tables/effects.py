@@ -304,10 +304,14 @@ class FillNulls:
 
 @dataclass(frozen=True, eq=False)
 class BuildIndexes:
-    """Bring indexes up to all rows; `work` tells what came of it. No row changes."""
+    """Bring indexes up to all rows; `work` tells what came of it. No row changes.
+
+    Segments that are `broken` count as if they covered nothing: they are replaced.
+    """
 
     specs: tuple[IndexSpec, ...]
     work: IndexWork = field(default_factory=IndexWork)
+    broken: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)

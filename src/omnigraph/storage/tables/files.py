@@ -78,6 +78,27 @@ def check_schema(table_id: str, schema: pa.Schema) -> None:
         raise InvalidRequest(f"table {table_id!r} needs a string column {ID!r}", table=table_id)
 
 
+# -- configuration -------------------------------------------------------------------------------
+
+
+def strip_configuration(handle: Handle, keys: Iterable[str]) -> None:
+    """Take keys out of the configuration of a table's own head, which only other programs ever moved.
+
+    No branch pins that head, so this changes nothing that anybody reads.
+    """
+    changes = LanceOperation.UpdateMap(dict.fromkeys(sorted(keys)), replace=False)
+    try:
+        with durable(Step.TABLE_COMMIT):
+            LanceDataset.commit(
+                handle,
+                LanceOperation.UpdateConfig(config_updates=changes),
+                read_version=handle.version,
+                max_retries=0,
+            )
+    except OSError as error:
+        raise storage_failure("changing the configuration of a table", error) from error
+
+
 # -- files ---------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ detached commit, not another build: what was built is remembered and only what i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -57,19 +57,24 @@ class Coverage:
         return frozenset().union(*self.segments.values())
 
 
-def coverage(handle: Handle, layout: Layout) -> dict[str, Coverage]:
-    """Return the indexes of a version by name."""
+def coverage(handle: Handle, layout: Layout, broken: Collection[str] = ()) -> dict[str, Coverage]:
+    """Return the indexes of a version by name; a segment that is broken covers nothing."""
     return {
         index.name: Coverage(
-            {s.uuid: frozenset(s.fragment_ids) & layout.parts.keys() for s in index.segments}
+            {
+                s.uuid: frozenset(() if s.uuid in broken else s.fragment_ids) & layout.parts.keys()
+                for s in index.segments
+            }
         )
         for index in handle.describe_indices()
     }
 
 
-def lacks(handle: Handle, layout: Layout, specs: Iterable[IndexSpec]) -> dict[IndexSpec, Lack]:
+def lacks(
+    handle: Handle, layout: Layout, specs: Iterable[IndexSpec], broken: Collection[str] = ()
+) -> dict[IndexSpec, Lack]:
     """Return what indexes lack; those that cover every row are left out."""
-    stored = coverage(handle, layout)
+    stored = coverage(handle, layout, broken)
     covered = {spec: stored.get(spec.name, Coverage({})) for spec in specs}
     return {
         spec: Lack(*_chosen(layout, now), now.segments)
@@ -79,10 +84,14 @@ def lacks(handle: Handle, layout: Layout, specs: Iterable[IndexSpec]) -> dict[In
 
 
 def complete(
-    handle: Handle, layout: Layout, specs: Iterable[IndexSpec], work: IndexWork
+    handle: Handle,
+    layout: Layout,
+    specs: Iterable[IndexSpec],
+    work: IndexWork,
+    broken: Collection[str] = (),
 ) -> LanceOperation.CreateIndex | None:
     """Build what the indexes lack; None when there is nothing to add. `work` says what came of it."""
-    lacking = lacks(handle, layout, specs)
+    lacking = lacks(handle, layout, specs, broken)
     work.created, work.extended, work.pending = set(), set(), {}
     if not lacking:
         return None

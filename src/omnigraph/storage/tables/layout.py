@@ -335,6 +335,7 @@ class Layouts:
 
 
 def is_blob(field: pa.Field) -> bool:
+    """Say whether a column holds blobs."""
     old = b"lance-encoding:blob" in (field.metadata or {})
     return old or str(field.type).startswith("extension<lance.blob")
 

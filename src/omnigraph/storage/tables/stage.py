@@ -35,8 +35,6 @@ from omnigraph.storage.tables.effects import (
     DropColumn,
     Effect,
     FillNulls,
-    IndexSpec,
-    IndexWork,
     Overwrite,
     RenameColumn,
     Replace,
@@ -83,8 +81,8 @@ def stage(base: Handle, effect: Effect, tools: Tools) -> Result:
                 if to in bench.schema.names:
                     raise InvalidRequest(f"there is already a column {to!r}", column=to)
                 return _project(bench, layout.with_name(bench.base, name, to))
-            case BuildIndexes(specs, work):
-                return _build_indexes(bench, specs, work)
+            case BuildIndexes():
+                return _build_indexes(bench, effect)
             case Compact():
                 return _compact(bench, effect, tools)
             case _:
@@ -313,9 +311,9 @@ def _fill_nulls(bench: Workbench, name: str, value: pa.Scalar) -> Result:
     )
 
 
-def _build_indexes(bench: Workbench, specs: tuple[IndexSpec, ...], work: IndexWork) -> Result:
+def _build_indexes(bench: Workbench, effect: BuildIndexes) -> Result:
     cost_stage()
-    change = complete(bench.base, bench.layout, specs, work)
+    change = complete(bench.base, bench.layout, effect.specs, effect.work, effect.broken)
     if change is None:
         return bench.unchanged()
     bench.files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]

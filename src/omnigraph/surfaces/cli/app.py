@@ -86,6 +86,8 @@ class OmniGraph(CommandLine):
         "pipeline": CommandEntry("pipeline", "app"),
         "optimize": CommandEntry("maintain", "optimize", example="omnigraph optimize kb.og"),
         "verify": CommandEntry("maintain", "verify", example="omnigraph verify kb.og --history"),
+        "doctor": CommandEntry("doctor", "doctor", example="omnigraph doctor kb.og --deep --json"),
+        "repair": CommandEntry("doctor", "repair", example="omnigraph repair kb.og --confirm"),
         "version": CommandEntry("app", "show_version", example="omnigraph version --json"),
         "read": _hidden(QUERY),
         "check": _hidden(LINT),
