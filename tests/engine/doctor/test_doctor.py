@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,15 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import BranchNotFound, GraphNotFound
-from omnigraph.engine.doctor import checks
-from omnigraph.engine.doctor.report import DoctorReport
+from omnigraph.engine.doctor import checks, indexes
+from omnigraph.engine.doctor.examination import Examination
+from omnigraph.engine.doctor.report import DoctorFinding, DoctorReport
 from tests.engine.doctor.damaged import newest_data_file, put_rows
 from tests.formats.make_graph import FIRST, write
 from tests.support import everything
 from tests.support.people import company, knows, person, works
 from tests.support.places import Place
 from tests.support.stores import nothing_written
-
-Damage = Callable[[Graph], None]
 
 
 def codes(report: DoctorReport, severity: str = "error") -> set[str]:
@@ -134,17 +133,42 @@ def test_several_broken_things_are_all_found(peopled: Graph) -> None:
     assert broken(report) == {"duplicate_id", "required", "file_missing"}
 
 
-def test_an_exception_inside_a_check_is_a_finding(peopled: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_inside_a_check_is_a_finding_and_stops_nothing(
+    peopled: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(exam: Any, unit: Any) -> Iterator[Any]:
-        yield from ()
-        raise RuntimeError("a bug")
+        yield DoctorFinding("seen", "info", unit[1].name, "")
+        if unit[1].name == "Company":
+            raise RuntimeError("a bug")
 
-    broken_check = checks.HealthCheck("broken", "never", checks.CHECKS[-1].units, fails)
+    broken_check = checks.HealthCheck("broken", "never", Examination.declared, fails)
     monkeypatch.setattr(checks, "CHECKS", (broken_check, *checks.CHECKS))
     put_rows(peopled, "Person", [{"id": "Bob", "name": "Bob"}])
     report = peopled.doctor()
     assert broken(report) == {"check_failed", "duplicate_id"}
-    assert "a bug" in report.of("error")[0].what
+    (failed,) = [finding for finding in report.findings if finding.code == "check_failed"]
+    assert (failed.where.type, "a bug" in failed.what) == ("Company", True)
+    seen = {finding.what for finding in report.findings if finding.code == "seen"}
+    assert seen == {"Person", "Company", "Thing", "Slot", "Knows", "WorksAt"}
+
+
+def test_a_check_that_cannot_even_begin_is_a_finding(peopled: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(exam: Any) -> Any:
+        raise RuntimeError("no units")
+
+    broken_check = checks.HealthCheck("broken", "never", nothing, checks.CHECKS[0].run)
+    monkeypatch.setattr(checks, "CHECKS", (broken_check, *checks.CHECKS))
+    assert broken(peopled.doctor()) == {"check_failed"}
+
+
+def test_words_that_are_asked_for_together_share_no_text() -> None:
+    postings = {"a": [1, 2, 3], "b": [1], "c": [2], "d": [3, 4], "e": [4]}
+    asked = list(indexes._apart(postings))
+    assert sorted(word for words in asked for word in words) == sorted(postings)
+    for words in asked:
+        rows = [row for word in words for row in postings[word]]
+        assert len(rows) == len(set(rows))
+    assert len(asked) < len(postings)
 
 
 # -- what is asked for -------------------------------------------------------------------------------
