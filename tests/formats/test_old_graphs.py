@@ -120,3 +120,9 @@ def test_an_old_graph_gets_derived_files_and_says_what_it_said(
     assert not any(one.derived for one in graph.ensure_indexes().types)
     with og.connect(graph.uri) as fresh:
         assert differing(fresh, asked) == of_its_commits
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_an_old_graph_is_sound(stored: tuple[Graph, list[Question]], deep: bool) -> None:
+    graph, _ = stored
+    assert [finding for finding in graph.doctor(deep=deep).findings if finding.severity != "info"] == []

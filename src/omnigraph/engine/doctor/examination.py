@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 from functools import cached_property
-from typing import Any
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.doctor.report import FindingPlace
+from omnigraph.engine.doctor.report import DoctorFinding, FindingPlace
 from omnigraph.storage.checksums import Checksum
 from omnigraph.storage.manifest.chain import Chain
 from omnigraph.storage.manifest.records import MAIN, ManifestState, Pin
@@ -75,6 +74,16 @@ class ExaminedTable:
 
 
 @dataclass(eq=False)
+class Walked:
+    """What a walk over the versions of a chain saw (lineage.py)."""
+
+    every: bool = True  # no version was left out
+    pins: dict[TableVersion, FindingPlace] = field(default_factory=dict)  # with the newest state that has it
+    schemas: dict[str, FindingPlace] = field(default_factory=dict)
+    breaks: list[DoctorFinding] = field(default_factory=list)
+
+
+@dataclass(eq=False)
 class Examination:
     """One look at a graph. With `only`, at one branch of it."""
 
@@ -93,7 +102,7 @@ class Examination:
     behind: set[str] = field(default_factory=set)  # branches with indexes that do not cover all rows
     underived: set[str] = field(default_factory=set)  # branches with data files that lack derived ones
     configured: dict[str, frozenset[str]] = field(default_factory=dict)  # table -> keys to strip
-    walked: dict[str, Any] = field(default_factory=dict)  # chain -> what a walk over it saw (lineage.py)
+    walked: dict[str, Walked] = field(default_factory=dict)  # by chain (lineage.py)
     limits: list[str] = field(default_factory=list)  # what the check that runs did not look at, and why
 
     @cached_property

@@ -8,9 +8,7 @@ they are few, or in a deep examination; of more, one in so many, whose lists of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 
-from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import (
     FormatTooNew,
     FormatTooOld,
@@ -19,7 +17,7 @@ from omnigraph.base.errors import (
     HistoryReclaimed,
 )
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.engine.doctor.examination import Examination, ExaminedBranch, ExaminedTag, TableVersion
+from omnigraph.engine.doctor.examination import Examination, ExaminedBranch, ExaminedTag, Walked
 from omnigraph.engine.doctor.report import DoctorFinding, FindingPlace
 from omnigraph.storage.manifest.chain import chain_path, check_kept, versions
 from omnigraph.storage.manifest.records import RECENT, ManifestState
@@ -89,16 +87,6 @@ def tags(exam: Examination, tag: ExaminedTag) -> Iterator[DoctorFinding]:
 
 
 # -- history -----------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class Walked:
-    """What a walk over a chain saw."""
-
-    every: bool = True  # no version was left out
-    pins: dict[TableVersion, FindingPlace] = field(default_factory=dict)  # with the newest state that has it
-    schemas: dict[str, FindingPlace] = field(default_factory=dict)
-    breaks: list[DoctorFinding] = field(default_factory=list)
 
 
 def lineage(exam: Examination, branch: ExaminedBranch) -> Iterator[DoctorFinding]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from omnigraph.base.errors import counted
-from omnigraph.engine.doctor.examination import Examination
-from omnigraph.engine.doctor.lineage import Walked, told, walk
+from omnigraph.engine.doctor.examination import Examination, Walked
+from omnigraph.engine.doctor.lineage import told, walk
 from omnigraph.engine.doctor.report import DoctorFinding, FindingPlace
 from omnigraph.storage.derived.adjacency import is_adjacency
 from omnigraph.storage.derived.files import is_derived, is_unfinished
