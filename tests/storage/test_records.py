@@ -29,6 +29,7 @@ from omnigraph.storage.manifest.records import (
     CommitRecord,
     ManifestState,
     Pin,
+    Sweep,
     TableChange,
     advance,
     control,
@@ -167,7 +168,7 @@ def test_the_updates_of_a_commit_lead_to_the_state_it_promises(
 def test_the_updates_of_a_control_write_lead_to_the_state_it_promises(
     base: ManifestState, floor: int | None, tombstone: str | None
 ) -> None:
-    state, updates = control(base, floor=floor, tombstone=tombstone)
+    state, updates = control(base, sweep=Sweep(floor=floor), tombstone=tombstone)
 
     assert decode(state.version, applied(encode(base), updates), "here") == state
 
@@ -206,7 +207,7 @@ def test_a_control_write_is_the_next_version_and_repeats_the_head(
     base: ManifestState, floor: int | None, tombstone: str | None
 ) -> None:
     """Otherwise a writer that stalled past a cleanup could slip through (lance-facts B9)."""
-    state, updates = control(base, floor=floor, tombstone=tombstone)
+    state, updates = control(base, sweep=Sweep(floor=floor), tombstone=tombstone)
 
     assert state.version == base.version + 1
     assert updates["graph_head"] == base.head
@@ -221,7 +222,7 @@ def test_a_control_write_is_the_next_version_and_repeats_the_head(
 @settings(max_examples=25, deadline=None)
 @given(states, counts)
 def test_neither_the_floor_nor_a_tombstone_is_ever_taken_back(base: ManifestState, floor: int) -> None:
-    state, _ = control(base, floor=floor)
+    state, _ = control(base, sweep=Sweep(floor=floor))
 
     assert state.floor == max(base.floor, floor)
     assert state.tombstone == base.tombstone
@@ -234,7 +235,9 @@ def test_a_rename_is_noted_until_the_next_one(base: ManifestState, name: str) ->
     state, updates = control(base, name=name)
 
     assert (state.name, json.loads(updates["control"] or "")["name"]) == (name, name)
-    assert control(state, floor=1)[0].name == advance(state, commit(base=state), {})[0].name == name
+    assert (
+        control(state, sweep=Sweep(floor=1))[0].name == advance(state, commit(base=state), {})[0].name == name
+    )
 
 
 def test_a_version_from_before_there_were_renames_has_no_name() -> None:
@@ -253,7 +256,7 @@ def test_every_version_of_a_history_agrees_with_itself() -> None:
     for number in range(80):
         updates: dict[str, str | None]
         if number % 9 == 8:
-            state, updates = control(state, floor=number)
+            state, updates = control(state, sweep=Sweep(floor=number))
         else:
             record = commit(CommitKind.MAINTENANCE if number % 5 == 4 else CommitKind.MUTATION, state)
             owner = state.pins["t"].content if record.kind is CommitKind.MAINTENANCE else record.id

@@ -86,6 +86,9 @@ class OmniGraph(CommandLine):
         "pipeline": CommandEntry("pipeline", "app"),
         "optimize": CommandEntry("maintain", "optimize", example="omnigraph optimize kb.og"),
         "verify": CommandEntry("maintain", "verify", example="omnigraph verify kb.og --history"),
+        "cleanup": CommandEntry(
+            "maintain", "cleanup", example="omnigraph cleanup kb.og --keep 100 --older-than 30d --confirm"
+        ),
         "version": CommandEntry("app", "show_version", example="omnigraph version --json"),
         "read": _hidden(QUERY),
         "check": _hidden(LINT),
