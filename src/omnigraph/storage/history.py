@@ -361,12 +361,19 @@ class CommitLine:
                 return position[1] < segment.floor or segment.at(position[1]).head == commit_id
         return self._cut
 
+    def _begins_at(self, position: ChainPosition) -> bool:
+        """Say whether the oldest chain that is left was forked at a commit, and is stored from there on."""
+        try:
+            return self._segments[0].at(1).position == position
+        except HistoryReclaimed:
+            return False
+
     def after(self, position: ChainPosition | None) -> Iterator[tuple[ManifestState, ManifestState]]:
         """Yield commits after one, or after the first of all, each as the states before and after it."""
         chains = [segment.chain.incarnation for segment in self._segments]
         reached = position or (MAIN, 1)
         begin = chains.index(reached[0]) if reached[0] in chains else 0
-        if reached[0] not in chains and self._segments[0].at(1).position != reached:
+        if reached[0] not in chains and not self._begins_at(reached):
             raise Gap(None)
         for segment in self._segments[begin:]:
             here = segment.chain.incarnation

@@ -111,6 +111,7 @@ class GraphStore:
         self.clock = clock or SystemClock()
         self.syncer = Syncer(enabled=location.is_local and durability == "sync")
         self.checksums = Checksums(location)
+        self._confirm_after_s = (retry or RetryPolicy()).confirm_after_s
         first_reads = FirstReads(self.checksums) if verify_setting(verify) == "first-read" else None
         self.opener = Opener(location, first_reads)
         self.schemas = SchemaObjects(location, self.syncer)
@@ -154,7 +155,7 @@ class GraphStore:
             self.readability.being_read,
             self._files,
             self.clock,
-            (retry or RetryPolicy()).confirm_after_s,
+            self._confirm_after_s,
         )
 
     # -- making and opening ------------------------------------------------------------------------
@@ -374,7 +375,13 @@ class GraphStore:
             future.result()
 
     def _dataset(self, path: str) -> MetadataDataset:
-        return MetadataDataset(path, location=self.location, opener=self.opener, syncer=self.syncer)
+        return MetadataDataset(
+            path,
+            location=self.location,
+            opener=self.opener,
+            syncer=self.syncer,
+            confirm_after_s=self._confirm_after_s,
+        )
 
     def _chain(self, incarnation: str) -> Chain:
         return self.branches.chain(incarnation)

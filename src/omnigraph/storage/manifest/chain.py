@@ -112,8 +112,11 @@ REOPENED_AT = 256  # the version at which a dataset that was made by this proces
 class MetadataDataset:
     """One zero-row dataset and its newest known handle. Thread-safe."""
 
-    def __init__(self, path: str, *, location: Location, opener: Opener, syncer: Syncer) -> None:
+    def __init__(
+        self, path: str, *, location: Location, opener: Opener, syncer: Syncer, confirm_after_s: float
+    ) -> None:
         self.path = path
+        self._confirm_after_s = confirm_after_s
         self._location = location
         self._opener = opener
         self._syncer = syncer
@@ -210,6 +213,7 @@ class MetadataDataset:
             schema_metadata_updates=LanceOperation.UpdateMap(dict(updates), replace=False)
         )
         stage()
+        began = time.monotonic()
         try:
             with durable(step):
                 done = LanceDataset.commit(handle, change, read_version=base, max_retries=0)
@@ -217,6 +221,8 @@ class MetadataDataset:
             raise HeadMoved(self.path) from error
         except OSError as error:
             raise CommitInDoubt(self.path) from error
+        if time.monotonic() - began > self._confirm_after_s:
+            self._confirm(done.version)
         if self._made_here and done.version >= REOPENED_AT:
             done = self._in_our_session(done)
         with self._lock:
@@ -224,6 +230,19 @@ class MetadataDataset:
                 self._handle = done
         self._synced(done.version)
         return int(done.version)
+
+    def _confirm(self, version: int) -> None:
+        """Look whether a commit that stalled is the newest version.
+
+        It may have taken the name of a version that others had made and a cleanup deleted meanwhile, and
+        then no reader will ever see it; whoever made it reads back what became of it.
+        """
+        try:
+            newest = self._opener.latest(self.path).version
+        except OpenFailed as error:
+            raise CommitInDoubt(self.path) from error
+        if newest != version:
+            raise CommitInDoubt(self.path)
 
     def _in_our_session(self, handle: Handle) -> Handle:
         """Open a version again, once: where it was made, each further commit would stay in memory."""
@@ -307,8 +326,8 @@ class KeptStates:
         key, content = kept_path(incarnation, state.version), json.dumps(encode(state))
         with durable(Step.KEPT):
             self._location.objects.create(key, content.encode())
-        if self._location.is_local:
-            self._syncer.files([self._location.join(key)])
+            if self._location.is_local:
+                self._syncer.files([self._location.join(key)])
 
     def get(self, incarnation: str, version: int) -> ManifestState | None:
         """Return a state that was kept, or None."""
