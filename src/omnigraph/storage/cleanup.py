@@ -19,7 +19,7 @@ Without it the writer's commit would succeed, on a chain that nothing names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
@@ -37,15 +37,17 @@ from omnigraph.storage.manifest.chain import KEPT, MANIFEST, chain_path, check_k
 from omnigraph.storage.manifest.records import MAIN, ManifestState, Sweep
 from omnigraph.storage.manifest.refs import REFS, Refs
 from omnigraph.storage.opener import MAX_VERSION
-from omnigraph.storage.retention import DAY_US, Retainer, Retention, RetentionPlan
+from omnigraph.storage.retention import DAY_US, HOUR_US, Retainer, Retention, RetentionPlan
 from omnigraph.storage.schema_objects import FOLDER as SCHEMAS
 from omnigraph.storage.sweep import Announcer, Sweeper
 from omnigraph.storage.tables.files import CREATED, TABLES, VERSIONS, manifest_path
 
+BEING_WRITTEN_US = HOUR_US  # a file that is not finished is taken for one that somebody is writing
 CLAIMS_STAY_US = 7 * DAY_US  # an idempotency key is good for this long at least
 REGISTRY_KEPT = 16  # versions of the registry
 ROUNDS = 16  # of announcing, while names come up
 TREE = f"{MANIFEST}/tree/"
+FilesOf = Mapping[tuple[str, int], frozenset[str]]  # a version of a table -> the files that it needs
 Readers = Callable[[], Iterable[ManifestState]]  # the states that this process is reading
 
 
@@ -166,7 +168,7 @@ class _Listing:
 class _Needs:
     """What the versions that stay need."""
 
-    by_version: Mapping[tuple[str, int], frozenset[str]]
+    by_version: FilesOf
     tables: Mapping[str, set[str]]
     schemas: frozenset[str]
     names: Mapping[str, tuple[str, str]]  # table -> type and kind
@@ -207,7 +209,8 @@ class Cleaner:
         """Delete what a retention gives up, and what nothing names; or say what that would be."""
         now_us = self._clock.now_us()
         listing = self._listing(now_us - retention.grace_us)
-        plan, needs = self._first_plan(retention, now_us)
+        plan = self._retainer.plan(retention, self._refs.latest(), now_us)
+        needs = self._trace([plan])
         doomed = self._doomed(listing, plan, needs, now_us)
         if dry_run or not (plan.gives_up or any(doomed)):
             return Cleaned(dry_run, tuple(part.report for part in doomed))
@@ -215,18 +218,6 @@ class Cleaner:
         needs = self._trace(plans, needs.by_version)
         doomed = self._doomed(listing, plans[-1], needs, now_us)
         return Cleaned(dry_run, tuple(self._delete(part) for part in doomed))
-
-    def _first_plan(self, retention: Retention, now_us: int) -> tuple[RetentionPlan, _Needs]:
-        """Return what stays and what that needs. Another cleanup may take some of it away meanwhile."""
-        plan = self._retainer.plan(retention, self._refs.latest(), now_us)
-        while True:
-            try:
-                return plan, self._trace([plan])
-            except GraphError:
-                newer = self._retainer.plan(retention, self._refs.latest(), now_us)
-                if newer.floors == plan.floors and newer.kept == plan.kept:
-                    raise
-                plan = newer
 
     def _listing(self, before_us: int) -> _Listing:
         parts: dict[str, list[StoredObject]] = {}
@@ -274,46 +265,60 @@ class Cleaner:
 
     # -- tracing -----------------------------------------------------------------------------------
 
-    def _trace(
-        self, plans: Iterable[RetentionPlan], known: Mapping[tuple[str, int], frozenset[str]] | None = None
-    ) -> _Needs:
+    def _trace(self, plans: Sequence[RetentionPlan], known: FilesOf | None = None) -> _Needs:
         """Find out what the versions that stay need; raise if one of them cannot be read."""
-        by_version = dict(known or {})
-        tables: dict[str, set[str]] = {}
-        schemas: set[str] = set()
+        states = list(self._states(plans))
+        pinned_in: dict[tuple[str, int], list[ManifestState]] = {}
         names: dict[str, tuple[str, str]] = {}
-        for state in self._states(plans):
-            schemas.add(state.schema)
+        for state in states:
             for table_id, version in self._pins(state):
+                pinned_in.setdefault((table_id, version), []).append(state)
                 names[table_id] = (state.pins[table_id].name, state.pins[table_id].kind)
-                tables.setdefault(table_id, set())
-                by_version.setdefault((table_id, version), frozenset())
         for head in (head for plan in plans for head in plan.heads.values()):
             names.update({pin.table_id: (pin.name, pin.kind) for pin in head.pins.values()})
-        open_questions = [key for key, files in by_version.items() if not files]
-        answers = self._pool.map(lambda key: self._sweeper.needs(*key), open_questions)
-        by_version.update(zip(open_questions, answers, strict=True))
-        by_version.update(self._read_now(by_version))
-        for (table_id, _), files in by_version.items():
+        by_version = {key: files for key, files in (known or {}).items() if key in pinned_in}
+        missing = [key for key in pinned_in if key not in by_version]
+        for key, files in zip(missing, self._pool.map(self._files_of, missing), strict=True):
+            if not isinstance(files, GraphError):
+                by_version[key] = files
+            elif any(self._is_promised(state) for state in pinned_in[key]):
+                raise files
+        tables: dict[str, set[str]] = {}
+        for (table_id, _), files in {**by_version, **self._read_now(by_version)}.items():
             tables.setdefault(table_id, set()).update(files)
-        return _Needs(by_version, tables, frozenset(schemas), names)
+        return _Needs(by_version, tables, frozenset(state.schema for state in states), names)
 
     def _states(self, plans: Iterable[RetentionPlan]) -> Iterator[ManifestState]:
         positions = dict.fromkeys(position for plan in plans for position in plan.positions())
         heads = {(chain, head.version): head for plan in plans for chain, head in plan.heads.items()}
         for chain, version in positions:
-            yield heads.get((chain, version)) or self._branches.chain(chain).at(version)
+            head = heads.get((chain, version))
+            try:
+                yield self._branches.chain(chain).at(version) if head is None else head
+            except HistoryReclaimed:
+                if self._keeps(chain, version):
+                    raise
 
-    def _read_now(
-        self, known: Mapping[tuple[str, int], frozenset[str]]
-    ) -> dict[tuple[str, int], frozenset[str]]:
+    def _files_of(self, key: tuple[str, int]) -> frozenset[str] | GraphError:
+        try:
+            return self._sweeper.needs(*key)
+        except GraphError as error:
+            return error
+
+    def _is_promised(self, state: ManifestState) -> bool:
+        return self._keeps(state.line.incarnation, state.version)
+
+    def _keeps(self, chain: str, version: int) -> bool:
+        """Look whether a version is still promised: another cleanup may have given it up meanwhile."""
+        head = self._branches.chain(chain).latest()
+        return head.tombstone is None and head.keeps(version)
+
+    def _read_now(self, known: FilesOf) -> dict[tuple[str, int], frozenset[str]]:
         """Return what readers of this process need besides; one whose files are gone gets its own error."""
-        by_version: dict[tuple[str, int], frozenset[str]] = {}
-        for key in {(pin.table_id, pin.version) for state in self._readers() for pin in state.pins.values()}:
-            if key not in known:
-                with suppress(GraphError):
-                    by_version[key] = self._sweeper.needs(*key)
-        return by_version
+        pins = (pin for state in self._readers() for pin in state.pins.values())
+        keys = {(pin.table_id, pin.version) for pin in pins} - known.keys()
+        answers = ((key, self._files_of(key)) for key in sorted(keys))
+        return {key: files for key, files in answers if not isinstance(files, GraphError)}
 
     def _pins(self, state: ManifestState) -> Iterator[tuple[str, int]]:
         """Yield what a state pins, but for tables that a hard drop took away."""
@@ -326,7 +331,7 @@ class Cleaner:
     # -- choosing ----------------------------------------------------------------------------------
 
     def _doomed(self, listing: _Listing, plan: RetentionPlan, needs: _Needs, now_us: int) -> list[_Doomed]:
-        parts = [*self._doomed_tables(listing, needs)]
+        parts = [*self._doomed_tables(listing, needs, now_us)]
         gone = {file.key for part in parts for file in (*part.versions, *part.files)}
         parts += [
             self._doomed_chains(listing, plan, now_us),
@@ -339,11 +344,17 @@ class Cleaner:
         ]
         return [part for part in parts if part]
 
-    def _doomed_tables(self, listing: _Listing, needs: _Needs) -> Iterator[_Doomed]:
+    def _may_go(self, file: StoredObject, listing: _Listing, now_us: int) -> bool:
+        """Say whether a file is old enough. Lance writes under a name with a dot, and renames at the end."""
+        unfinished = file.key.rpartition("/")[2].startswith(".")
+        before_us = min(listing.before_us, now_us - BEING_WRITTEN_US) if unfinished else listing.before_us
+        return file.modified_us < before_us
+
+    def _doomed_tables(self, listing: _Listing, needs: _Needs, now_us: int) -> Iterator[_Doomed]:
         stored = listing.tables()
         rows = []
         for table_id, files in stored.items():
-            old = {path: file for path, file in files.items() if file.modified_us < listing.before_us}
+            old = {path: file for path, file in files.items() if self._may_go(file, listing, now_us)}
             unneeded = self._sweeper.unneeded(table_id, old, needs.tables.get(table_id, ()))
             name, kind = needs.names.get(table_id, (table_id, "table"))
             versions = tuple(old[path] for path in unneeded if path.startswith(VERSIONS))

@@ -21,7 +21,8 @@ from omnigraph.storage.manifest.chain import Chain
 from omnigraph.storage.manifest.records import MAIN, ChainPosition, ManifestState
 from omnigraph.storage.manifest.refs import RefsState
 
-DAY_US = 86_400_000_000
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
 GRACE_US = 7 * DAY_US
 
 
@@ -170,7 +171,7 @@ class Retainer:
         try:
             chain.at(version)
         except HistoryReclaimed:
-            if chain.keeps(version):
+            if chain.latest().keeps(version):
                 raise
             return False
         return True
