@@ -229,7 +229,7 @@ SECOND_US = 1_000_000
 DURATION_US = {
     unit: SECOND_US * n for unit, n in (("s", 1), ("m", 60), ("h", 3600), ("d", 86_400), ("w", 604_800))
 }
-_DURATION = re.compile(r"([0-9]+)([smhdw])", re.ASCII)
+_DURATION = re.compile(r"([0-9]{1,9})([smhdw])")
 
 
 def read_duration(value: timedelta | str) -> int:

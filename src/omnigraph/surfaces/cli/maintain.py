@@ -166,7 +166,6 @@ def _verify_lines(report: Verified) -> Iterator[str]:
 # -- cleanup -----------------------------------------------------------------------------------------
 
 
-PARTIAL = 13  # some of it was done, and some could not be
 SHORT_GRACE_US = 3_600_000_000
 
 
@@ -189,7 +188,10 @@ def cleanup(
         bool, typer.Option("--confirm", help="Delete; without it, say what would be deleted.")
     ] = False,
 ) -> None:
-    """Delete history that is not kept, and files that nothing needs. Heads and tags always stay."""
+    """Delete history that is not kept, and files that nothing needs; heads and tags always stay.
+
+    Says what it would delete, unless --confirm is given. Exit 1 if something could not be deleted.
+    """
     from omnigraph.base.times import read_duration
 
     call = call_of(ctx)
@@ -211,7 +213,7 @@ def cleanup(
         asked = {"uri": graph.uri, "keep_versions": keep, "older_than_secs": age}
         call.output.result({**asked, **report.to_json()}, *_cleanup_lines(report))
     if not report.ok:
-        raise typer.Exit(PARTIAL)
+        raise typer.Exit(1)
 
 
 def _cleanup_lines(report: Cleaned) -> Iterator[str]:
