@@ -226,6 +226,17 @@ def test_a_fork_and_a_tag_made_while_a_cleanup_is_announced_are_whole(
     check_heads(place, "main", "dev")
 
 
+def test_a_tag_made_while_a_cleanup_of_one_branch_is_announced_keeps_its_commit(place: Place) -> None:
+    with make_graph(place.address, durability="os", **place.kwargs) as store:
+        build_history(store, 6)
+        before = persons(store, at=3)
+
+        with armed({"floor.before": Once(lambda: store.tags.create("tag", store.snapshot(at=3).state))}):
+            clean_now(place)
+
+    assert persons(again(place), at=3) == before
+
+
 def test_a_merge_takes_nothing_over_that_was_deleted_meanwhile(place: Place) -> None:
     """The source moves on, just before its version of before becomes main's."""
     make_people(place)
@@ -246,6 +257,41 @@ def test_a_merge_takes_nothing_over_that_was_deleted_meanwhile(place: Place) -> 
 
 
 # -- several cleanups, beside everybody else
+
+
+def test_a_cleanup_goes_on_when_another_one_takes_what_it_would_have_kept(
+    deep: GraphStore, place: Place
+) -> None:
+    """A version comes up and goes while the first is announced, for the second time where there are two."""
+    rival = again(place)
+
+    def overtake() -> None:
+        for name in ("y", "z"):
+            upsert_person(rival, name)
+        clean_now(place)
+
+    points = {
+        "reclaim_fence.after": Once(lambda: upsert_person(rival, "x")),
+        "floor.before": Second(overtake),
+    }
+    with armed(points):
+        clean_now(place, keep=3)
+
+    assert {"x", "y", "z"} <= persons(again(place)).keys()
+    check_heads(place, "main", "dev")
+
+
+class Second:
+    """A failpoint action that runs a function when both branches were told, and the first is told again."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self._do = do
+        self._hits = 0
+
+    def __call__(self) -> None:
+        self._hits += 1
+        if self._hits == 3:
+            self._do()
 
 
 def clean_repeatedly(

@@ -308,7 +308,11 @@ class History:
             head = chain.known or chain.latest()
             if head.floor <= 1 or commit_id > chain.at(head.floor).newest_id:
                 continue
-            if chain.find(commit_id, replace(head, floor=0)) is not None:
+            try:
+                state = chain.find(commit_id, replace(head, floor=0, kept=()))
+            except HistoryReclaimed as error:  # versions that would tell are deleted: it may have been one
+                raise _reclaimed(head.floor) from error
+            if state is not None:
                 raise _reclaimed(head.floor)
 
 
