@@ -25,6 +25,7 @@ from omnigraph.storage.manifest.records import (
     CommitRecord,
     ManifestState,
     Pin,
+    Sweep,
     advance,
     control,
 )
@@ -231,7 +232,7 @@ def _clean(world: World, rules: Rules) -> Iterator[World]:
             floor = head.commit.manifest_version  # keep the newest commit only
             chain = world.chain
             if rules.every_sweep_is_written or head.floor < floor:
-                swept, _ = control(head, floor=floor)
+                swept, _ = control(head, sweep=Sweep(floor=floor))
                 chain = (*chain, version(swept))
             yield replace(world, chain=chain, cleaner=replace(me, at="trace"))
         case "trace":

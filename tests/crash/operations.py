@@ -3,7 +3,8 @@
 Room    tests. Spawned children import this module by name; no pytest here.
 Base    made so that one write passes every step a write can pass: Person has one settled fragment, whose key
         hashes lie beside it and whose rows are deleted by a deletion file; and a tail so full that the next
-        write folds it into a fragment that gets key hashes. `review` has a commit of its own, `v1` is a tag.
+        write folds it into a fragment that gets key hashes. `review` has a commit of its own, `v1` is a tag,
+        and `v0` one of an old commit.
 Path    each operation names the durable steps it passes, and the one that makes it visible: a process killed
         before that step is over leaves the graph as it was, one killed later as it is to be. A step that only
         adds a version to a branch, which nobody can tell by what it holds, is named as `noted`.
@@ -21,6 +22,8 @@ import pyarrow as pa
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.durability import Step
 from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.publish import RetryPolicy
+from omnigraph.storage.retention import Retention
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import BuildIndexes, IndexSpec, StoredIndexKind, Upsert
 from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
@@ -30,6 +33,9 @@ from tests.support.graphs import KNOWS, PERSON, PERSON_SCHEMA, knows, make_graph
 Options = Mapping[str, str]
 SETTLED_ROWS = 5_000  # past the first tier
 TAIL, TAIL_ROWS = 6, 800  # as many small fragments as a tier holds, together past the first tier
+
+OLD = 3  # the version that a tag keeps below the floor
+AT_ONCE = RetryPolicy(confirm_after_s=0)  # a cleanup waits for no commit that stalled
 
 LOCAL_ONLY = frozenset({Step.STAGED_SYNC, Step.CHECKSUM})  # object stores see to both by themselves
 
@@ -60,6 +66,7 @@ def make_base(address: str, options: Options) -> None:
         store.branches.create("review", "main")
         upsert_person(store, "reviewed", branch="review")
         store.tags.create("v1", store.snapshot().state)
+        store.tags.create("v0", store.snapshot(at=OLD).state)
 
 
 # -- the operations --------------------------------------------------------------------------------
@@ -146,6 +153,12 @@ def do_reclaim(address: str, options: Options) -> None:
         store.reclaim([PERSON])
 
 
+def do_cleanup(address: str, options: Options) -> None:
+    """Give up all history but the newest commit of each branch, and delete what nothing needs."""
+    with GraphStore.open(address, storage_options=options, retry=AT_ONCE) as store:
+        store.cleanup(Retention(1, grace_us=0), dry_run=False)
+
+
 def do_init(address: str, options: Options) -> None:
     """Make a graph."""
     make_graph(address, storage_options=options).close()
@@ -206,14 +219,21 @@ OPERATIONS = (
         needs_base=False,
     ),
 )
-# It moves one branch after the other and shows nothing new, so it is killed in a way of its own.
+# These move one branch after the other and show nothing new, so they are killed in a way of their own.
 RECLAIM = Operation(
     "reclaim",
     do_reclaim,
     (Step.FLOOR, Step.RECLAIM_FENCE, Step.RECLAIM_FILE, Step.HEAD_SYNC),
     Step.FLOOR,
 )
-BY_NAME = {operation.name: operation for operation in (*OPERATIONS, RECLAIM)}
+CLEANUP = Operation(
+    "cleanup",
+    do_cleanup,
+    (Step.KEPT, Step.FLOOR, Step.RECLAIM_FENCE, Step.CHECKSUM, Step.RECLAIM_FILE, Step.HEAD_SYNC),
+    Step.FLOOR,
+)
+SWEEPS = (RECLAIM, CLEANUP)
+BY_NAME = {operation.name: operation for operation in (*OPERATIONS, *SWEEPS)}
 
 
 # -- what a child does -----------------------------------------------------------------------------

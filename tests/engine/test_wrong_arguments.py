@@ -108,6 +108,7 @@ CALLS: Mapping[str, Call] = {
     "Schemas.apply": lambda w: {"schema": SCHEMA, "branch": w.branch()},
     "Schemas.lint": lambda w: {"schema": SCHEMA},
     "SchemaPlan.rows": lambda w: {"step": w.graph.schema.plan(f"{SCHEMA}\nnode Q {{ n: I64? }}").steps[0]},
+    "Graph.cleanup": lambda w: {"keep": 1000},
     "SchemaPlan.takes_history": lambda w: CALLS["SchemaPlan.rows"](w),
     "GraphBranches.create": lambda w: {"name": w.name()},
     "GraphBranches.get": lambda w: {"name": "main"},

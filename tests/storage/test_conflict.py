@@ -20,6 +20,7 @@ from omnigraph.storage.manifest.records import (
     CommitRecord,
     ManifestState,
     Pin,
+    Sweep,
     advance,
     control,
 )
@@ -103,7 +104,7 @@ def dropped(state: ManifestState, table: str) -> ManifestState:
 
 def floor(state: ManifestState, version: int) -> ManifestState:
     """Retention raised the floor."""
-    return control(state, floor=version)[0]
+    return control(state, sweep=Sweep(floor=version))[0]
 
 
 @dataclass(frozen=True)

@@ -277,3 +277,24 @@ def test_a_publish_that_stalled_and_landed_is_confirmed_and_not_repeated(
 
     assert receipt.attempts == 1
     assert chain_of(again(s3_place))[1:] == [receipt.commit_id]
+
+
+@pytest.mark.s3
+def test_a_tag_that_is_made_below_the_head_of_the_registry_is_not_believed(
+    s3_place: Place, proxy: S3Proxy, stalled: GraphStore
+) -> None:
+    """The version of the registry that it had chosen was taken by others, and deleted by a cleanup."""
+    rival = again(s3_place)
+    state = stalled.snapshot().state
+    proxy.pause(lambda method, key: method == "PUT" and "/__refs/_versions/" in key)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(stalled.tags.create, "late", state)
+        proxy.wait_parked()
+        for number in range(4):
+            rival.tags.create(f"r{number}", state)
+        for version in range(1, 4):
+            rival.location.objects.delete(f"__refs/_versions/{manifest_file(version)}")
+        proxy.resume()
+        future.result(60)
+
+    assert [tag.name for tag in again(s3_place).tags.list()] == ["late", "r0", "r1", "r2", "r3"]

@@ -29,6 +29,7 @@ from omnigraph.storage.manifest.records import (
     CommitRecord,
     ManifestState,
     Pin,
+    Sweep,
     TableChange,
     advance,
     control,
@@ -78,6 +79,14 @@ commits = st.builds(
     tables=st.lists(changes, max_size=3).map(tuple),
     labels=st.dictionaries(text, text, max_size=3).map(FrozenMap),
 )
+sweeps = st.builds(
+    Sweep,
+    floor=counts,
+    kept=st.none() | st.lists(counts, max_size=3).map(tuple),
+    tables=st.lists(ids, max_size=2).map(tuple),
+    condemned=st.none() | st.lists(ids, max_size=2).map(tuple),
+    before_us=st.none() | counts,
+)
 lines = st.builds(
     ChainIdentity,
     incarnation=ids,
@@ -95,7 +104,10 @@ states = st.builds(
     recent=st.lists(st.tuples(counts, ids), max_size=4).map(tuple),
     newest_id=ids,
     floor=counts,
+    kept=st.lists(counts, max_size=3).map(tuple),
     swept=counts,
+    swept_us=st.none() | counts,
+    condemned=st.lists(ids, max_size=2).map(tuple),
     reclaimed=st.dictionaries(ids, counts, max_size=3).map(FrozenMap),
     tombstone=st.none() | ids,
     name=st.none() | text.filter(bool),
@@ -163,11 +175,11 @@ def test_the_updates_of_a_commit_lead_to_the_state_it_promises(
 
 
 @settings(max_examples=40, deadline=None)
-@given(states, st.none() | counts, st.none() | ids)
+@given(states, st.none() | sweeps, st.none() | ids)
 def test_the_updates_of_a_control_write_lead_to_the_state_it_promises(
-    base: ManifestState, floor: int | None, tombstone: str | None
+    base: ManifestState, sweep: Sweep | None, tombstone: str | None
 ) -> None:
-    state, updates = control(base, floor=floor, tombstone=tombstone)
+    state, updates = control(base, sweep=sweep, tombstone=tombstone)
 
     assert decode(state.version, applied(encode(base), updates), "here") == state
 
@@ -201,12 +213,12 @@ def test_a_commit_is_the_next_version_and_names_its_head(base: ManifestState, re
 
 
 @settings(max_examples=25, deadline=None)
-@given(states, st.none() | counts, st.none() | ids)
+@given(states, st.none() | sweeps, st.none() | ids)
 def test_a_control_write_is_the_next_version_and_repeats_the_head(
-    base: ManifestState, floor: int | None, tombstone: str | None
+    base: ManifestState, sweep: Sweep | None, tombstone: str | None
 ) -> None:
     """Otherwise a writer that stalled past a cleanup could slip through (lance-facts B9)."""
-    state, updates = control(base, floor=floor, tombstone=tombstone)
+    state, updates = control(base, sweep=sweep, tombstone=tombstone)
 
     assert state.version == base.version + 1
     assert updates["graph_head"] == base.head
@@ -221,11 +233,25 @@ def test_a_control_write_is_the_next_version_and_repeats_the_head(
 @settings(max_examples=25, deadline=None)
 @given(states, counts)
 def test_neither_the_floor_nor_a_tombstone_is_ever_taken_back(base: ManifestState, floor: int) -> None:
-    state, _ = control(base, floor=floor)
+    state, _ = control(base, sweep=Sweep(floor=floor))
 
     assert state.floor == max(base.floor, floor)
     assert state.tombstone == base.tombstone
     assert advance(state, commit(base=state), {})[0].floor == state.floor
+
+
+@settings(max_examples=25, deadline=None)
+@given(states, sweeps)
+def test_a_sweep_never_makes_files_younger_that_an_earlier_one_may_have_taken(
+    base: ManifestState, sweep: Sweep
+) -> None:
+    state, _ = control(base, sweep=sweep)
+
+    if base.swept and base.swept_us is None:
+        assert state.swept_us is None
+    elif base.swept and state.swept_us is not None:
+        assert state.swept_us >= (base.swept_us or 0)
+    assert all(version < state.floor for version in state.kept if sweep.kept is not None)
 
 
 @settings(max_examples=25, deadline=None)
@@ -234,7 +260,9 @@ def test_a_rename_is_noted_until_the_next_one(base: ManifestState, name: str) ->
     state, updates = control(base, name=name)
 
     assert (state.name, json.loads(updates["control"] or "")["name"]) == (name, name)
-    assert control(state, floor=1)[0].name == advance(state, commit(base=state), {})[0].name == name
+    assert (
+        control(state, sweep=Sweep(floor=1))[0].name == advance(state, commit(base=state), {})[0].name == name
+    )
 
 
 def test_a_version_from_before_there_were_renames_has_no_name() -> None:
@@ -253,7 +281,7 @@ def test_every_version_of_a_history_agrees_with_itself() -> None:
     for number in range(80):
         updates: dict[str, str | None]
         if number % 9 == 8:
-            state, updates = control(state, floor=number)
+            state, updates = control(state, sweep=Sweep(floor=number))
         else:
             record = commit(CommitKind.MAINTENANCE if number % 5 == 4 else CommitKind.MUTATION, state)
             owner = state.pins["t"].content if record.kind is CommitKind.MAINTENANCE else record.id

@@ -15,6 +15,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.ids import is_id
 
 DAY_MS = 86_400_000
@@ -219,3 +220,29 @@ def _microseconds(time: datetime) -> int:
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
     return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
+
+
+# -- lengths of time -------------------------------------------------------------------------------
+
+
+SECOND_US = 1_000_000
+DURATION_US = {
+    unit: SECOND_US * n for unit, n in (("s", 1), ("m", 60), ("h", 3600), ("d", 86_400), ("w", 604_800))
+}
+_DURATION = re.compile(r"([0-9]{1,9})([smhdw])")
+
+
+def read_duration(value: timedelta | str) -> int:
+    """Return how long a time is in microseconds; texts are a whole number and one of s, m, h, d and w.
+
+    >>> read_duration("7d") == read_duration(timedelta(days=7))
+    True
+    """
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    parts = _DURATION.fullmatch(value.strip())
+    if parts is None:
+        raise InvalidRequest(
+            f"{value!r} is not a length of time", remedy="Give a number and a unit: 90s, 30m, 12h, 7d or 4w"
+        )
+    return int(parts[1]) * DURATION_US[parts[2]]

@@ -10,16 +10,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
+from datetime import timedelta
 from shutil import rmtree
 from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Literal
 from weakref import finalize
 
-from omnigraph.base.arguments import EntityId, Positive, checked, checked_methods
+from omnigraph.base.arguments import Count, EntityId, Positive, checked, checked_methods
 from omnigraph.base.errors import BranchExists, BranchNotFound, InvalidRequest
 from omnigraph.base.ids import new_id
-from omnigraph.base.times import At
+from omnigraph.base.times import At, read_duration
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.branches import GraphBranches
@@ -54,9 +55,11 @@ from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import EmbedTexts, embedder_of
 from omnigraph.storage.checksums import Verified
 from omnigraph.storage.claims import Claims
+from omnigraph.storage.cleanup import Cleaned
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.manifest.records import MAIN
+from omnigraph.storage.retention import Retention
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import Fragmentation, OptimizePolicy
 from omnigraph.storage.transaction import NewTable, PinnedSnapshot
@@ -450,6 +453,30 @@ class Graph:
         for branch in self.branches.list():
             with suppress(BranchNotFound):  # deleted meanwhile
                 yield self.store.snapshot(branch.name)
+
+    def cleanup(
+        self,
+        *,
+        keep: Count | None = None,
+        older_than: timedelta | str | None = None,
+        grace: timedelta | str = "7d",
+        branch: str | None = None,
+        dry_run: bool = True,
+    ) -> Cleaned:
+        """Say how much space can be got back or, with `dry_run=False`, delete those files.
+
+        Every branch gives up its history but for the newest `keep` commits and those younger than
+        `older_than` (a timedelta, or text such as "30d"); `branch` names one that alone does. Heads, tags and
+        what merges of live branches start from always stay. Files that nothing needs go from the whole
+        graph, unless they are younger than `grace`: they may be of a writer that is about to publish.
+        """
+        retention = Retention(
+            keep,
+            None if older_than is None else read_duration(older_than),
+            read_duration(grace),
+            None if branch is None else self.view.write(branch),
+        )
+        return self.store.cleanup(retention, dry_run=dry_run)
 
     def close(self) -> None:
         """Release the graph's threads and handles, and a temporary graph's files; a view closes nothing."""

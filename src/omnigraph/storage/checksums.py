@@ -97,6 +97,14 @@ class FileDamaged(IntegrityError):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RewrittenLog:
+    """A log of checksums that takes the place of others."""
+
+    key: str
+    content: bytes
+
+
 class Checksums:
     """The checksums of one graph's files."""
 
@@ -157,6 +165,25 @@ class Checksums:
                 if parsed is not None:
                     checksums[parsed[0]] = parsed[1]
         return checksums
+
+    def rewritten(self, table_id: str, logs: Iterable[str], stored: Collection[str]) -> RewrittenLog | None:
+        """Return one log for several, without lines of files that are not stored; None if all are."""
+        lines: dict[str, bytes] = {}
+        dead = False
+        for key in logs:
+            for line in (self._location.objects.read(key) or b"").split(b"\n")[:-1]:
+                parsed = _parsed(line)
+                if parsed is None or parsed[0] not in stored:
+                    dead = True
+                else:
+                    lines[parsed[0]] = line + b"\n"
+        content = b"".join(line for _, line in sorted(lines.items()))
+        return RewrittenLog(f"{FOLDER}/{table_id}/{new_id()}", content) if dead else None
+
+    def put(self, log: RewrittenLog) -> None:
+        """Store a log that takes the place of others, which may be deleted after that."""
+        with durable(Step.CHECKSUM):
+            self._location.objects.create(log.key, log.content)
 
     def measure(self, table_id: str, file: str) -> Checksum | None:
         """Return the checksum of a file as it is stored; None if there is none."""

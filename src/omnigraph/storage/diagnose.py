@@ -3,15 +3,16 @@
 Runs only after something failed (or before a graph is made); looks at what is stored through the object
 client, whose errors are typed, instead of parsing anybody's message.
 
-A hard drop may take files away from under a reader. Lance, Arrow and DataFusion then raise what they raise
-for any failure, so the error decides nothing: `Readability` looks at what became of the state. It was
-reclaimed; or files are lost; or the error is what it says.
+A hard drop or a cleanup may take files away from under a reader. Lance, Arrow and DataFusion then raise what
+they raise for any failure, so the error decides nothing: `Readability` looks at what became of the state. It
+was reclaimed; or files are lost; or the error is what it says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TypeVar
 
 import pyarrow as pa
@@ -125,10 +126,17 @@ class Readability:
         self._location = location
         self._opener = opener
         self._branches = branches
+        self._reading: dict[int, tuple[ManifestState, ...]] = {}  # one entry for each block that is open
+        self._blocks = count()
 
     @contextmanager
     def judged(self, *states: ManifestState, tables: Collection[str] | None = None) -> Iterator[None]:
-        """Read some tables of states, or all; raise `history_reclaimed` for what a reclaim took away."""
+        """Read some tables of states, or all; raise `history_reclaimed` for what a reclaim took away.
+
+        A cleanup by this process leaves alone what is being read in such a block.
+        """
+        block = next(self._blocks)
+        self._reading[block] = states
         try:
             yield
         except Exception as error:
@@ -136,6 +144,12 @@ class Readability:
             if reason is error:
                 raise
             raise reason from error
+        finally:
+            del self._reading[block]
+
+    def being_read(self) -> tuple[ManifestState, ...]:
+        """Return the states that this process is reading now."""
+        return tuple(state for states in list(self._reading.values()) for state in states)
 
     def reason(
         self, error: Exception, *states: ManifestState, tables: Collection[str] | None = None
@@ -146,7 +160,10 @@ class Readability:
     def reclaimed(self, state: ManifestState, tables: Collection[str] | None = None) -> GraphError | None:
         """Look at a chain again; say why a state of it can no longer be read as it was captured, if so."""
         chain = self._branches.chain(state.line.incarnation)
-        deleted = chain.latest().tombstone is not None
+        head = chain.latest()
+        deleted = head.tombstone is not None
+        if not head.keeps(state.version) and chain.at(head.floor).pins != state.pins:
+            return _below(state, head.floor)
         try:
             for table_id in state.pins if tables is None else tables:
                 check_kept(chain, state, table_id)
@@ -210,6 +227,16 @@ def _may_be_missing(error: Exception) -> bool:
         return isinstance(error, StorageError | IntegrityError)
     # Of Lance or Arrow, whose errors are ValueErrors; DataFusion raises nothing more specific than Exception.
     return isinstance(error, OSError | ValueError | RuntimeError) or type(error) is Exception
+
+
+def _below(state: ManifestState, floor: int) -> HistoryReclaimed:
+    return HistoryReclaimed(
+        f"commit {state.head} is below the retention floor, version {floor}, and its data may be gone",
+        remedy="Choose a newer commit",
+        commit=state.head,
+        version=state.version,
+        floor=floor,
+    )
 
 
 def _deleted(state: ManifestState) -> HistoryReclaimed:

@@ -61,6 +61,7 @@ class Step(Enum):
     TAG_CREATE = "tag_create"
     TAG_DELETE = "tag_delete"
     FLOOR = "floor"
+    KEPT = "kept"
     CLAIM = "claim"
     RECLAIM_FENCE = "reclaim_fence"
     RECLAIM_FILE = "reclaim_file"

@@ -141,10 +141,12 @@ class History:
     def published(self, incarnation: str, version: int, commit_id: str) -> ManifestState:
         """Return the state that a commit made, from the position it was published at."""
         chain = self._branches.chain(incarnation)
-        floor = chain.latest().floor
-        state = chain.at(max(version, floor))  # a control write may repeat a commit whose version is gone
+        head = chain.latest()
+        if head.keeps(version):
+            return chain.at(version)
+        state = chain.at(head.floor)  # a control write may repeat a commit whose version is gone
         if state.head != commit_id:
-            raise _reclaimed(floor)
+            raise _reclaimed(head.floor)
         return state
 
     def ancestor(self, state: ManifestState, steps: int) -> ManifestState:
@@ -168,6 +170,8 @@ class History:
                 return self._kept(segment.last)
             chain = segment.chain
             low = max(1, self._floor(chain))
+            if segment.version < low:  # a fork that is kept, and nothing before it
+                raise _reclaimed(low)
             oldest = chain.at(low)
             if minted_us(oldest.newest_id) <= time_us:
                 return _last_at(chain, low, segment.version, time_us)
@@ -196,6 +200,16 @@ class History:
             return count
         return count
 
+    def own_commits(self, head: ManifestState) -> Iterator[tuple[int, str]]:
+        """Yield the version and the id of each commit of a state's own chain, newest first, to the floor."""
+        try:
+            for entry in self._own(self._branches.chain(head.line.incarnation), head):
+                if entry.version < head.floor:
+                    return
+                yield entry.version, entry.commit_id
+        except HistoryReclaimed:
+            return
+
     def line(self, head: ManifestState) -> CommitLine:
         """Return the commits that led to a state, to be read forward."""
         return CommitLine(self._branches, head)
@@ -206,7 +220,8 @@ class History:
         """Yield the parts of a line, newest first; raise where a fork is below the floor of its parent."""
         for segment in _segments(self._branches, head):
             forked_from = segment.chain.incarnation != head.line.incarnation
-            if forked_from and segment.version < (floor := self._floor(segment.chain)):
+            floor = self._floor(segment.chain)
+            if forked_from and not segment.chain.keeps(segment.version):
                 raise _reclaimed(floor)
             yield segment
 
@@ -231,12 +246,13 @@ class History:
         floor, recent = self._floor(chain), state.recent
         while recent:
             for version, commit_id in recent:
-                if version < floor:
-                    kept = chain.at(floor)  # a control write may repeat a commit whose own version is gone
-                    if kept.head == commit_id:
-                        yield _Entry(commit_id, chain, floor, version)
-                    raise _reclaimed(floor)
-                yield _Entry(commit_id, chain, version, version)
+                if version >= floor or chain.keeps(version):
+                    yield _Entry(commit_id, chain, version, version)
+                    continue
+                kept = chain.at(floor)  # a control write may repeat a commit whose own version is gone
+                if kept.head == commit_id:
+                    yield _Entry(commit_id, chain, floor, version)
+                raise _reclaimed(floor)
             if len(recent) < RECENT - 1:
                 return  # it reaches back to the start of the chain
             recent = chain.at(recent[-1][0]).recent[1:]
@@ -278,7 +294,7 @@ class History:
         """Return a state that is not below the floor of its chain; a control write may repeat its commit."""
         chain = self._branches.chain(state.line.incarnation)
         floor = self._floor(chain)
-        if state.version >= floor:
+        if chain.keeps(state.version):
             return state
         repeated = chain.at(floor)
         if repeated.head != state.head:
@@ -292,7 +308,11 @@ class History:
             head = chain.known or chain.latest()
             if head.floor <= 1 or commit_id > chain.at(head.floor).newest_id:
                 continue
-            if chain.find(commit_id, replace(head, floor=0)) is not None:
+            try:
+                state = chain.find(commit_id, replace(head, floor=0, kept=()))
+            except HistoryReclaimed as error:  # versions that would tell are deleted: it may have been one
+                raise _reclaimed(head.floor) from error
+            if state is not None:
                 raise _reclaimed(head.floor)
 
 
@@ -345,12 +365,19 @@ class CommitLine:
                 return position[1] < segment.floor or segment.at(position[1]).head == commit_id
         return self._cut
 
+    def _begins_at(self, position: ChainPosition) -> bool:
+        """Say whether the oldest chain that is left was forked at a commit, and is stored from there on."""
+        try:
+            return self._segments[0].at(1).position == position
+        except HistoryReclaimed:
+            return False
+
     def after(self, position: ChainPosition | None) -> Iterator[tuple[ManifestState, ManifestState]]:
         """Yield commits after one, or after the first of all, each as the states before and after it."""
         chains = [segment.chain.incarnation for segment in self._segments]
         reached = position or (MAIN, 1)
         begin = chains.index(reached[0]) if reached[0] in chains else 0
-        if reached[0] not in chains and self._segments[0].at(1).position != reached:
+        if reached[0] not in chains and not self._begins_at(reached):
             raise Gap(None)
         for segment in self._segments[begin:]:
             here = segment.chain.incarnation
@@ -413,7 +440,7 @@ def merge_bases(branches: Branches, first: ManifestState, other: ManifestState) 
         if any(state.ancestry.get(chain, 0) >= version for state in candidates.values()):
             continue  # another candidate has it already: most often the first, whatever was merged before
         try:
-            state = branches.chain(chain).at(version)
+            state = _promised(branches.chain(chain), version)
         except HistoryReclaimed as error:  # a chain that is gone has nothing to offer
             unreadable = error
             continue
@@ -427,6 +454,13 @@ def merge_bases(branches: Branches, first: ManifestState, other: ManifestState) 
             remedy="Load the differences of one into the other instead of merging",
         ) from unreadable
     return tuple(sorted(best, key=lambda state: _rank(state, first, other), reverse=True))
+
+
+def _promised(chain: Chain, version: int) -> ManifestState:
+    """Return a state that is not below the floor of its chain, as far as this process knows."""
+    if not chain.keeps(version):
+        raise _reclaimed(0 if chain.known is None else chain.known.floor)
+    return chain.at(version)
 
 
 def _common(first: ManifestState, other: ManifestState) -> list[tuple[str, int]]:

@@ -145,6 +145,15 @@ class Location:
         return LocalObjects(self.uri) if self.is_local else RemoteObjects(self)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object as a listing shows it; the time is the store's own, or that of the local disk."""
+
+    key: str
+    size: int
+    modified_us: int
+
+
 class Objects(Protocol):
     """Small immutable objects: create once, read, list, delete. Failures come out typed."""
 
@@ -170,6 +179,10 @@ class Objects(Protocol):
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, int]]:
         """Yield (key, size) of every object below a prefix."""
+        ...
+
+    def entries(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield every object below a prefix, with the time when it was written."""
         ...
 
 
@@ -233,6 +246,10 @@ class LocalObjects:
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, int]]:
         """Yield (key, size) of every object below a prefix."""
+        return ((entry.key, entry.size) for entry in self.entries(prefix))
+
+    def entries(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield every object below a prefix, with the time when it was written."""
         count_object_request()
         with _typed(f"listing {prefix or 'the root'}", str(self._root)):
             try:
@@ -240,10 +257,11 @@ class LocalObjects:
                     for name in sorted(names):
                         path = Path(folder, name)
                         try:
-                            size = path.stat().st_size
+                            status = path.stat()
                         except FileNotFoundError:  # gone since its folder was read
                             continue
-                        yield path.relative_to(self._root).as_posix(), size
+                        key = path.relative_to(self._root).as_posix()
+                        yield StoredObject(key, status.st_size, status.st_mtime_ns // 1000)
             except (FileNotFoundError, NotADirectoryError):
                 return
 
@@ -311,12 +329,17 @@ class RemoteObjects:
 
     def list(self, prefix: str = "") -> Iterator[tuple[str, int]]:
         """Yield (key, size) of every object below a prefix."""
+        return ((entry.key, entry.size) for entry in self.entries(prefix))
+
+    def entries(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield every object below a prefix, with the time when it was written."""
         count_object_request()
         with _typed(f"listing {prefix or 'the root'}", self._uri):
             try:
                 for page in obstore.list(self._store, prefix or None):
                     for entry in page:
-                        yield entry["path"], entry["size"]
+                        modified_us = round(entry["last_modified"].timestamp() * 1e6)
+                        yield StoredObject(entry["path"], entry["size"], modified_us)
             except store_errors.GenericError:
                 self._check_access(f"{prefix}/__probe".lstrip("/"))
                 raise

@@ -103,8 +103,11 @@ class Opener:
         except (OSError, ValueError) as error:
             raise OpenFailed(handle.uri) from error
 
-    def table(self, table_id: str, version: int) -> Handle:
-        """Return a table at its pinned version, from the cache when it was opened before."""
+    def table(self, table_id: str, version: int, *, remember: bool = True) -> Handle:
+        """Return a table at its pinned version, from the cache when it was opened before.
+
+        Whoever looks at many versions once does not ask for them to be remembered.
+        """
         self.check_open()
         handle = self._tables.get((table_id, version))
         if handle is not None:
@@ -113,7 +116,8 @@ class Opener:
             handle = self._open_table(table_id, version)
         except OpenFailed as error:
             raise self._why_no_table(table_id, version, error) from error
-        self.adopt(table_id, handle)
+        if remember:
+            self.adopt(table_id, handle)
         return handle
 
     def _open_table(self, table_id: str, version: int) -> Handle:

@@ -21,7 +21,7 @@ from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin, T
 from omnigraph.storage.opener import Opener
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.tables.differences import TailCache
-from omnigraph.storage.tables.effects import Effect, Upsert, written_in
+from omnigraph.storage.tables.effects import Effect, Upsert, Written, written_in
 from omnigraph.storage.tables.files import create_table
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.stage import stage
@@ -109,7 +109,7 @@ class Staging:
     def stage(self, txn: WriteTxn, plan: PublishPlan, reuse: StagedPlan | None = None) -> StagedPlan:
         """Stage every effect of a plan and make the files durable."""
         state = txn.snapshot.state
-        since = _check_kept(plan, state)
+        since = self._check_kept(plan, state)
         done: dict[str, Staged] = {}
         todo: dict[str, Effect] = {}
         for table_id, effect in plan.effects.items():
@@ -119,8 +119,10 @@ class Staging:
             else:
                 todo[table_id] = effect
         if plan.create:
+            if not plan.create.keys().isdisjoint(state.condemned):
+                raise _gone("a cleanup ran while new tables waited to be published")
             self._create(plan, reuse)
-        schema = self._schemas.put(plan.schema) if plan.schema is not None else None
+        schema = self._schemas.put(plan.schema, state.condemned) if plan.schema is not None else None
         fresh = self._stage_all(txn, plan, todo)
         self._sync(fresh)
         for table_id, staged_table in fresh.items():
@@ -185,6 +187,28 @@ class Staging:
             return None
         return staged
 
+    def _check_kept(self, plan: PublishPlan, state: ManifestState) -> int:
+        """Return since when files of a plan lie about; refuse those that a sweep may have taken."""
+        written = [
+            (table_id, rows)
+            for table_id, effect in plan.effects.items()
+            if not isinstance(effect, Upsert)  # whose rows are in memory
+            for rows in written_in(effect)
+        ]
+        since = min((rows.since for _, rows in written), default=state.version)
+        if since < state.swept and not all(self._is_left(table, rows, state) for table, rows in written):
+            raise _gone("a cleanup ran while these rows waited to be published")
+        return min(since, state.version)
+
+    def _is_left(self, table_id: str, rows: Written, state: ManifestState) -> bool:
+        """Say whether every sweep so far has left the files of some rows alone: it says how old they were."""
+        if state.swept_us is None:
+            return False
+        files = f"tables/{table_id}/data"
+        entries = self._location.objects.entries(files)
+        young = {entry.key for entry in entries if entry.modified_us >= state.swept_us}
+        return all(f"{files}/{file.path}" in young for part in rows.fragments for file in part.files)
+
     def _sync(self, staged: Mapping[str, Staged]) -> None:
         """Before anything can name these files, they must survive a power cut."""
         if not self._location.is_local:
@@ -197,18 +221,8 @@ class Staging:
             )
 
 
-def _check_kept(plan: PublishPlan, state: ManifestState) -> int:
-    """Return since when files of a plan lie about; refuse those that a sweep may have taken."""
-    versions = [
-        rows.since
-        for effect in plan.effects.values()
-        if not isinstance(effect, Upsert)  # whose rows are in memory
-        for rows in written_in(effect)
-    ]
-    since = min(versions, default=state.version)
-    if since < state.swept:
-        raise StagedFilesGone(
-            "a cleanup ran while these rows waited to be published, and may have removed their files",
-            remedy="Nothing was published; write the rows again when no cleanup runs",
-        )
-    return min(since, state.version)
+def _gone(what: str) -> StagedFilesGone:
+    return StagedFilesGone(
+        f"{what}, and may have removed their files",
+        remedy="Nothing was published; repeat the write",
+    )

@@ -27,6 +27,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import Clock, SystemClock, new_id
 from omnigraph.storage import diagnose
 from omnigraph.storage.checksums import Checksums, FirstReads, Verification, Verified, verify_setting
+from omnigraph.storage.cleanup import Cleaned, Cleaner
 from omnigraph.storage.cost import measured
 from omnigraph.storage.derived.adjacency import Bases
 from omnigraph.storage.derived.files import DerivedFiles
@@ -41,6 +42,7 @@ from omnigraph.storage.manifest.chain import (
     CommitInDoubt,
     ControlRetry,
     HeadMoved,
+    KeptStates,
     MetadataDataset,
     chain_path,
     check_kept,
@@ -52,6 +54,7 @@ from omnigraph.storage.manifest.records import (
     CommitRecord,
     ManifestState,
     Pin,
+    Sweep,
     TableChange,
     control,
 )
@@ -60,8 +63,10 @@ from omnigraph.storage.manifest.tags import Tags
 from omnigraph.storage.opener import Handle, Opener, OpenFailed
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
 from omnigraph.storage.reclaim import Reclaimed, Reclaimer
+from omnigraph.storage.retention import Retainer, Retention
 from omnigraph.storage.schema_objects import SchemaObjects
 from omnigraph.storage.staging import Staging
+from omnigraph.storage.sweep import Announcer, Sweeper
 from omnigraph.storage.tables.differences import TailCache
 from omnigraph.storage.tables.files import check_schema, create_table
 from omnigraph.storage.tables.layout import Layouts
@@ -106,11 +111,15 @@ class GraphStore:
         self.clock = clock or SystemClock()
         self.syncer = Syncer(enabled=location.is_local and durability == "sync")
         self.checksums = Checksums(location)
+        self._confirm_after_s = (retry or RetryPolicy()).confirm_after_s
         first_reads = FirstReads(self.checksums) if verify_setting(verify) == "first-read" else None
         self.opener = Opener(location, first_reads)
         self.schemas = SchemaObjects(location, self.syncer)
         self._refs = Refs(self._dataset(REFS))
-        self.branches = Branches(self._refs, lambda i: Chain(i, self._dataset(chain_path(i))), self.clock)
+        kept = KeptStates(location, self.syncer)
+        self.branches = Branches(
+            self._refs, lambda i: Chain(i, self._dataset(chain_path(i)), kept), self.clock
+        )
         self.tags = Tags(self._refs, self.branches, self.clock)
         self._tables, self._files = _Threads(self.opener, "table"), _Threads(self.opener, "file")
         tail, layouts = TailCache(), Layouts()
@@ -132,14 +141,21 @@ class GraphStore:
         self.history = History(self.branches, self._files)
         self.readability = diagnose.Readability(location, self.opener, self.branches)
         self.publisher = Publisher(self.branches, self.reads, staging, self.readability, self.clock, retry)
-        self._reclaimer = Reclaimer(
+        announcer = Announcer(self.branches, self._refs, self._announce, self.clock)
+        sweeper = Sweeper(location, self.opener, self._files)
+        self._reclaimer = Reclaimer(location, self.branches, announcer, sweeper, self.clock)
+        self._cleaner = Cleaner(
             location,
-            self.opener,
             self.branches,
             self._refs,
-            lambda branch, tables: self._announce(branch, 0, tables),
+            Retainer(self.branches, self.history),
+            announcer,
+            sweeper,
+            self.checksums,
+            self.readability.being_read,
             self._files,
             self.clock,
+            self._confirm_after_s,
         )
 
     # -- making and opening ------------------------------------------------------------------------
@@ -243,7 +259,7 @@ class GraphStore:
                 raise CommitNotFound(
                     f"branch {branch!r} has versions 1 to {head.version}, not {at}", graph_commit_id=str(at)
                 )
-            if at < head.floor:
+            if not head.keeps(at):
                 raise _reclaimed(at, head.floor)
             return PinnedSnapshot(branch, chain.at(at))
 
@@ -297,14 +313,19 @@ class GraphStore:
         of its own, so every writer that may have files on that list loses its swap, sees that retention
         ran since it staged them, and stages again. It is written even if the floor stays where it is.
         """
-        return self._announce(branch, version, ()).floor
+        return self._announce(branch, Sweep(floor=version)).floor
 
     def reclaim(self, tables: Iterable[str]) -> tuple[Reclaimed, ...]:
         """Delete everything of these tables that no live branch's head needs, whatever history says."""
         with measured():
             return self._reclaimer.run(tables)
 
-    def _announce(self, branch: str, version: int, tables: Collection[str]) -> ManifestState:
+    def cleanup(self, retention: Retention, *, dry_run: bool) -> Cleaned:
+        """Delete what a retention gives up and what nothing names, or say what that would be."""
+        with measured():
+            return self._cleaner.run(retention, dry_run=dry_run)
+
+    def _announce(self, branch: str, sweep: Sweep) -> ManifestState:
         """Announce a sweep on one branch, of versions below a floor or of the history of tables."""
         with measured():
             retry = ControlRetry("announcing a sweep", branch, self.clock)
@@ -312,14 +333,14 @@ class GraphStore:
             called_at = head.version
 
             def is_announced(state: ManifestState) -> bool:
-                marked = all(state.reclaimed.get(table, 0) > called_at for table in tables)
-                return state.floor >= version and state.swept > called_at and marked
+                marked = all(state.reclaimed.get(table, 0) > called_at for table in sweep.tables)
+                return state.swept > called_at and marked and _says(state, sweep)
 
             while not is_announced(head):
-                if version > head.version:
+                if sweep.floor > head.version:
                     raise InvalidRequest(f"the floor cannot pass the head, version {head.version}")
                 try:
-                    head = chain.commit(*control(head, floor=version, reclaimed=tables), Step.FLOOR)
+                    head = chain.commit(*control(head, sweep=sweep), Step.FLOOR)
                 except (HeadMoved, CommitInDoubt) as error:
                     chain, head = self.branches.writable(branch)
                     if not is_announced(head):
@@ -367,7 +388,13 @@ class GraphStore:
             future.result()
 
     def _dataset(self, path: str) -> MetadataDataset:
-        return MetadataDataset(path, location=self.location, opener=self.opener, syncer=self.syncer)
+        return MetadataDataset(
+            path,
+            location=self.location,
+            opener=self.opener,
+            syncer=self.syncer,
+            confirm_after_s=self._confirm_after_s,
+        )
 
     def _chain(self, incarnation: str) -> Chain:
         return self.branches.chain(incarnation)
@@ -438,10 +465,18 @@ class GraphStore:
         )
 
 
+def _says(state: ManifestState, sweep: Sweep) -> bool:
+    """Say whether a state that announces a sweep announces all of this one."""
+    kept = sweep.kept is None or all(version in state.kept for version in sweep.kept)
+    condemned = sweep.condemned is None or set(sweep.condemned) <= set(state.condemned)
+    swept_us = state.swept_us
+    in_time = swept_us is None or (sweep.before_us is not None and swept_us >= sweep.before_us)
+    return state.floor >= sweep.floor and kept and condemned and in_time
+
+
 def _readable(state: ManifestState, chain: Chain) -> ManifestState:
-    floor = chain.known.floor if chain.known is not None else 0
-    if state.version < floor:
-        raise _reclaimed(state.version, floor)
+    if chain.known is not None and not chain.keeps(state.version):
+        raise _reclaimed(state.version, chain.known.floor)
     return state
 
 

@@ -215,7 +215,10 @@ class Changes:
             cut = head
             if page_token is not None:
                 values = self._bound(PAGE, page_token, head, change_filter)
-                cut, begin = self._cut(head, int(values["cut"])), _begin(values)
+                try:
+                    cut, begin = self._cut(head, int(values["cut"])), _begin(values)
+                except HistoryReclaimed as error:
+                    raise _gap(branch, page_token, None) from error
             elif cursor is not None:
                 begin = _begin(self._bound(CURSOR, cursor, head, change_filter))
             else:

@@ -163,7 +163,7 @@ class Branches:
         clean = check_free_name(name)
         if self._taken(self._refs.known(), clean):
             self._check_free(self._refs.latest(), clean)
-        seen = self._refs.known().version  # before the source: a sweep that comes later moves the registry
+        seen = self._refs.known()  # before the source: a sweep that comes later moves the registry
         source_chain, head = self.head(source)
         origin = state or head
         try:
@@ -182,7 +182,10 @@ class Branches:
             line=line,
             recent=(),
             floor=0,
+            kept=(),
             swept=0,
+            swept_us=None,
+            condemned=head.condemned,
             reclaimed=FrozenMap[str, int](),
             seen=origin.ancestry,
             name=None,
@@ -192,8 +195,10 @@ class Branches:
         def decide(refs: RefsState) -> BranchRef:
             self._check_free(refs, clean)
             self._check_source(refs, source, source_chain.incarnation)
-            if refs.version != seen:
+            if refs.version != seen.version:
                 _check_origin(source, source_chain, origin, source_chain.latest())
+            if refs.fence != seen.fence:
+                raise _Swept  # what no name led to may be gone, and the new chain is such
             return ref
 
         try:
@@ -202,6 +207,8 @@ class Branches:
             if state is not None:
                 raise
             return self.create(name, source)  # the head that it was to be forked from is no longer whole
+        except _Swept:
+            return self.create(name, source, state)
         return ref
 
     def delete(self, name: str) -> None:
@@ -272,7 +279,7 @@ class Branches:
         while True:
             try:
                 decision = decide(refs)
-            except GraphError:
+            except (GraphError, _Swept):
                 if fresh:
                     raise
                 decision = None
@@ -384,9 +391,13 @@ class Branches:
             )
 
 
+class _Swept(Exception):
+    """A sweep was announced since the registry was read: begin again."""
+
+
 def _check_origin(source: str, chain: Chain, origin: ManifestState, head: ManifestState) -> None:
     """Refuse to fork from a version that is no longer stored whole."""
-    if origin.version < head.floor:
+    if not head.keeps(origin.version):
         raise HistoryReclaimed(
             f"version {origin.version} of {source!r} is below the retention floor, {head.floor}",
             remedy="Fork from a newer commit",

@@ -17,9 +17,11 @@ At the end: how long control writes go on trying, and which pins of an old versi
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -110,8 +112,11 @@ REOPENED_AT = 256  # the version at which a dataset that was made by this proces
 class MetadataDataset:
     """One zero-row dataset and its newest known handle. Thread-safe."""
 
-    def __init__(self, path: str, *, location: Location, opener: Opener, syncer: Syncer) -> None:
+    def __init__(
+        self, path: str, *, location: Location, opener: Opener, syncer: Syncer, confirm_after_s: float
+    ) -> None:
         self.path = path
+        self._confirm_after_s = confirm_after_s
         self._location = location
         self._opener = opener
         self._syncer = syncer
@@ -208,6 +213,7 @@ class MetadataDataset:
             schema_metadata_updates=LanceOperation.UpdateMap(dict(updates), replace=False)
         )
         stage()
+        began = time.monotonic()
         try:
             with durable(step):
                 done = LanceDataset.commit(handle, change, read_version=base, max_retries=0)
@@ -215,6 +221,8 @@ class MetadataDataset:
             raise HeadMoved(self.path) from error
         except OSError as error:
             raise CommitInDoubt(self.path) from error
+        if time.monotonic() - began > self._confirm_after_s:
+            self._confirm(done.version)
         if self._made_here and done.version >= REOPENED_AT:
             done = self._in_our_session(done)
         with self._lock:
@@ -222,6 +230,19 @@ class MetadataDataset:
                 self._handle = done
         self._synced(done.version)
         return int(done.version)
+
+    def _confirm(self, version: int) -> None:
+        """Look whether a commit that stalled is the newest version.
+
+        It may have taken the name of a version that others had made and a cleanup deleted meanwhile, and
+        then no reader will ever see it; whoever made it reads back what became of it.
+        """
+        try:
+            newest = self._opener.latest(self.path).version
+        except OpenFailed as error:
+            raise CommitInDoubt(self.path) from error
+        if newest != version:
+            raise CommitInDoubt(self.path)
 
     def _in_our_session(self, handle: Handle) -> Handle:
         """Open a version again, once: where it was made, each further commit would stay in memory."""
@@ -280,6 +301,7 @@ def _content(handle: Handle) -> dict[str, str]:
 
 
 MANIFEST = "__manifest"
+KEPT = "__kept"
 PAST_STATES = 128
 
 
@@ -288,12 +310,53 @@ def chain_path(incarnation: str) -> str:
     return MANIFEST if incarnation == "main" else f"{MANIFEST}/tree/{incarnation}"
 
 
+class KeptStates:
+    """States of versions that retention keeps below the floor of their chain, each as an object of its own.
+
+    The versions of a chain have no gaps, and whoever probes for a newer one relies on that. So what is kept
+    below the floor is not kept in the chain.
+    """
+
+    def __init__(self, location: Location, syncer: Syncer) -> None:
+        self._location = location
+        self._syncer = syncer
+
+    def put(self, incarnation: str, state: ManifestState) -> None:
+        """Store a state; storing it again changes nothing."""
+        key, content = kept_path(incarnation, state.version), json.dumps(encode(state))
+        with durable(Step.KEPT):
+            self._location.objects.create(key, content.encode())
+            if self._location.is_local:
+                self._syncer.files([self._location.join(key)])
+
+    def get(self, incarnation: str, version: int) -> ManifestState | None:
+        """Return a state that was kept, or None."""
+        key = kept_path(incarnation, version)
+        content = self._location.objects.read(key)
+        return None if content is None else decode(version, _parsed_map(content, key), key)
+
+
+def kept_path(incarnation: str, version: int) -> str:
+    """Return where the state of a version is stored that is kept below its chain's floor."""
+    return f"{KEPT}/{incarnation}/{version}.json"
+
+
+def _parsed_map(content: bytes, key: str) -> dict[str, str]:
+    try:
+        return dict(json.loads(content))
+    except (TypeError, ValueError) as error:
+        raise IntegrityError(
+            f"{key} is not a graph version: {error!r}", remedy="It was damaged: restore it from a copy"
+        ) from error
+
+
 class Chain:
     """The versions of one incarnation."""
 
-    def __init__(self, incarnation: str, dataset: MetadataDataset) -> None:
+    def __init__(self, incarnation: str, dataset: MetadataDataset, kept: KeptStates) -> None:
         self.incarnation = incarnation
         self._dataset = dataset
+        self._kept = kept
         self._latest: ManifestState | None = None
         self._past = BoundedCache[int, ManifestState](PAST_STATES)
         self._lock = threading.Lock()
@@ -364,6 +427,10 @@ class Chain:
                 high = middle
             else:
                 low = middle + 1
+        if head.kept and commit_id <= self.at(head.floor).newest_id:
+            older = self._find_kept(commit_id, head)
+            if older is not None:
+                return older
         while low <= head.version:  # each state names the commits of the last RECENT versions at least
             last = min(low + RECENT - 1, head.version)
             for version, recent_id in self.at(last).recent:
@@ -372,14 +439,37 @@ class Chain:
             low = last + 1
         return None
 
+    def _find_kept(self, commit_id: str, head: ManifestState) -> ManifestState | None:
+        """Return the version below the floor that a commit made, if it is one of those that were kept."""
+        first = bisect_left(head.kept, commit_id, key=lambda version: self.at(version).newest_id)
+        for version in head.kept[first:]:
+            state = self.at(version)
+            if state.head == commit_id:
+                return state
+            if any(recent_id == commit_id for _, recent_id in state.recent):
+                return None  # it was published before this one, and not kept
+        return None
+
     def may_have_forgotten(self, commit_id: str, head: ManifestState) -> bool:
         """Say whether a commit that is not found may have been below the retention floor."""
         return head.floor > 1 and commit_id <= self.at(head.floor).newest_id
+
+    def keeps(self, version: int) -> bool:
+        """Say whether retention promises a version, as far as this process knows."""
+        known = self._latest
+        return known is None or known.keeps(version)
+
+    def keep(self, version: int) -> None:
+        """Store the state of a version apart, so that it can be read when the chain is trimmed past it."""
+        self._kept.put(self.incarnation, self.at(version))
 
     def _read(self, version: int) -> ManifestState:
         try:
             content = self._dataset.at(version)
         except OpenFailed as error:
+            state = self._kept.get(self.incarnation, version)
+            if state is not None:
+                return state
             raise HistoryReclaimed(
                 f"version {version} of {self._dataset.path} is no longer stored",
                 remedy="Choose a newer commit; retention removed this one",

@@ -12,13 +12,14 @@
     recent             the newest commits as [version, id]: a writer finds its own by reading the head
     newest_id          greatest commit id on the chain so far: makes search by id a binary search
     seen               other chains this one has taken in, by fork or merge, and up to which version
-    control            retention floor, tables with reclaimed pins, tombstone, name given by a rename
+    control            retention floor, versions kept below it, tables with reclaimed pins, what a sweep may
+                       delete, tombstone, name given by a rename
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, field, replace
 from enum import Enum
 from typing import Any
@@ -115,8 +116,11 @@ class ManifestState:
     heads: tuple[str, ...]
     recent: tuple[tuple[int, str], ...]
     newest_id: str
-    floor: int = 0  # versions below it are reclaimed
-    swept: int = 0  # the version that last announced a sweep: files staged before it may be gone
+    floor: int = 0  # versions below it are reclaimed ...
+    kept: tuple[int, ...] = ()  # ... but for these, in order: tags, forks and merge bases need them
+    swept: int = 0  # the version that last announced a sweep: files staged before it may be gone ...
+    swept_us: int | None = None  # ... unless they were written since this time; None: whenever that was
+    condemned: tuple[str, ...] = ()  # schemas and tables that the last sweep may be deleting
     # Table id -> the version that announced its reclaim: of older pins, only the one in force then is left.
     reclaimed: FrozenMap[str, int] = field(default_factory=FrozenMap)
     tombstone: str | None = None  # the delete that ended this chain
@@ -142,6 +146,10 @@ class ManifestState:
     def position(self) -> ChainPosition:
         """The chain and the version that the head commit was published as."""
         return self.commit.incarnation, self.commit.manifest_version
+
+    def keeps(self, version: int) -> bool:
+        """Say whether retention promises that a version of this chain can be read."""
+        return version >= self.floor or version in self.kept
 
     def same_content_as(self, commit_id: str) -> bool:
         """Say whether `commit_id` names this very content (maintenance aside)."""
@@ -194,27 +202,57 @@ def _taken_in(base: ManifestState, merged: Mapping[str, int]) -> FrozenMap[str, 
     return FrozenMap(dict(sorted(both.items())))
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What is announced on a chain before files are deleted."""
+
+    floor: int = 0  # versions below it may go; one that is not above the floor in force changes nothing
+    kept: tuple[int, ...] | None = None  # versions that stay below the floor; None: those that did
+    tables: tuple[str, ...] = ()  # tables whose history goes, whatever the floor
+    # Schemas and tables that go: nobody may begin to use them again. None: those that were announced before.
+    condemned: tuple[str, ...] | None = None
+    before_us: int | None = None  # only files written before this time go; None: all that nothing names
+
+
 def control(
     base: ManifestState,
     *,
-    floor: int | None = None,
-    reclaimed: Iterable[str] = (),
+    sweep: Sweep | None = None,
     tombstone: str | None = None,
     name: str | None = None,
 ) -> tuple[ManifestState, dict[str, str | None]]:
     """Return the state after a control write. It repeats the head, so every stale writer conflicts."""
-    version, risen = base.version + 1, max(base.floor, floor or 0)
-    marks = {**base.reclaimed, **dict.fromkeys(sorted(reclaimed), version)}
+    version = base.version + 1
     state = replace(
-        base,
+        base if sweep is None else _announced(base, sweep),
         version=version,
-        floor=risen,
-        swept=base.swept if floor is None else version,
-        reclaimed=FrozenMap({table: since for table, since in marks.items() if since > risen}),
         tombstone=base.tombstone or tombstone,
         name=name or base.name,
     )
     return state, {"graph_head": state.head, "control": _control(state)}
+
+
+def _announced(base: ManifestState, sweep: Sweep) -> ManifestState:
+    version, floor = base.version + 1, max(base.floor, sweep.floor)
+    kept = base.kept if sweep.kept is None else tuple(sorted(k for k in set(sweep.kept) if k < floor))
+    marks = {**base.reclaimed, **dict.fromkeys(sorted(sweep.tables), version)}
+    oldest = min((*kept, floor))  # a note says something only of versions before it
+    return replace(
+        base,
+        floor=floor,
+        kept=kept,
+        swept=version,
+        swept_us=_later(base, sweep.before_us),
+        condemned=base.condemned if sweep.condemned is None else tuple(sorted(set(sweep.condemned))),
+        reclaimed=FrozenMap({table: since for table, since in marks.items() if since > oldest}),
+    )
+
+
+def _later(base: ManifestState, before_us: int | None) -> int | None:
+    """Return the time before which files may be gone, after this sweep and those announced before it."""
+    if base.swept == 0:
+        return before_us
+    return None if base.swept_us is None or before_us is None else max(base.swept_us, before_us)
 
 
 def encode(state: ManifestState) -> dict[str, str]:
@@ -258,7 +296,10 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
                 {chain: int(version) for chain, version in dict(json.loads(content["seen"])).items()}
             ),
             floor=int(marks["floor"]),
+            kept=tuple(int(version) for version in marks.get("kept", ())),
             swept=int(marks["swept"]),
+            swept_us=marks.get("swept_us"),
+            condemned=tuple(marks.get("condemned", ())),
             reclaimed=FrozenMap({t: int(since) for t, since in dict(marks.get("reclaimed", {})).items()}),
             tombstone=marks["tombstone"],
             name=marks.get("name"),
@@ -309,15 +350,15 @@ def _head_keys(state: ManifestState) -> dict[str, str]:
 
 
 def _control(state: ManifestState) -> str:
-    return _dump(
-        {
-            "floor": state.floor,
-            "swept": state.swept,
-            "reclaimed": dict(state.reclaimed),
-            "tombstone": state.tombstone,
-            "name": state.name,
-        }
-    )
+    marks: dict[str, Any] = {
+        "floor": state.floor,
+        "swept": state.swept,
+        "reclaimed": dict(state.reclaimed),
+        "tombstone": state.tombstone,
+        "name": state.name,
+    }
+    rare = {"kept": state.kept, "swept_us": state.swept_us, "condemned": state.condemned}
+    return _dump(marks | {key: value for key, value in rare.items() if value not in ((), None)})
 
 
 # Versions exceed int64 (detached ones are random u64), which many JSON readers cannot hold: they are text.

@@ -66,6 +66,7 @@ class RefsState:
     version: int
     branches: tuple[BranchRef, ...]  # by name
     tags: tuple[TagRef, ...] = ()  # by name
+    fence: str | None = None  # made anew by each sweep, and by whoever takes a rename back
 
     def get(self, name: str) -> BranchRef | None:
         """Return the branch of this name."""
@@ -126,13 +127,14 @@ class Refs:
         version = self._dataset.commit(base.version, written, step)
         content: dict[str, Ref | None] = {PREFIX + ref.name: ref for ref in base.branches}
         content |= {TAG_PREFIX + ref.name: ref for ref in base.tags}
-        self._state = _state(version, (content | dict(changes)).values())
+        self._state = _state(version, (content | dict(changes)).values(), base.fence)
         return self._state
 
     def fence(self, base: RefsState, step: Step) -> RefsState:
         """Move the registry and change no name: whoever decided on an older version must decide again."""
-        version = self._dataset.commit(base.version, {FENCE: new_id()}, step)
-        self._state = replace(base, version=version)
+        fence = new_id()
+        version = self._dataset.commit(base.version, {FENCE: fence}, step)
+        self._state = replace(base, version=version, fence=fence)
         return self._state
 
 
@@ -185,15 +187,17 @@ def _decode(version: int, content: dict[str, str]) -> RefsState:
             for prefix, kind in kinds.items()
             if key.startswith(prefix)
         ),
+        content.get(FENCE),
     )
 
 
-def _state(version: int, refs: Iterable[Ref | None]) -> RefsState:
+def _state(version: int, refs: Iterable[Ref | None], fence: str | None) -> RefsState:
     by_name = sorted((ref for ref in refs if ref is not None), key=lambda ref: ref.name)
     return RefsState(
         version,
         tuple(ref for ref in by_name if isinstance(ref, BranchRef)),
         tuple(ref for ref in by_name if isinstance(ref, TagRef)),
+        fence,
     )
 
 

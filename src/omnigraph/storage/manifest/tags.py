@@ -4,7 +4,7 @@ A tag is one key of the registry: made, read and removed by the same compare-and
 branches, so no name is ever both.
 
 A tag names the chain and the version that its commit was published on. While it does, the branch of that
-chain cannot be deleted, so what is tagged can be found.
+chain cannot be deleted, and retention keeps the version, so what is tagged can be read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from omnigraph.base.errors import (
     BranchExists,
     BranchNotFound,
     GraphError,
+    HistoryReclaimed,
     OutcomeUnknown,
     TagExists,
     TagNotFound,
@@ -58,6 +59,7 @@ class Tags:
 
         def decide(refs: RefsState) -> TagRef:
             self._check(refs, tag)
+            self._check_kept(tag)  # after the registry was read: a sweep that comes later moves it
             return tag
 
         self._change(tag.name, decide, Step.TAG_CREATE)
@@ -86,6 +88,18 @@ class Tags:
                 f"there is a branch {clean!r}", remedy="Choose another name for the tag", branch=clean
             )
         _check_held(refs, tag)
+
+    def _check_kept(self, tag: TagRef) -> None:
+        """Refuse a commit that retention has given up."""
+        chain = self._branches.chain(tag.incarnation)
+        head = chain.latest()
+        if not head.keeps(tag.version) and chain.at(head.floor).head != tag.commit_id:
+            raise HistoryReclaimed(
+                f"commit {tag.commit_id} is below the retention floor, version {head.floor}",
+                remedy="Tag a newer commit",
+                commit=tag.commit_id,
+                floor=head.floor,
+            )
 
     def delete(self, name: str) -> TagRef:
         """Take a name away; the commit stays. Returns what the tag was."""

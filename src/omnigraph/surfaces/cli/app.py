@@ -88,6 +88,9 @@ class OmniGraph(CommandLine):
         "verify": CommandEntry("maintain", "verify", example="omnigraph verify kb.og --history"),
         "doctor": CommandEntry("doctor", "doctor", example="omnigraph doctor kb.og --deep --json"),
         "repair": CommandEntry("doctor", "repair", example="omnigraph repair kb.og --confirm"),
+        "cleanup": CommandEntry(
+            "maintain", "cleanup", example="omnigraph cleanup kb.og --keep 100 --older-than 30d --confirm"
+        ),
         "version": CommandEntry("app", "show_version", example="omnigraph version --json"),
         "read": _hidden(QUERY),
         "check": _hidden(LINT),

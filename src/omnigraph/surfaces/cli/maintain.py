@@ -1,4 +1,4 @@
-"""Make a graph, compact and index it, and check its stored files."""
+"""Make a graph, compact and index it, check its stored files, and delete those that nothing needs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.indexes import IndexReport, TypeIndexes
     from omnigraph.engine.optimize import OptimizeProgress
     from omnigraph.storage.checksums import Verified
+    from omnigraph.storage.cleanup import Cleaned, CleanedPart
 
 # -- init --------------------------------------------------------------------------------------------
 
@@ -200,3 +201,73 @@ def _verify_lines(report: Verified) -> Iterator[str]:
             f"{counted(len(report.unrecorded), 'file')} {verb} no checksum; "
             "--record gives them one, as they are now"
         )
+
+
+# -- cleanup -----------------------------------------------------------------------------------------
+
+
+SHORT_GRACE_US = 3_600_000_000
+
+
+def cleanup(
+    ctx: typer.Context,
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", metavar="N", min=0, help="Keep the newest N commits of each branch."),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="Keep commits that are younger: --older-than 30d."),
+    ] = None,
+    grace: Annotated[
+        str, typer.Option("--grace", metavar="AGE", help="Leave files alone that are younger than this.")
+    ] = "7d",
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Delete; without it, say what would be deleted.")
+    ] = False,
+) -> None:
+    """Delete history that is not kept, and files that nothing needs; heads and tags always stay.
+
+    Says what it would delete, unless --confirm is given. Exit 1 if something could not be deleted.
+    """
+    from omnigraph.base.times import read_duration
+
+    call = call_of(ctx)
+    dry_run = call.settings.dry_run or not confirm
+    branch = call.settings.branch if call.settings.branch_given else None
+    where = call.settings.address(address, graph_uri)
+    if not dry_run:
+        call.require_yes("cleanup", where, destroys="the history that is not kept")
+        if read_duration(grace) < SHORT_GRACE_US and not call.settings.yes:
+            raise InvalidRequest(
+                f"a grace period of {grace} may cost writers that are at work what they have prepared",
+                remedy="Say --yes if none are, or that they may begin again; or give --grace 1h or more",
+            )
+    with call.connect(address, graph_uri) as graph:
+        if not dry_run:
+            call.output.target("cleanup", where)
+        report = graph.cleanup(keep=keep, older_than=older_than, grace=grace, branch=branch, dry_run=dry_run)
+        age = None if older_than is None else read_duration(older_than) // 1_000_000
+        asked = {"uri": graph.uri, "keep_versions": keep, "older_than_secs": age}
+        call.output.result({**asked, **report.to_json()}, *_cleanup_lines(report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _cleanup_lines(report: Cleaned) -> Iterator[str]:
+    yield from (f"  {_cleaned_line(part)}" for part in report.parts)
+    if not report.parts:
+        yield "nothing to delete"
+        return
+    done = "would delete" if report.dry_run else "deleted"
+    yield f"{done} {counted(report.files, 'file')}, {report.bytes:,} bytes"
+    if report.dry_run:
+        yield "repeat with --confirm to delete them"
+
+
+def _cleaned_line(part: CleanedPart) -> str:
+    versions = f" ({counted(part.versions, 'version')})" if part.versions else ""
+    failed = f"; {part.error}" if part.error else ""
+    return f"{part.kind} {part.name}: {counted(part.files, 'file')}{versions}, {part.bytes:,} bytes{failed}"

@@ -1,0 +1,200 @@
+"""Retention: which versions of every chain stay, as a plan. Nothing is written here.
+
+A branch keeps its newest commits, those younger than an age, and its head, whatever was asked. What lies
+below that is given up, but for versions that something else names: tags, the points that live branches were
+forked from, and what a merge of two live branches would start from. A chain that belongs to no live branch
+keeps nothing but such starting points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import combinations
+
+from omnigraph.base.dataclass import dataclass
+from omnigraph.base.errors import BranchNotFound, HistoryReclaimed, InvalidRequest
+from omnigraph.base.ids import minted_us
+from omnigraph.storage.history import History, merge_bases
+from omnigraph.storage.manifest.branches import Branches
+from omnigraph.storage.manifest.chain import Chain
+from omnigraph.storage.manifest.records import MAIN, ChainPosition, ManifestState
+from omnigraph.storage.manifest.refs import RefsState
+
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+GRACE_US = 7 * DAY_US
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What to keep: the newest commits of each branch, and all that are younger than an age.
+
+    Files younger than the grace period stay, whoever wrote them. `branch` names the one branch that gives
+    up commits; without it all do.
+    """
+
+    keep: int | None = None
+    older_than_us: int | None = None
+    grace_us: int = GRACE_US
+    branch: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep is None and self.older_than_us is None:
+            raise InvalidRequest(
+                "a cleanup needs to know what to keep",
+                remedy="Give keep, a number of commits; older_than, an age such as '30d'; or both",
+            )
+        for name, value in (
+            ("keep", self.keep),
+            ("older_than", self.older_than_us),
+            ("grace", self.grace_us),
+        ):
+            if value is not None and value < 0:
+                raise InvalidRequest(f"{name} cannot be less than nothing", remedy="Give 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What stays of every chain."""
+
+    heads: Mapping[str, ManifestState]  # of live chains, by incarnation
+    names: Mapping[str, str]  # of their branches
+    floors: Mapping[str, int]
+    kept: Mapping[str, tuple[int, ...]]  # below the floor
+    retired: Mapping[str, tuple[int, ...]]  # of chains that no live branch has
+
+    def positions(self) -> Iterator[ChainPosition]:
+        """Yield every version that stays."""
+        for incarnation, head in sorted(self.heads.items()):
+            first = max(1, self.floors[incarnation])
+            yield from ((incarnation, version) for version in self.kept[incarnation])
+            yield from ((incarnation, version) for version in range(first, head.version + 1))
+        for incarnation, versions in sorted(self.retired.items()):
+            yield from ((incarnation, version) for version in versions)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether any branch promises less than it did."""
+        return any(
+            self.floors[chain] > head.floor or self.kept[chain] != head.kept
+            for chain, head in self.heads.items()
+        )
+
+
+class Retainer:
+    """Finds out what stays."""
+
+    def __init__(self, branches: Branches, history: History) -> None:
+        self._branches = branches
+        self._history = history
+
+    def plan(self, retention: Retention, refs: RefsState, now_us: int) -> RetentionPlan:
+        """Return what a retention keeps, as the registry and the heads are now."""
+        heads, names = self._heads(refs)
+        if retention.branch is not None and retention.branch not in names.values():
+            raise BranchNotFound(
+                f"there is no branch {retention.branch!r}",
+                remedy="List the branches to see their names",
+                branch=retention.branch,
+            )
+        floors = {
+            chain: max(head.floor, self._oldest(retention, head, now_us))
+            if retention.branch in (None, names[chain])
+            else head.floor
+            for chain, head in heads.items()
+        }
+        return self._protected(refs, heads, names, floors)
+
+    def renew(self, plan: RetentionPlan, refs: RefsState) -> RetentionPlan:
+        """Return a plan with the floors of another, for the names and heads that there are by now."""
+        heads, names = self._heads(refs)
+        floors = {chain: max(head.floor, plan.floors.get(chain, 0)) for chain, head in heads.items()}
+        return self._protected(refs, heads, names, floors)
+
+    def _heads(self, refs: RefsState) -> tuple[dict[str, ManifestState], dict[str, str]]:
+        names = {MAIN: MAIN, **{ref.incarnation: ref.name for ref in self._branches.live(refs)}}
+        heads = self._history.heads(names)
+        live = {chain: state for chain, state in heads.items() if state.tombstone is None}
+        return live, {chain: names[chain] for chain in live}
+
+    def _oldest(self, retention: Retention, head: ManifestState, now_us: int) -> int:
+        """Return the oldest version of a chain that its own commits need."""
+        chain = self._branches.chain(head.line.incarnation)
+        oldest: int | None = None
+        for number, (version, commit_id) in enumerate(self._history.own_commits(head)):
+            if not _stays(retention, number, version, commit_id, chain, now_us):
+                return version if oldest is None else oldest  # the head stays in any case
+            oldest = version
+        return head.floor
+
+    def _protected(
+        self,
+        refs: RefsState,
+        heads: Mapping[str, ManifestState],
+        names: Mapping[str, str],
+        floors: Mapping[str, int],
+    ) -> RetentionPlan:
+        kept: dict[str, set[int]] = {chain: set() for chain in heads}
+        retired: dict[str, set[int]] = {}
+        for chain, version in self._named(refs, heads):
+            if chain not in heads:
+                retired.setdefault(chain, set()).add(version)
+            elif version < floors[chain] and self._is_stored(chain, version):
+                kept[chain].add(version)
+        for chain, versions in kept.items():
+            # What is left of a table that a hard drop took away is said by the version that announced it.
+            notes = (since for since in heads[chain].reclaimed.values() if since < floors[chain])
+            versions.update(since for since in notes if versions and since > min(versions))
+        return RetentionPlan(
+            heads,
+            names,
+            floors,
+            {chain: tuple(sorted(versions)) for chain, versions in kept.items()},
+            {chain: tuple(sorted(versions)) for chain, versions in retired.items()},
+        )
+
+    def _named(self, refs: RefsState, heads: Mapping[str, ManifestState]) -> set[ChainPosition]:
+        """Return the versions that tags, forks and merges need."""
+        positions = {(tag.incarnation, tag.version) for tag in refs.tags}
+        forks = (head.line for head in heads.values())
+        positions |= {(line.parent, line.fork_version) for line in forks if line.parent and line.fork_version}
+        for first, other in combinations(_distinct(heads.values()), 2):
+            with suppress(HistoryReclaimed):  # nothing that they have in common is left
+                bases = merge_bases(self._branches, first, other)
+                positions |= {(state.line.incarnation, state.version) for state in bases}
+        return positions
+
+    def _is_stored(self, incarnation: str, version: int) -> bool:
+        """Say whether a version can be kept; one that was given up before may be gone."""
+        chain = self._branches.chain(incarnation)
+        try:
+            chain.at(version)
+        except HistoryReclaimed:
+            if chain.latest().keeps(version):
+                raise
+            return False
+        return True
+
+
+def _stays(
+    retention: Retention, number: int, version: int, commit_id: str, chain: Chain, now_us: int
+) -> bool:
+    if retention.keep is not None and number < retention.keep:
+        return True
+    if retention.older_than_us is None:
+        return False
+    since_us = now_us - retention.older_than_us
+    # A slow writer publishes an old id late: what came before it may be younger, and must not go with it.
+    return minted_us(commit_id) >= since_us or minted_us(chain.at(version).newest_id) >= since_us
+
+
+def _distinct(heads: Iterable[ManifestState]) -> list[ManifestState]:
+    """Return heads, two at most for each set of ancestors that others can share with them."""
+    states = list(heads)
+    shared = {chain for state in states for chain in state.seen}
+    by_ancestors: dict[frozenset[ChainPosition], list[ManifestState]] = {}
+    for state in states:
+        ancestors = frozenset(item for item in state.ancestry.items() if item[0] in shared)
+        by_ancestors.setdefault(ancestors, []).append(state)
+    return [state for alike in by_ancestors.values() for state in alike[:2]]

@@ -1,0 +1,355 @@
+"""One process cleans up without a grace period, while others read and write: nothing false is ever said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.base.errors import BranchNotFound, HistoryReclaimed, StagedFilesGone
+from omnigraph.storage.durability import armed
+from omnigraph.storage.manifest.records import CommitKind
+from omnigraph.storage.publish import RetryPolicy
+from omnigraph.storage.retention import DAY_US, Retention
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.tables.effects import Append, Upsert, Written, fragments_of, write_rows
+from omnigraph.storage.transaction import NewTable, PlannedWrite, PublishPlan
+from tests.concurrency.tasks import ADD, GROUPS, NAMES, PEOPLE, make_people, run_beside
+from tests.support import workers
+from tests.support.contents import check_whole
+from tests.support.graphs import (
+    PERSON,
+    PERSON_SCHEMA,
+    build_history,
+    make_graph,
+    people,
+    persons,
+    upsert_person,
+    write,
+)
+from tests.support.places import Place
+from tests.support.processes import run_processes
+from tests.support.stores import Once, Scripted, again, staged_versions
+
+pytestmark = pytest.mark.s3_when_full
+
+IMPATIENT = RetryPolicy(confirm_after_s=0)
+OLDER = 'query older() { update Person set { age: 99 } where name = "p1" }'
+
+
+@pytest.fixture
+def deep(place: Place) -> GraphStore:
+    """A graph with a history and a branch."""
+    store = make_graph(place.address, durability="os", **place.kwargs)
+    build_history(store, 6)
+    store.branches.create("dev", "main")
+    upsert_person(store, "d", branch="dev")
+    return store
+
+
+def clean_now(place: Place, keep: int = 0) -> None:
+    """Clean up from a store of its own, without grace, trimming chains at once."""
+    with again(place, IMPATIENT) as cleaner:
+        assert cleaner.cleanup(Retention(keep, grace_us=0), dry_run=False).ok
+
+
+def check_heads(place: Place, *branches: str) -> None:
+    """Check that every row of every head can be read, by a process that has cached nothing."""
+    with again(place) as fresh:
+        for branch in branches:
+            snapshot = fresh.snapshot(branch)
+            for table_id, pin in snapshot.state.pins.items():
+                assert fresh.table(snapshot, table_id).to_table().num_rows == pin.rows
+
+
+# -- a writer parked before its publish
+
+
+@pytest.mark.parametrize("branch", ["main", "dev"])
+def test_a_parked_writer_whose_files_are_deleted_stages_again(
+    deep: GraphStore, place: Place, branch: str
+) -> None:
+    """X-08."""
+    versions: list[set[int]] = []
+
+    def clean() -> None:
+        versions.append(staged_versions(place, PERSON))
+        clean_now(place)
+        versions.append(staged_versions(place, PERSON))
+
+    mine = Scripted({PERSON: Upsert(people(["late"]))})
+    with armed({"publish.before": Once(clean)}):
+        receipt = deep.publish(branch, mine)
+
+    assert versions[0] - versions[1], "what it had staged was taken away"
+    assert len(mine.bases) == 2
+    with again(place) as fresh:
+        assert fresh.snapshot(branch).commit_id == receipt.commit_id
+        assert "late" in persons(fresh, branch)
+    check_heads(place, "main", "dev")
+
+
+def test_a_writer_that_slept_while_its_version_was_made_by_others_and_trimmed_does_not_succeed_falsely(
+    deep: GraphStore, place: Place
+) -> None:
+    """X-09: the name of the version that it would make is free again."""
+
+    def others() -> None:
+        with again(place) as rival:
+            build_history(rival, 8, prefix="r")
+        clean_now(place)
+
+    with armed({"publish.before": Once(others)}):
+        receipt = upsert_person(deep, "late")
+
+    with again(place) as fresh:
+        assert fresh.snapshot().commit_id == receipt.commit_id
+        assert {"late", "r0"} <= persons(fresh).keys()
+    check_heads(place, "main", "dev")
+
+
+def test_a_writer_on_a_branch_that_was_deleted_and_cleaned_is_told(deep: GraphStore, place: Place) -> None:
+    def delete() -> None:
+        with again(place) as rival:
+            rival.branches.delete("dev")
+        clean_now(place)
+
+    with armed({"publish.before": Once(delete)}), pytest.raises(BranchNotFound):
+        upsert_person(deep, "late", branch="dev")
+    with pytest.raises(BranchNotFound):
+        deep.snapshot("dev")
+    clean_now(place)
+    with pytest.raises(BranchNotFound):
+        upsert_person(deep, "later", branch="dev")
+
+
+def test_a_schema_change_whose_new_table_was_deleted_fails_typed_or_publishes_it_whole(
+    deep: GraphStore, place: Place
+) -> None:
+    def adding(table_id: str) -> PlannedWrite:
+        create = {table_id: NewTable("New", "node", PERSON_SCHEMA)}
+        effects = {table_id: Upsert(people(["n"]))}
+        return PlannedWrite(
+            PublishPlan(CommitKind.SCHEMA, effects=effects, create=create, schema=b'{"n": 2}')
+        )
+
+    with armed({"publish.before": Once(lambda: clean_now(place))}), pytest.raises(StagedFilesGone) as caught:
+        deep.publish("main", adding("t-new"))
+
+    assert "repeat the write" in str(caught.value)
+    assert "t-new" not in again(place).snapshot().state.pins
+    deep.publish("main", adding("t-again"))  # whoever repeats it gets a new id
+    check_heads(place, "main", "dev")
+
+
+# -- files that wait for their publish
+
+
+def written_rows(store: GraphStore) -> Written:
+    """Write rows as an executor does: into files that nothing names yet."""
+    base = store.snapshot().state
+    handle = store.table(store.snapshot(), PERSON)
+    return Written(tuple(fragments_of(write_rows(handle, people(["bulk"]).to_batches()))), base.version)
+
+
+def test_files_that_wait_for_their_publish_are_safe_within_the_grace_period(
+    deep: GraphStore, place: Place
+) -> None:
+    """A load that takes hours is not refused because a cleanup ran beside it."""
+    rows = written_rows(deep)
+    with again(place, IMPATIENT) as cleaner:
+        assert cleaner.cleanup(Retention(1, grace_us=DAY_US), dry_run=False).ok
+
+    write(deep, {PERSON: Append(rows)})
+
+    assert "bulk" in persons(again(place))
+
+
+def test_files_that_wait_for_longer_than_the_grace_period_are_refused(deep: GraphStore, place: Place) -> None:
+    rows = written_rows(deep)
+    clean_now(place)
+
+    with pytest.raises(StagedFilesGone):
+        write(deep, {PERSON: Append(rows)})
+
+
+# -- names that come up meanwhile
+
+
+def test_a_branch_that_is_being_made_gets_a_chain_that_is_left(deep: GraphStore, place: Place) -> None:
+    """Its chain is stored and has no name yet: it is deleted as a leftover."""
+    with armed({"branch_register.before": Once(lambda: clean_now(place))}):
+        deep.branches.create("new", "main")
+
+    upsert_person(deep, "n", branch="new")
+    assert "n" in persons(again(place), "new")
+    clean_now(place)
+    check_heads(place, "main", "dev", "new")
+
+
+@pytest.mark.parametrize("point", ["floor.before", "floor.after", "reclaim_fence.before"])
+def test_a_fork_and_a_tag_made_while_a_cleanup_is_announced_are_whole(
+    deep: GraphStore, place: Place, point: str
+) -> None:
+    """X-41: a commit that is about to expire."""
+    rival = again(place)
+    old = rival.snapshot(at=3).state
+    outcomes: list[str] = []
+
+    def name_it() -> None:
+        for act in (
+            lambda: rival.branches.create("fork", "main", old),
+            lambda: rival.tags.create("tag", old),
+        ):
+            try:
+                act()
+                outcomes.append("made")
+            except HistoryReclaimed:
+                outcomes.append("refused")
+
+    with armed({point: Once(name_it)}):
+        clean_now(place)
+
+    assert outcomes == (["made"] * 2 if point == "floor.before" else outcomes)
+    fresh = again(place)
+    names = [ref.name for ref in fresh.branches.list()] + [tag.name for tag in fresh.tags.list()]
+    assert [name in names for name in ("fork", "tag")] == [outcome == "made" for outcome in outcomes]
+    if "fork" in names:
+        check_heads(place, "fork")
+        upsert_person(fresh, "f", branch="fork")
+    if "made" in outcomes:
+        assert len(persons(fresh, at=3)) == old.pins[PERSON].rows, "it is kept below the floor"
+    check_heads(place, "main", "dev")
+
+
+def test_a_tag_made_while_a_cleanup_of_one_branch_is_announced_keeps_its_commit(place: Place) -> None:
+    with make_graph(place.address, durability="os", **place.kwargs) as store:
+        build_history(store, 6)
+        before = persons(store, at=3)
+
+        with armed({"floor.before": Once(lambda: store.tags.create("tag", store.snapshot(at=3).state))}):
+            clean_now(place)
+
+    assert persons(again(place), at=3) == before
+
+
+def test_a_merge_takes_nothing_over_that_was_deleted_meanwhile(place: Place) -> None:
+    """The source moves on, just before its version of before becomes main's."""
+    make_people(place)
+    with og.connect(place.address, **place.kwargs) as graph:
+        graph.branches.create("source")
+        graph.mutate(ADD, name="theirs", branch="source")
+
+        def move_and_clean() -> None:
+            with og.connect(place.address, **place.kwargs) as other:
+                other.mutate(OLDER, branch="source")
+            clean_now(place)
+
+        with armed({"publish.before": Once(move_and_clean)}):
+            graph.merge("source", "main")
+    with og.connect(place.address, **place.kwargs) as fresh:
+        check_whole(fresh)
+        assert "theirs" in {row["name"] for row in fresh.query(NAMES).rows}
+
+
+# -- several cleanups, beside everybody else
+
+
+def test_a_cleanup_goes_on_when_another_one_takes_what_it_would_have_kept(
+    deep: GraphStore, place: Place
+) -> None:
+    """A version comes up and goes while the first is announced, for the second time where there are two."""
+    rival = again(place)
+
+    def overtake() -> None:
+        for name in ("y", "z"):
+            upsert_person(rival, name)
+        clean_now(place)
+
+    points = {
+        "reclaim_fence.after": Once(lambda: upsert_person(rival, "x")),
+        "floor.before": Second(overtake),
+    }
+    with armed(points):
+        clean_now(place, keep=3)
+
+    assert {"x", "y", "z"} <= persons(again(place)).keys()
+    check_heads(place, "main", "dev")
+
+
+class Second:
+    """A failpoint action that runs a function when both branches were told, and the first is told again."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self._do = do
+        self._hits = 0
+
+    def __call__(self) -> None:
+        self._hits += 1
+        if self._hits == 3:
+            self._do()
+
+
+def clean_repeatedly(
+    address: str, options: dict[str, Any], keep: int, times: int, done: str
+) -> dict[str, Any]:
+    """Clean up over and over, without grace; return what went wrong."""
+    errors: list[str] = []
+    try:
+        with og.connect(address, **options) as graph:
+            for _ in range(times):
+                report = graph.cleanup(keep=keep, grace=timedelta(0), dry_run=False)
+                errors += [f"{part.name}: {part.error}" for part in report.parts if part.error]
+    finally:
+        Path(done).touch()
+    return {"errors": errors}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_beside_two_cleanups_everybody_gets_an_answer_or_the_reason(
+    place: Place, group: str, tmp_path: Path
+) -> None:
+    make_people(place)
+    options = {"durability": "os", **place.kwargs}
+    done = str(tmp_path / "done")
+    times = 3 if place.options else 25
+    cleaners: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+        (clean_repeatedly, (place.address, options, keep, times, done)) for keep in (0, 3)
+    ]
+
+    run_beside(cleaners, place, group, done)
+
+    with og.connect(place.address, **place.kwargs) as graph:
+        graph.cleanup(keep=0, grace="0s", dry_run=False)
+        assert graph.cleanup(keep=0, grace="0s", dry_run=False).parts == ()
+        assert len(graph.query(NAMES)) >= PEOPLE
+        assert graph.verify().ok
+
+
+def test_writers_beside_a_cleanup_lose_nothing(place: Place, tmp_path: Path) -> None:
+    """Separate processes: every acknowledged row is there, and all files of every head."""
+    make_graph(place.address, durability="os", **place.kwargs).close()
+    options = {"durability": "os", **place.kwargs}
+    count = 6 if place.options else 40
+    calls: list[tuple[Any, ...]] = [
+        (clean_repeatedly, (place.address, options, 1, count // 2, str(tmp_path / "done")))
+    ]
+    calls += [
+        (workers.commit_people, (place.address, place.options, PERSON, prefix, count)) for prefix in "ab"
+    ]
+
+    outcomes = run_processes(run_one, calls, timeout_s=240)
+
+    assert [one.trace for one in outcomes if not one.ok] == []
+    assert outcomes[0].value == {"errors": []}
+    expected = {f"{prefix}-{number}" for prefix in "ab" for number in range(count)}
+    assert persons(again(place)).keys() == expected
+    check_heads(place, "main")
+
+
+def run_one(target: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return target(*arguments)
