@@ -39,7 +39,7 @@ ALLOWED = {
     ("location.py", "delete"): "the primitive; its callers are on the list",
     ("location.py", "move"): "for exports, which are no part of a graph",
     ("location.py", "writer"): "for exports, which are no part of a graph",
-    ("store.py", "_probe_create_if_absent"): "a scratch object that nothing ever refers to",
+    ("store.py", "check_create_if_absent"): "a scratch object that nothing ever refers to",
     (
         "diagnose.py",
         "clear",

@@ -22,6 +22,7 @@ from omnigraph.base.ids import new_id
 from omnigraph.base.times import At
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
+from omnigraph.engine.backup import CopyReport, back_up
 from omnigraph.engine.branches import GraphBranches
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.commits import Commits, GraphTags
@@ -377,6 +378,28 @@ class Graph:
             branch=branch,
             at=at,
             storage_options=storage_options,
+            progress=progress,
+        )
+
+    def backup(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "sync",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CopyReport:
+        """Copy the whole graph, with history, branches and tags, to another address while writers go on.
+
+        The copy is a graph. Repeated, it gets what is new; after an interruption, what is missing. A
+        destination that holds another graph, or was written to, is refused with `DestinationRefused`.
+        `storage_options` reach the destination: those of the graph if not given.
+        """
+        return back_up(
+            self.store,
+            destination,
+            storage_options=storage_options,
+            durability=durability,
             progress=progress,
         )
 

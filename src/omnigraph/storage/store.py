@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -55,7 +55,7 @@ from omnigraph.storage.manifest.records import (
     TableChange,
     control,
 )
-from omnigraph.storage.manifest.refs import REFS, Refs
+from omnigraph.storage.manifest.refs import REFS, Refs, RefsState
 from omnigraph.storage.manifest.tags import Tags
 from omnigraph.storage.opener import Handle, Opener, OpenFailed
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
@@ -164,7 +164,7 @@ class GraphStore:
             check_schema(table_id, new.schema)
         with measured():
             leftovers = diagnose.check_free(store.location, force=force)
-            store._probe_create_if_absent()
+            store.check_create_if_absent()
             left = diagnose.left_tables(store.location) if leftovers else []
             try:
                 store._take_registry(leftovers)
@@ -218,6 +218,11 @@ class GraphStore:
     ) -> None:
         self.close()
 
+    @property
+    def threads(self) -> Executor:
+        """The threads that requests for files run on. Work there must not wait for other work there."""
+        return self._files
+
     # -- reading -----------------------------------------------------------------------------------
 
     def snapshot(self, branch: str = MAIN, *, at: str | int | None = None) -> PinnedSnapshot:
@@ -236,6 +241,10 @@ class GraphStore:
             if at < head.floor:
                 raise _reclaimed(at, head.floor)
             return PinnedSnapshot(branch, chain.at(at))
+
+    def registry(self) -> RefsState:
+        """Return the names of branches and tags as they are now."""
+        return self._refs.latest()
 
     def table(self, snapshot: PinnedSnapshot, table_id: str) -> Handle:
         """Return a table as a snapshot pins it, or say that its history was reclaimed."""
@@ -359,7 +368,7 @@ class GraphStore:
     def _chain(self, incarnation: str) -> Chain:
         return self.branches.chain(incarnation)
 
-    def _probe_create_if_absent(self) -> None:
+    def check_create_if_absent(self) -> None:
         """Make sure that the store refuses to create an object twice: everything rests on that."""
         key = f"__probe-{new_id()}"
         objects = self.location.objects
