@@ -106,6 +106,9 @@ from omnigraph.catalog.query.params import (
     BadParameters as BadParameters,
 )
 from omnigraph.engine.backup import (
+    CloneReport as CloneReport,
+)
+from omnigraph.engine.backup import (
     CopyReport as CopyReport,
 )
 from omnigraph.engine.backup import (

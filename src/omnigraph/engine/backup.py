@@ -1,20 +1,26 @@
 """Backup: `graph.backup`, `og.restore`: a graph with all its history, copied to another address.
 
-A backup is a graph; restoring one is the same copy in the other direction.
+A backup is a graph; restoring one is the same copy in the other direction. `graph.clone` makes a new graph
+of one commit, without history.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 from omnigraph.base.arguments import checked
-from omnigraph.base.dataclass import dataclass
+from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.frozen import FrozenMap
+from omnigraph.base.times import At
+from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.storage.copy.backup import Backup, Copied
+from omnigraph.storage.copy.clone import Clone
 from omnigraph.storage.copy.transfer import Progress
 from omnigraph.storage.cost import measured
+from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.store import GraphStore
 
@@ -108,3 +114,60 @@ def _report(store: GraphStore, destination: str, copied: Copied, seconds: float)
         attempts=copied.attempts,
         seconds=seconds,
     )
+
+
+# -- clone -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CloneReport(JsonFields):
+    """A new graph that begins with one commit of another."""
+
+    source: str
+    destination: str
+    branch: str
+    source_commit_id: str  # what was cloned
+    graph_commit_id: str  # the first commit of the new graph
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+
+
+def clone(
+    store: GraphStore,
+    destination: str | os.PathLike[str],
+    branch: str,
+    at: At | None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    durability: Durability = "sync",
+    actor: str | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> CloneReport:
+    """Make a new graph of one state of a graph that is open."""
+    location = store.location.reach(destination, storage_options)
+    started = store.clock.monotonic()
+    tries = count()
+
+    def made() -> CloneReport:
+        snapshot = resolve(store, branch, at)
+        with GraphStore(location, durability=durability, clock=store.clock) as target:
+            # What a first try has left is ours: the state that it was of was reclaimed under it.
+            clears = force or next(tries) > 0
+            cloned = Clone(store, target, progress).run(snapshot, actor=actor, force=clears)
+        return CloneReport(
+            source=store.location.uri,
+            destination=location.uri,
+            branch=snapshot.branch,
+            source_commit_id=snapshot.commit_id,
+            graph_commit_id=cloned.state.head,
+            rows=sum(pin.rows for pin in cloned.state.pins.values()),
+            files=cloned.files,
+            bytes=cloned.bytes,
+            seconds=round(store.clock.monotonic() - started, 3),
+        )
+
+    with measured():
+        return of_the_newest(made)

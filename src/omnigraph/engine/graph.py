@@ -22,7 +22,8 @@ from omnigraph.base.ids import new_id
 from omnigraph.base.times import At
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
-from omnigraph.engine.backup import CopyReport, back_up
+from omnigraph.engine.backup import CloneReport, CopyReport, back_up
+from omnigraph.engine.backup import clone as make_clone
 from omnigraph.engine.branches import GraphBranches
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.commits import Commits, GraphTags
@@ -400,6 +401,36 @@ class Graph:
             destination,
             storage_options=storage_options,
             durability=durability,
+            progress=progress,
+        )
+
+    def clone(
+        self,
+        destination: str | os.PathLike[str],
+        branch: str | None = None,
+        at: At | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "sync",
+        actor: str | None = None,
+        force: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CloneReport:
+        """Make a new graph whose first commit has what one commit of this graph has: all rows, no history.
+
+        Ids, types and indexes stay as they are; other branches, tags and earlier commits are left behind.
+        `force` clears what a clone or an init that failed has left at the destination.
+        """
+        branch, at = self.view.read(branch, at)
+        return make_clone(
+            self.store,
+            destination,
+            branch,
+            at,
+            storage_options=storage_options,
+            durability=durability,
+            actor=actor,
+            force=force,
             progress=progress,
         )
 

@@ -14,8 +14,8 @@ A copy is itself a graph. Repeated, it is brought up to date: what is there with
 - Refused: a destination with another graph, or with versions that the source does not have. Versions are
   never overwritten, so a writer on the destination can lose nothing.
 
-Derived files are copied too: the copy then answers as quickly as the original. Lance's own hints at the newest
-version are not: they are about the source.
+Derived files are copied too: the copy then answers as quickly as the original. Lance's own hints at the
+newest version are not: they are about the source.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Backup:
                 attempts=attempt,
             )
         raise CopyInterrupted(
-            f"history of {self._source.location.uri} was deleted during each of {ATTEMPTS} attempts to copy it",
+            f"history of {self._source.location.uri} was deleted during each of {ATTEMPTS} copies",
             remedy="Copy again when no cleanup or hard drop runs; what was copied is not copied again",
             uri=self._source.location.uri,
         )
@@ -144,7 +144,7 @@ class Backup:
             self._target.schemas.get(schema)
 
     def _promised(self, cut: Cut) -> Iterator[ManifestState]:
-        """Yield the states that must be whole in the copy: heads, and what is tagged unless it was reclaimed."""
+        """Yield what must be whole in the copy: heads, and tagged states that were not reclaimed."""
         yield from (state for _, state in cut.branches)
         for tag in cut.registry.tags:
             chain = self._source.branches.chain(tag.incarnation)

@@ -179,7 +179,8 @@ def _refused(source: Location, target: Location, path: str, version: int) -> Des
             uri=target.uri,
         )
     return DestinationRefused(
-        f"the copy at {target.uri} was written to: {source.uri} does not have its version {version} of {path}",
+        f"the copy at {target.uri} was written to: its version {version} of {path} "
+        f"is not that of {source.uri}",
         remedy="Choose another destination; to keep what was written there, export it first",
         reason="own_commits",
         uri=target.uri,
