@@ -168,10 +168,12 @@ class Objects(Protocol):
         """Return the bytes of an object from each start to its stop, or to its end; None if there is none."""
         ...
 
-    def write(self, key: str, chunks: Iterable[bytes], *, replace: bool, sync: bool = False) -> int | None:
+    def write(
+        self, key: str, chunks: Iterable[bytes], *, new: bool = False, sync: bool = False
+    ) -> int | None:
         """Write an object from pieces, whole or not at all; return its size.
 
-        Without `replace`, one that exists stays as it is, and the answer is None. `sync` makes the content
+        With `new`, one that exists stays as it is, and the answer is None. `sync` makes the content
         durable before it has its name, where that is ours to do.
         """
         ...
@@ -237,7 +239,9 @@ class LocalObjects:
         count_object_request(read=sum(map(len, parts)))
         return parts
 
-    def write(self, key: str, chunks: Iterable[bytes], *, replace: bool, sync: bool = False) -> int | None:
+    def write(
+        self, key: str, chunks: Iterable[bytes], *, new: bool = False, sync: bool = False
+    ) -> int | None:
         """Write an object from pieces, whole or not at all; return its size, or None if it was there."""
         path, part = self._root / key, self._root / UNFINISHED / new_id()
         with _typed(f"writing {key}", str(self._root)):
@@ -245,7 +249,7 @@ class LocalObjects:
             part.parent.mkdir(parents=True, exist_ok=True)
             try:
                 size = _fill(part, chunks, sync=sync)
-                if replace:
+                if not new:
                     part.replace(path)
                 else:
                     os.link(part, path)
@@ -334,12 +338,14 @@ class RemoteObjects:
             count_object_request(read=len(part))
         return parts
 
-    def write(self, key: str, chunks: Iterable[bytes], *, replace: bool, sync: bool = False) -> int | None:
+    def write(
+        self, key: str, chunks: Iterable[bytes], *, new: bool = False, sync: bool = False
+    ) -> int | None:
         """Write an object from pieces, whole or not at all; return its size, or None if it was there."""
         pieces = iter(chunks)
         first = b"".join(islice(pieces, PUT_BYTES // CHUNK_BYTES))
         following = next(pieces, None)
-        if not replace:
+        if new:
             data = b"".join((first, following or b"", *pieces))
             return len(data) if self.create(key, data) else None
         if following is None:

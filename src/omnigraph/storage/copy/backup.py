@@ -3,9 +3,10 @@
 A copy is itself a graph. Repeated, it is brought up to date: what is there with its name and size stays.
 
 - Order: choose a cut, list the source, copy the content, and only then the versions of the chains, oldest
-  first. While the destination has no version of main it is no graph; main's come last then. Where there is a
-  copy already, each branch goes from one exact commit to a later one, and its names follow. Whoever dies at
-  any point is followed up by the next copy.
+  first. While the destination has no version of main it is no graph; main's come last then, and names of
+  commits that have not come yet are `history_reclaimed` until they have. Where there is a copy already, each
+  branch goes from one exact commit to a later one, and then the names follow in one step. Whoever dies at any
+  point is followed up by the next copy.
 - Deletions: whoever deletes files of the source announces it on its chains first. If that happened since the
   cut, files may be missing from what was listed, so the copy starts over from a new cut, which says that the
   history is gone. What was copied until then stays useful.
@@ -27,12 +28,13 @@ from omnigraph.base.errors import CopyInterrupted, HistoryReclaimed, IntegrityEr
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage import diagnose
 from omnigraph.storage.copy.cut import Cut, choose_cut, is_swept
-from omnigraph.storage.copy.layout import (
-    Layout,
+from omnigraph.storage.copy.plan import (
+    CopyPlan,
+    chains_in,
     check_apart,
     check_destination,
-    lay_out,
     metadata_path,
+    plan_copy,
     version_of,
 )
 from omnigraph.storage.copy.transfer import Progress, Tally, Transfer
@@ -77,17 +79,20 @@ class Backup:
     def run(self) -> Copied:
         """Copy everything up to the newest cut."""
         check_apart(self._source.location, self._target.location)
+        reason: Exception | None = None
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                cut = choose_cut(self._source)
-                layout = self._up_to(cut)
-            except (_Swept, HistoryReclaimed):
+                present = dict(self._target.location.objects.list())
+                cut = choose_cut(self._source, also=chains_in(present))
+                plan = self._up_to(cut, present)
+            except (_Swept, HistoryReclaimed) as error:
+                reason = error
                 continue
             return Copied(
                 commits=FrozenMap({name: state.head for name, state in cut.branches}),
                 tags=len(cut.registry.tags),
-                files=len(layout.sizes),
-                bytes=sum(layout.sizes.values()),
+                files=len(plan.sizes),
+                bytes=sum(plan.sizes.values()),
                 copied=self._tally.files,
                 copied_bytes=self._tally.bytes,
                 attempts=attempt,
@@ -96,32 +101,31 @@ class Backup:
             f"history of {self._source.location.uri} was deleted during each of {ATTEMPTS} copies",
             remedy="Copy again when no cleanup or hard drop runs; what was copied is not copied again",
             uri=self._source.location.uri,
-        )
+        ) from reason
 
-    def _up_to(self, cut: Cut) -> Layout:
-        layout = lay_out(self._source.location.objects.list(), cut)
-        present = dict(self._target.location.objects.list())
-        check_destination(self._source.location, self._target.location, layout.sizes, present)
+    def _up_to(self, cut: Cut, present: dict[str, int]) -> CopyPlan:
+        plan = plan_copy(self._source.location.objects.list(), cut)
+        check_destination(self._source.location, self._target.location, plan.sizes, present)
         is_graph = any(key.startswith(f"{MANIFEST}/_versions/") for key in present)
         if not is_graph:
             self._target.check_create_if_absent()
-        present |= self._copy_content(layout, present)
+        present |= self._copy_content(plan, present)
         if is_swept(self._source, cut):
             raise _Swept
-        self._check_needed(cut, layout.sizes, present)
-        self._copy_versions(cut, layout, present, is_graph=is_graph)
+        self._check_needed(cut, plan.sizes, present)
+        self._copy_versions(cut, plan, present, is_graph=is_graph)
         self._check_heads(cut)
         abandoned = [key for key in present if key.startswith(f"{UNFINISHED}/")]  # of a copy that died
         diagnose.clear(self._target.location, abandoned)
-        return layout
+        return plan
 
     # -- content -----------------------------------------------------------------------------------
 
-    def _copy_content(self, layout: Layout, present: Mapping[str, int]) -> dict[str, int]:
+    def _copy_content(self, plan: CopyPlan, present: Mapping[str, int]) -> dict[str, int]:
         """Copy what versions of chains rest on; versions of tables after the files that they name."""
         written: dict[str, int] = {}
-        for group in (layout.content, layout.table_versions):
-            missing = {key: layout.sizes[key] for key in group if present.get(key) != layout.sizes[key]}
+        for group in (plan.content, plan.table_versions):
+            missing = {key: plan.sizes[key] for key in group if present.get(key) != plan.sizes[key]}
             written |= self._transfer.copy(missing)
             self._transfer.sync(key for key in group if key in present or key in written)
         return written
@@ -158,16 +162,15 @@ class Backup:
 
     # -- versions ----------------------------------------------------------------------------------
 
-    def _copy_versions(self, cut: Cut, layout: Layout, present: Mapping[str, int], *, is_graph: bool) -> None:
+    def _copy_versions(self, cut: Cut, plan: CopyPlan, present: Mapping[str, int], *, is_graph: bool) -> None:
         """Copy versions of chains and of the registry, in an order that leaves a whole graph at each instant.
 
-        Tombstones come after the registry, which then no longer has their chains as live branches. Where
-        there is no graph yet, main comes last; else before the registry, which may have new tags of it.
+        Where there is no graph yet, main comes last; else before the registry, which may have new tags of it.
+        Of the registry only the newest version is ever read, and an earlier one may name chains that are not
+        in the cut: so it goes first. Tombstones come after it, when it no longer names their chains.
         """
-        missing = {
-            path: [key for key in keys if key not in present] for path, keys in layout.versions.items()
-        }
-        self._tally.expect(sum(layout.sizes[key] for keys in missing.values() for key in keys))
+        missing = {path: [key for key in keys if key not in present] for path, keys in plan.versions.items()}
+        self._tally.expect(sum(plan.sizes[key] for keys in missing.values() for key in keys))
         tombstones: list[str] = []
         for incarnation in cut.ended:
             tombstones += missing[chain_path(incarnation)][-1:]
@@ -176,7 +179,7 @@ class Backup:
             self._create(missing[path], cut)
         if is_graph:
             self._create(missing[MANIFEST], cut)
-        self._create(missing[REFS], cut)
+        self._create(missing[REFS][::-1], cut)
         self._create(tombstones, cut)
         if not is_graph:
             self._create(missing[MANIFEST], cut)

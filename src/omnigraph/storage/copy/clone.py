@@ -13,7 +13,7 @@ from __future__ import annotations
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import IntegrityError
 from omnigraph.storage.checksums import FOLDER as CHECKSUMS
-from omnigraph.storage.copy.layout import check_apart
+from omnigraph.storage.copy.plan import check_apart
 from omnigraph.storage.copy.transfer import Progress, Tally, Transfer
 from omnigraph.storage.derived.files import is_unfinished
 from omnigraph.storage.manifest.records import ManifestState, Pin

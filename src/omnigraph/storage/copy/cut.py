@@ -10,12 +10,13 @@ one that a reader of the source could have seen, and nothing in it points outsid
   read, so this ends.
 - A branch that was deleted after the registry was read ends before its tombstone: the copy still has it.
 
-Chains of deleted branches that something was merged from are in the cut too: merges go by them.
+Chains of deleted branches that something was merged from are in the cut too: merges go by them. So are those
+that the destination has, for it must be told that they have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import HistoryReclaimed
@@ -62,13 +63,20 @@ class Cut:
         )
 
 
-def choose_cut(store: GraphStore) -> Cut:
-    """Choose the newest cut of a graph; `history_reclaimed` when retention is under way: choose again."""
+def choose_cut(store: GraphStore, also: Iterable[str] = ()) -> Cut:
+    """Choose the newest cut of a graph; `history_reclaimed` when retention is under way: choose again.
+
+    Of the chains in `also`, those that have ended are in it, whether or not something needs them.
+    """
     registry = store.registry()
     refs = {ref.incarnation: ref for ref in registry.branches}
     heads = store.history.heads([MAIN, *refs])
     for incarnation, ref in refs.items():
         heads[incarnation] = _as_registered(ref, store.branches.chain(incarnation), heads[incarnation])
+    for incarnation in sorted(set(also) - heads.keys()):
+        ended = _unnamed(store, store.branches.chain(incarnation), None)
+        if ended is not None:
+            heads[incarnation] = ended
     unseen = list(heads)
     while unseen:
         for other, version in heads[unseen.pop()].seen.items():
@@ -101,15 +109,17 @@ def _as_registered(ref: BranchRef, chain: Chain, state: ManifestState) -> Manife
     return state
 
 
-def _unnamed(store: GraphStore, chain: Chain, version: int) -> ManifestState | None:
+def _unnamed(store: GraphStore, chain: Chain, version: int | None) -> ManifestState | None:
     """Return where a chain ends that the registry does not name; None if it is no longer stored.
 
     That of a deleted branch changes no more. One that is younger than the registry we read is needed as far
-    as something was merged from it.
+    as something was merged from it, up to a version, if anything was.
     """
     try:
         newest = chain.latest()
-        return newest if newest.tombstone is not None else chain.at(version)
+        if newest.tombstone is not None:
+            return newest
+        return None if version is None else chain.at(version)
     except HistoryReclaimed:
         return None
     except OpenFailed:

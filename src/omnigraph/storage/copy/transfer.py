@@ -79,7 +79,7 @@ class Transfer:
         if chunks is None:
             return None
         with durable(Step.COPY_FILE):
-            size = self._target.objects.write(key, chunks, replace=True, sync=self._syncer.enabled)
+            size = self._target.objects.write(key, chunks, sync=self._syncer.enabled)
         assert size is not None
         with self._lock:
             self._tally.add(size)
@@ -102,7 +102,7 @@ class Transfer:
     def create(self, key: str, content: bytes) -> bool:
         """Create a file that says what it will always say; False if another is there under its name."""
         with durable(Step.COPY_VERSION):
-            size = self._target.objects.write(key, [content], replace=False, sync=self._syncer.enabled)
+            size = self._target.objects.write(key, [content], new=True, sync=self._syncer.enabled)
         if size is None:
             return self._target.objects.read(key) == content
         if self._target.is_local:

@@ -1,4 +1,4 @@
-"""Layout: the files of a graph by what a copy does with them; and which destinations a copy may go on with.
+"""Plan: the files of a graph by what a copy does with them; and which destinations a copy may go on with.
 
 Nothing here copies. A file is known by its key alone: content, a version of a table, or a version of a chain
 or of the registry; what is past the cut, and what is only passing, is left out.
@@ -23,7 +23,7 @@ PASSING = (UNFINISHED, "__probe-")  # keys that begin so are nobody's for long
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CopyPlan:
     """What a copy up to some cut has, by key."""
 
     sizes: Mapping[str, int]
@@ -32,7 +32,7 @@ class Layout:
     versions: Mapping[str, tuple[str, ...]]  # of each metadata dataset, by its path, oldest first
 
 
-def lay_out(listed: Iterable[tuple[str, int]], cut: Cut) -> Layout:
+def plan_copy(listed: Iterable[tuple[str, int]], cut: Cut) -> CopyPlan:
     """Sort out the files of a graph that were listed after a cut was chosen."""
     last = cut.last_versions
     sizes: dict[str, int] = {}
@@ -51,7 +51,7 @@ def lay_out(listed: Iterable[tuple[str, int]], cut: Cut) -> Layout:
             (versions[path] if version_of(key) is not None else content).append(key)
         sizes[key] = size
     ordered = {path: tuple(sorted(keys, reverse=True)) for path, keys in versions.items()}
-    return Layout(sizes, tuple(sorted(content)), tuple(sorted(table_versions)), ordered)
+    return CopyPlan(sizes, tuple(sorted(content)), tuple(sorted(table_versions)), ordered)
 
 
 def metadata_path(key: str) -> str | None:
@@ -80,6 +80,13 @@ def version_of(key: str) -> int | None:
 def version_key(path: str, version: int) -> str:
     """Return where a version of a chain or of the registry is."""
     return f"{path}/{VERSIONS}{manifest_file(version)}"
+
+
+def chains_in(keys: Iterable[str]) -> set[str]:
+    """Return the ids of the chains that have versions among some files; main's aside."""
+    paths = {metadata_path(key) or "" for key in keys if version_of(key) is not None}
+    trees = f"{MANIFEST}/tree/"
+    return {path.removeprefix(trees) for path in paths if path.startswith(trees)}
 
 
 def _is_passing(key: str) -> bool:
