@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.engine.backup import back_up
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.durability import Step
 from omnigraph.storage.manifest.records import CommitKind
@@ -146,6 +147,17 @@ def do_reclaim(address: str, options: Options) -> None:
         store.reclaim([PERSON])
 
 
+def copy_of(address: str) -> str:
+    """Return where a graph is copied to."""
+    return f"{address}-copy"
+
+
+def do_back_up(address: str, options: Options) -> None:
+    """Copy the graph, or bring its copy up to date."""
+    with GraphStore.open(address, storage_options=options) as store:
+        back_up(store, copy_of(address), storage_options=options)
+
+
 def do_init(address: str, options: Options) -> None:
     """Make a graph."""
     make_graph(address, storage_options=options).close()
@@ -213,7 +225,10 @@ RECLAIM = Operation(
     (Step.FLOOR, Step.RECLAIM_FENCE, Step.RECLAIM_FILE, Step.HEAD_SYNC),
     Step.FLOOR,
 )
-BY_NAME = {operation.name: operation for operation in (*OPERATIONS, RECLAIM)}
+# It changes another address, which is looked at in a way of its own.
+BACKUP = Operation("backup", do_back_up, (Step.COPY_FILE, Step.COPY_VERSION), Step.COPY_VERSION)
+UNLIKE_OTHERS = (RECLAIM, BACKUP)
+BY_NAME = {operation.name: operation for operation in (*OPERATIONS, *UNLIKE_OTHERS)}
 
 
 # -- what a child does -----------------------------------------------------------------------------

@@ -75,10 +75,10 @@ class Transfer:
         return written
 
     def _copy_one(self, key: str) -> int | None:
-        chunks = self._source.objects.chunks(key)
-        if chunks is None:
-            return None
         with durable(Step.COPY_FILE):
+            chunks = self._source.objects.chunks(key)
+            if chunks is None:
+                return None
             size = self._target.objects.write(key, chunks, sync=self._syncer.enabled)
         assert size is not None
         with self._lock:
