@@ -24,7 +24,10 @@ def told(graph: Graph) -> Told:
         "branches": branches,
         "tags": graph.tags.list(),
         "history": {branch.name: list(_history(graph, branch.name)) for branch in branches},
-        "feed": {branch.name: graph.changes(branch=branch.name).to_json() for branch in branches},
+        "diff": {branch.name: list(graph.diff(branch.name, "main")) for branch in branches},
+        "feed": {
+            branch.name: graph.changes(branch=branch.name, start="beginning").to_json() for branch in branches
+        },
     }
 
 
