@@ -18,13 +18,15 @@ _NAMES_BY_MODULE = {
     "base.arguments": "BadArgument",
     "base.errors": """
         AlreadyInitialized AmbiguousCommit BadMoment BranchExists BranchNotFound
-        ChangeFeedGap CommitNotFound ConflictError ConstraintViolation EntityNotFound
+        ChangeFeedGap CommitNotFound ConflictError ConstraintViolation
+        CopyInterrupted DestinationRefused EntityNotFound
         GraphClosed GraphError GraphNotFound HistoryReclaimed IntegrityError
         InvalidRequest KeyConflict Kind LimitExceeded NotFound OutcomeUnknown PastState
         PreconditionFailed PublishContention SchemaUnsupported StaleVersion StorageDenied
         StorageError TagExists TagNotFound TypeNotFound
     """,
     "catalog.query.params": "BadParameters",
+    "engine.backup": "CloneReport CopyReport restore",
     "engine.branches": "Branch",
     "engine.commits": "Tag",
     "engine.graph": "Graph connect init",

@@ -31,6 +31,12 @@ from omnigraph.base.errors import (
     ConstraintViolation as ConstraintViolation,
 )
 from omnigraph.base.errors import (
+    CopyInterrupted as CopyInterrupted,
+)
+from omnigraph.base.errors import (
+    DestinationRefused as DestinationRefused,
+)
+from omnigraph.base.errors import (
     EntityNotFound as EntityNotFound,
 )
 from omnigraph.base.errors import (
@@ -98,6 +104,15 @@ from omnigraph.base.errors import (
 )
 from omnigraph.catalog.query.params import (
     BadParameters as BadParameters,
+)
+from omnigraph.engine.backup import (
+    CloneReport as CloneReport,
+)
+from omnigraph.engine.backup import (
+    CopyReport as CopyReport,
+)
+from omnigraph.engine.backup import (
+    restore as restore,
 )
 from omnigraph.engine.branches import (
     Branch as Branch,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.engine.backup import back_up
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.durability import Step
 from omnigraph.storage.manifest.records import CommitKind
@@ -159,6 +160,17 @@ def do_cleanup(address: str, options: Options) -> None:
         store.cleanup(Retention(1, grace_us=0), dry_run=False)
 
 
+def copy_of(address: str) -> str:
+    """Return where a graph is copied to."""
+    return f"{address}-copy"
+
+
+def do_back_up(address: str, options: Options) -> None:
+    """Copy the graph, or bring its copy up to date."""
+    with GraphStore.open(address, storage_options=options) as store:
+        back_up(store, copy_of(address), storage_options=options)
+
+
 def do_init(address: str, options: Options) -> None:
     """Make a graph."""
     make_graph(address, storage_options=options).close()
@@ -233,7 +245,10 @@ CLEANUP = Operation(
     Step.FLOOR,
 )
 SWEEPS = (RECLAIM, CLEANUP)
-BY_NAME = {operation.name: operation for operation in (*OPERATIONS, *SWEEPS)}
+# It changes another address, which is looked at in a way of its own.
+BACKUP = Operation("backup", do_back_up, (Step.COPY_FILE, Step.COPY_VERSION), Step.COPY_VERSION)
+UNLIKE_OTHERS = (*SWEEPS, BACKUP)
+BY_NAME = {operation.name: operation for operation in (*OPERATIONS, *UNLIKE_OTHERS)}
 
 
 # -- what a child does -----------------------------------------------------------------------------

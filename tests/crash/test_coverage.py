@@ -13,13 +13,13 @@ from omnigraph.storage.derived.files import folder_of
 from omnigraph.storage.durability import names
 from omnigraph.storage.store import GraphStore
 from tests.crash.ground import Ground
-from tests.crash.operations import BY_NAME, OPERATIONS, SWEEPS, TAIL, Operation
+from tests.crash.operations import BY_NAME, OPERATIONS, TAIL, UNLIKE_OTHERS, Operation
 from tests.support.graphs import PERSON
 
 pytestmark = pytest.mark.xdist_group("crash")
 
 
-@pytest.mark.parametrize("operation", [*OPERATIONS, *SWEEPS], ids=str)
+@pytest.mark.parametrize("operation", [*OPERATIONS, *UNLIKE_OTHERS], ids=str)
 def test_operation_passes_exactly_the_steps_it_names(ground: Ground, operation: Operation) -> None:
     assert set(ground.trace(operation)) == ground.passes(operation)
 
@@ -27,7 +27,7 @@ def test_operation_passes_exactly_the_steps_it_names(ground: Ground, operation: 
 def test_every_failpoint_is_passed_by_some_operation(local_ground: Ground) -> None:
     """A new durable step needs an operation that is killed there."""
     matrix = {
-        point: [one.name for one in (*OPERATIONS, *SWEEPS) if point in local_ground.trace(one)]
+        point: [one.name for one in (*OPERATIONS, *UNLIKE_OTHERS) if point in local_ground.trace(one)]
         for point in names()
     }
 

@@ -23,6 +23,7 @@ WRITES = {
     "obstore.open_writer",
     "objects.create",
     "objects.delete",
+    "objects.write",
     "write_fragments",
     "delete_rows",
     "merge_columns",
@@ -38,8 +39,9 @@ ALLOWED = {
     ("location.py", "create"): "the primitive; its callers are on the list",
     ("location.py", "delete"): "the primitive; its callers are on the list",
     ("location.py", "move"): "for exports, which are no part of a graph",
+    ("location.py", "write"): "the primitive; its callers are on the list",
     ("location.py", "writer"): "for exports, which are no part of a graph",
-    ("store.py", "_probe_create_if_absent"): "a scratch object that nothing ever refers to",
+    ("store.py", "check_create_if_absent"): "a scratch object that nothing ever refers to",
     ("store.py", "probe_conditional_writes"): "a scratch object that nothing ever refers to",
     (
         "diagnose.py",

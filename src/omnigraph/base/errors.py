@@ -358,6 +358,19 @@ class AlreadyInitialized(ConflictError):
     code = "already_initialized"
 
 
+class DestinationRefused(ConflictError):
+    """The destination of a copy holds something that the copy would not leave whole."""
+
+    code = "destination_refused"
+
+
+class CopyInterrupted(ConflictError):
+    """The history of the source was taken away under a copy, again and again: try again later."""
+
+    code = "copy_interrupted"
+    retryable = True
+
+
 # -- storage ---------------------------------------------------------------------------------------
 
 

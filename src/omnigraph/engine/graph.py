@@ -23,6 +23,8 @@ from omnigraph.base.ids import new_id
 from omnigraph.base.times import At, read_duration
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
+from omnigraph.engine.backup import CloneReport, CopyReport, back_up
+from omnigraph.engine.backup import clone as make_clone
 from omnigraph.engine.branches import GraphBranches
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.commits import Commits, GraphTags
@@ -416,6 +418,58 @@ class Graph:
             branch=branch,
             at=at,
             storage_options=storage_options,
+            progress=progress,
+        )
+
+    def backup(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "sync",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CopyReport:
+        """Copy the whole graph, with history, branches and tags, to another address while writers go on.
+
+        The copy is a graph. Repeated, it gets what is new; after an interruption, what is missing. A
+        destination that holds another graph, or was written to, is refused with `DestinationRefused`.
+        `storage_options` reach the destination: those of the graph if not given.
+        """
+        return back_up(
+            self.store,
+            destination,
+            storage_options=storage_options,
+            durability=durability,
+            progress=progress,
+        )
+
+    def clone(
+        self,
+        destination: str | os.PathLike[str],
+        branch: str | None = None,
+        at: At | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        durability: Durability = "sync",
+        actor: str | None = None,
+        force: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CloneReport:
+        """Make a new graph whose first commit has what one commit of this graph has: all rows, no history.
+
+        Ids, types and indexes stay as they are; other branches, tags and earlier commits are left behind.
+        `force` clears what a clone or an init that failed has left at the destination.
+        """
+        branch, at = self.view.read(branch, at)
+        return make_clone(
+            self.store,
+            destination,
+            branch,
+            at,
+            storage_options=storage_options,
+            durability=durability,
+            actor=actor,
+            force=force,
             progress=progress,
         )
 

@@ -65,6 +65,8 @@ class Step(Enum):
     CLAIM = "claim"
     RECLAIM_FENCE = "reclaim_fence"
     RECLAIM_FILE = "reclaim_file"
+    COPY_FILE = "copy_file"
+    COPY_VERSION = "copy_version"  # of a chain or of the registry, in a copy of the graph
 
 
 class FailpointHit(RuntimeError):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from datetime import timedelta
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote, urlparse
@@ -44,6 +45,9 @@ CLIENT_OPTIONS = frozenset(
     }
 )
 CHUNK_BYTES = 1 << 20  # of an object that is read in pieces
+PUT_BYTES = 8 << 20  # what is larger goes to an object store in parts of this size
+PARTS_AT_ONCE = 3  # of one object: this times the size of a part is what an upload holds in memory
+UNFINISHED = "__unfinished"  # below a local root: files that are being written, before they have their name
 LANCE_ONLY = frozenset({"download_retry_count"})  # means nothing to the client for small objects
 
 
@@ -173,6 +177,16 @@ class Objects(Protocol):
         """Return the bytes of an object from each start to its stop, or to its end; None if there is none."""
         ...
 
+    def write(
+        self, key: str, chunks: Iterable[bytes], *, new: bool = False, sync: bool = False
+    ) -> int | None:
+        """Write an object from pieces, whole or not at all; return its size.
+
+        With `new`, one that exists stays as it is, and the answer is None. `sync` makes the content
+        durable before it has its name, where that is ours to do.
+        """
+        ...
+
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
         ...
@@ -237,6 +251,27 @@ class LocalObjects:
                 return None
         count_object_request(read=sum(map(len, parts)))
         return parts
+
+    def write(
+        self, key: str, chunks: Iterable[bytes], *, new: bool = False, sync: bool = False
+    ) -> int | None:
+        """Write an object from pieces, whole or not at all; return its size, or None if it was there."""
+        path, part = self._root / key, self._root / UNFINISHED / new_id()
+        with _typed(f"writing {key}", str(self._root)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                size = _fill(part, chunks, sync=sync)
+                if not new:
+                    part.replace(path)
+                else:
+                    os.link(part, path)
+            except FileExistsError:
+                return None
+            finally:
+                part.unlink(missing_ok=True)
+        count_object_request(written=size)
+        return size
 
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
@@ -321,6 +356,26 @@ class RemoteObjects:
             count_object_request(read=len(part))
         return parts
 
+    def write(
+        self, key: str, chunks: Iterable[bytes], *, new: bool = False, sync: bool = False
+    ) -> int | None:
+        """Write an object from pieces, whole or not at all; return its size, or None if it was there."""
+        pieces = iter(chunks)
+        first = b"".join(islice(pieces, PUT_BYTES // CHUNK_BYTES))
+        following = next(pieces, None)
+        if new:
+            data = b"".join((first, following or b"", *pieces))
+            return len(data) if self.create(key, data) else None
+        if following is None:
+            count_object_request(written=len(first))
+            with _typed(f"writing {key}", self._uri):
+                obstore.put(self._store, key, first)
+            return len(first)
+        with self.writer(key) as upload:
+            for piece in chain((first, following), pieces):
+                upload.write(piece)
+            return upload.tell()
+
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is fine."""
         count_object_request()
@@ -357,7 +412,9 @@ class RemoteObjects:
     def writer(self, key: str) -> Iterator[BinaryIO]:
         """Give a file to write an object's bytes to; there is no object until the block has ended well."""
         with _typed(f"writing {key}", self._uri):
-            upload = obstore.open_writer(self._store, key)
+            upload = obstore.open_writer(
+                self._store, key, buffer_size=PUT_BYTES, max_concurrency=PARTS_AT_ONCE
+            )
             file = _Upload(upload)
             try:
                 yield cast(BinaryIO, file)
@@ -422,6 +479,17 @@ def _pieces(file: BinaryIO, key: str, uri: str) -> Iterator[bytes]:
     with file, _typed(f"reading {key}", uri):
         while piece := file.read(CHUNK_BYTES):
             yield piece
+
+
+def _fill(path: Path, chunks: Iterable[bytes], *, sync: bool) -> int:
+    """Write a file from pieces and return its size."""
+    with path.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+        return file.tell()
 
 
 def _raise(error: OSError) -> None:

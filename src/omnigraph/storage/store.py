@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -58,7 +59,7 @@ from omnigraph.storage.manifest.records import (
     TableChange,
     control,
 )
-from omnigraph.storage.manifest.refs import REFS, Refs
+from omnigraph.storage.manifest.refs import REFS, Refs, RefsState
 from omnigraph.storage.manifest.tags import Tags
 from omnigraph.storage.opener import Handle, Opener, OpenFailed
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
@@ -178,25 +179,11 @@ class GraphStore:
         store = cls(Location.parse(address, storage_options), durability=durability, clock=clock, retry=retry)
         for table_id, new in tables.items():
             check_schema(table_id, new.schema)
+        pins = {i: Pin(i, new.name, new.kind, version=1, rows=0, content="") for i, new in tables.items()}
         with measured():
-            leftovers = diagnose.check_free(store.location, force=force)
-            store._probe_create_if_absent()
-            left = diagnose.left_tables(store.location) if leftovers else []
-            try:
-                store._take_registry(leftovers)
-                # Ids are minted for one init: tables that have them are what an earlier try of it left.
-                diagnose.clear(store.location, [key for key in left if key.split("/")[1] in tables])
-                store._create_tables(tables)
-                store._publish_genesis(store._genesis(store.schemas.put(schema), tables, actor))
-            except (AlreadyThere, HeadMoved) as error:
-                raise AlreadyInitialized(
-                    f"another process is making, or has made, a graph at {store.location.uri}",
-                    remedy="Open it, or choose another address",
-                    uri=store.location.uri,
-                ) from error
-            # The rest only now: until this manifest exists it may be what another init is making.
-            diagnose.clear(store.location, [key for key in left if key.split("/")[1] not in tables])
-            store._chain(MAIN).latest()
+            store.found(
+                schema, pins, lambda: store._create_tables(tables), force=force, actor=actor, owned=True
+            )
         return store
 
     @classmethod
@@ -220,6 +207,42 @@ class GraphStore:
                 raise diagnose.why_not_open(store.location, error) from error
         return store
 
+    def found(
+        self,
+        schema: bytes,
+        pins: Mapping[str, Pin],
+        make_tables: Callable[[], None],
+        *,
+        force: bool,
+        actor: str | None = None,
+        message: str | None = None,
+        owned: bool = False,
+    ) -> ManifestState:
+        """Make this store's graph: its registry, its tables as they are pinned, and last its first commit.
+
+        Tables that are `owned` have ids that were minted for this call: what lies there under them was left
+        by an earlier try of it.
+        """
+        leftovers = diagnose.check_free(self.location, force=force)
+        self.check_create_if_absent()
+        left = diagnose.left_tables(self.location) if leftovers else []
+        try:
+            self._take_registry(leftovers)
+            if owned:
+                diagnose.clear(self.location, [key for key in left if key.split("/")[1] in pins])
+            make_tables()
+            genesis = self._genesis(self.schemas.put(schema), pins, actor, message)
+            self._publish_genesis(genesis, owned=owned)
+        except (AlreadyThere, HeadMoved) as error:
+            raise AlreadyInitialized(
+                f"another process is making, or has made, a graph at {self.location.uri}",
+                remedy="Open it, or choose another address",
+                uri=self.location.uri,
+            ) from error
+        # The rest only now: until this manifest exists it may be what another init is making.
+        diagnose.clear(self.location, [key for key in left if key.split("/")[1] not in pins])
+        return self._chain(MAIN).latest()
+
     def close(self) -> None:
         """Stop the store's threads. Nothing needs flushing: what was acknowledged is durable."""
         self.opener.close()
@@ -238,6 +261,11 @@ class GraphStore:
         """Return another store of the same graph, which has seen nothing yet; it reads nothing by itself."""
         durability: Durability = "sync" if self.syncer.enabled else "os"
         return GraphStore(self.location, durability=durability, clock=self.clock, verify="off")
+
+    @property
+    def threads(self) -> Executor:
+        """The threads that requests for files run on. Work there must not wait for other work there."""
+        return self._files
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -262,6 +290,10 @@ class GraphStore:
             if not head.keeps(at):
                 raise _reclaimed(at, head.floor)
             return PinnedSnapshot(branch, chain.at(at))
+
+    def registry(self) -> RefsState:
+        """Return the names of branches and tags as they are now."""
+        return self._refs.latest()
 
     def table(self, snapshot: PinnedSnapshot, table_id: str) -> Handle:
         """Return a table as a snapshot pins it, or say that its history was reclaimed."""
@@ -367,12 +399,12 @@ class GraphStore:
         diagnose.check_no_graph(self.location)
         self._refs.empty(base)
 
-    def _publish_genesis(self, genesis: ManifestState) -> None:
+    def _publish_genesis(self, genesis: ManifestState, *, owned: bool) -> None:
         """Make the manifest; if another init was first, take away the tables that this one made."""
         try:
             self._chain(MAIN).create(genesis, Step.GENESIS)
         except AlreadyThere:
-            for table_id in genesis.pins:
+            for table_id in genesis.pins if owned else ():
                 diagnose.clear(self.location, diagnose.left_tables(self.location, table_id))
             raise
 
@@ -399,7 +431,7 @@ class GraphStore:
     def _chain(self, incarnation: str) -> Chain:
         return self.branches.chain(incarnation)
 
-    def _probe_create_if_absent(self) -> None:
+    def check_create_if_absent(self) -> None:
         """Make sure that the store refuses to create an object twice: everything rests on that."""
         key = f"__probe-{new_id()}"
         objects = self.location.objects
@@ -417,7 +449,7 @@ class GraphStore:
 
     def probe_conditional_writes(self) -> None:
         """Make sure, by trying, that of several who create one object at once exactly one is told it did."""
-        self._probe_create_if_absent()
+        self.check_create_if_absent()
         key = f"__probe-{new_id()}"
         objects = self.location.objects
         try:
@@ -434,12 +466,15 @@ class GraphStore:
                 capability="create-if-absent",
             )
 
-    def _genesis(self, schema: str, tables: Mapping[str, NewTable], actor: str | None) -> ManifestState:
+    def _genesis(
+        self, schema: str, tables: Mapping[str, Pin], actor: str | None, message: str | None
+    ) -> ManifestState:
         commit_id, now = new_id(), self.clock.now_us()
-        pins = {
-            i: Pin(i, new.name, new.kind, version=1, rows=0, content=commit_id) for i, new in tables.items()
-        }
-        changes = (TableChange(i, new.name, before=None, after=1) for i, new in tables.items())
+        pins = {i: replace(pin, content=commit_id) for i, pin in tables.items()}
+        changes = (
+            TableChange(i, pin.name, before=None, after=pin.version, inserted=pin.rows)
+            for i, pin in pins.items()
+        )
         commit = CommitRecord(
             id=commit_id,
             parent=None,
@@ -448,7 +483,7 @@ class GraphStore:
             incarnation=MAIN,
             kind=CommitKind.GENESIS,
             actor=actor,
-            message=None,
+            message=message,
             authored_at_us=now,
             manifest_version=1,
             schema=schema,

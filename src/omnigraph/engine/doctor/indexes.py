@@ -252,7 +252,7 @@ def _apart(postings: dict[str, list[int]]) -> Iterator[list[str]]:
             if len(asked) == WORDS_AT_ONCE:
                 later += left[place:]
                 break
-            if True:
+            if taken.isdisjoint(postings[word]):
                 asked.append(word)
                 taken.update(postings[word])
             else:

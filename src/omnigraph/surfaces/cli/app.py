@@ -91,6 +91,9 @@ class OmniGraph(CommandLine):
         "cleanup": CommandEntry(
             "maintain", "cleanup", example="omnigraph cleanup kb.og --keep 100 --older-than 30d --confirm"
         ),
+        "backup": CommandEntry("copy", "backup", example="omnigraph backup kb.og s3://bucket/kb-backup"),
+        "restore": CommandEntry("copy", "restore", example="omnigraph restore s3://bucket/kb-backup kb.og"),
+        "clone": CommandEntry("copy", "clone", example="omnigraph clone kb.og trial.og --at v1"),
         "version": CommandEntry("app", "show_version", example="omnigraph version --json"),
         "read": _hidden(QUERY),
         "check": _hidden(LINT),
