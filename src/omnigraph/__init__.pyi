@@ -123,12 +123,6 @@ from omnigraph.engine.commits import (
 from omnigraph.engine.graph import (
     Graph as Graph,
 )
-from omnigraph.engine.graph import (
-    connect as connect,
-)
-from omnigraph.engine.graph import (
-    init as init,
-)
 from omnigraph.engine.history.changes import (
     Change as Change,
 )
@@ -152,6 +146,12 @@ from omnigraph.engine.merge.conflicts import (
 )
 from omnigraph.engine.merge.merge import (
     MergeOutcome as MergeOutcome,
+)
+from omnigraph.engine.open import (
+    connect as connect,
+)
+from omnigraph.engine.open import (
+    init as init,
 )
 from omnigraph.engine.table import (
     TypeRows as TypeRows,

@@ -11,18 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from datetime import timedelta
-from shutil import rmtree
-from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Literal
-from weakref import finalize
 
 from omnigraph.base.arguments import Count, EntityId, Positive, checked, checked_methods
 from omnigraph.base.errors import BranchExists, BranchNotFound, InvalidRequest
-from omnigraph.base.ids import new_id
 from omnigraph.base.times import At, read_duration
-from omnigraph.catalog.identity import IdMinter
-from omnigraph.catalog.resolve import resolve
 from omnigraph.engine.backup import CloneReport, CopyReport, back_up
 from omnigraph.engine.backup import clone as make_clone
 from omnigraph.engine.branches import GraphBranches
@@ -47,7 +41,7 @@ from omnigraph.engine.mutate.mutate import Mutations
 from omnigraph.engine.optimize import OptimizeReport, fragmentation, optimize
 from omnigraph.engine.options import MergeOptions, View, WriteOptions
 from omnigraph.engine.query import Queries, QueryText
-from omnigraph.engine.schema.schema import Schemas, SchemaText, load_schema
+from omnigraph.engine.schema.schema import Schemas
 from omnigraph.engine.table import TypeRows
 from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ExecutorFor, Receipt
@@ -64,7 +58,7 @@ from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.retention import Retention
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import Fragmentation, OptimizePolicy
-from omnigraph.storage.transaction import NewTable, PinnedSnapshot
+from omnigraph.storage.transaction import PinnedSnapshot
 
 
 @checked_methods
@@ -556,74 +550,3 @@ def _parameters(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> d
     if both:
         raise InvalidRequest(f"parameter {both[0]!r} is given twice, in params and as a keyword")
     return {**(params or {}), **named}
-
-
-@checked
-def init(
-    address: str | os.PathLike[str] | None,
-    schema: SchemaText,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    durability: Durability = "sync",
-    actor: str | None = None,
-    force: bool = False,
-    memory_bytes: Positive = MEMORY_BYTES,
-    embedding: str | EmbedTexts | None = None,
-) -> Graph:
-    """Make a graph with a schema (a `.pg` file, or schema text), and open it as `connect` does.
-
-    Without an address (None) it is a temporary graph, for tests and play: its files are removed when it is
-    closed, or when the process ends.
-    """
-    embedder_of(embedding)  # a wrong one is refused before anything is made
-    catalog = resolve(load_schema(schema), None, IdMinter(new_id())).catalog
-    tables = {t.id: NewTable(t.name, t.kind.value, t.stored_schema) for t in catalog.tables}
-    folder = None
-    if address is None:
-        folder = mkdtemp(prefix="omnigraph-")
-        address, durability = os.path.join(folder, "graph"), "os"
-    store = GraphStore.create(
-        address,
-        schema=catalog.to_json(),
-        tables=tables,
-        storage_options=storage_options,
-        durability=durability,
-        actor=actor,
-        force=force,
-    )
-    graph = Graph(store, memory_bytes=memory_bytes, embedding=embedding)
-    if folder is not None and graph._closing is not None:
-        # The store, not this graph: views of the graph share it, and may outlive the graph.
-        graph._closing.append(finalize(store, rmtree, folder, ignore_errors=True))
-    return graph
-
-
-@checked
-def connect(
-    address: str | os.PathLike[str],
-    *,
-    branch: str = MAIN,
-    storage_options: Mapping[str, str] | None = None,
-    durability: Durability = "sync",
-    memory_bytes: Positive = MEMORY_BYTES,
-    embedding: str | EmbedTexts | None = None,
-    verify: Literal["first-read", "off"] | None = None,
-) -> Graph:
-    """Open a graph that exists; reads two small objects, writes nothing.
-
-    Calls that name no branch mean `branch`.
-    `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
-    `embedding` turns text into vectors for `nearest`: a function from texts to vectors, or "mock" for tests,
-    which is also what the environment variable EMBEDDINGS_MOCK=1 means, whatever is given. For a property
-    with `@embed(..., model="m")` the function needs the attribute `model = "m"`. `verify="first-read"`
-    compares each file with its checksum when this process first opens a table that needs it; if not given,
-    the environment variable OMNIGRAPH_VERIFY says, else it is off.
-    """
-    store = GraphStore.open(address, storage_options=storage_options, durability=durability, verify=verify)
-    try:
-        if branch != MAIN:
-            store.snapshot(branch)  # a misspelt one is refused now
-        return Graph(store, memory_bytes=memory_bytes, embedding=embedding, branch=branch)
-    except BaseException:
-        store.close()
-        raise

@@ -31,7 +31,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Clear what a failed init left behind.")] = False,
 ) -> None:
     """Make an empty graph with a schema."""
-    from omnigraph.engine.graph import init as make
+    from omnigraph.engine.open import init as make
 
     call = call_of(ctx)
     where = call.settings.address(address, graph_uri)

@@ -65,7 +65,7 @@ class Call:
 
     def connect(self, *addresses: str | None) -> Graph:
         """Open the graph that the call names."""
-        from omnigraph.engine.graph import connect
+        from omnigraph.engine.open import connect
 
         return connect(self.settings.address(*addresses))
 
