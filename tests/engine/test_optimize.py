@@ -306,9 +306,15 @@ def test_a_write_that_expects_the_head_before_it_commits(graph: Graph) -> None:
 
 def test_indexes_cover_the_new_files(graph: Graph) -> None:
     filled(graph, 6).ensure_indexes()
-    filled_more = [doc(n) for n in range(500, 520)]
-    graph.load(filled_more, mode="append")
-    graph.optimize()
+    for start in (500, 520):
+        graph.load([doc(n) for n in range(start, start + 20)], mode="append")
+    before = answers(graph)
+
+    files = row(graph.optimize()).files
+
+    assert files is not None
+    assert (files.fragments_before, files.fragments_after) == (2, 1)
+    assert answers(graph) == before
 
     for name in ("Doc", "Cites"):
         declared = graph.schema.catalog().named(name)
@@ -487,6 +493,31 @@ def test_a_table_whose_rows_all_change_is_rewritten_again_and_then_skipped(graph
     assert (others.skipped, others.files and others.files.changed) == (None, True)
     assert len(graph.nodes("Plain")) == 2
     assert len([c for c in graph.commits.list(limit=99).commits if c.kind is CommitKind.MAINTENANCE]) == 1
+
+
+@pytest.mark.parametrize("event", ["a sweep", "the branch made anew"])
+def test_files_that_may_be_gone_are_written_again(graph: Graph, event: str) -> None:
+    filled(graph, 4)
+    graph.branches.create("side")
+    expected = answers(graph)
+    rounds: list[str] = []
+
+    def before_publishing(now: OptimizeProgress) -> None:
+        if now.stage != "indexing":
+            return
+        rounds.append(now.stage)
+        if len(rounds) == 1 and event == "a sweep":
+            graph.store.raise_floor("side", 1)
+        elif len(rounds) == 1:
+            graph.branches.delete("side")
+            graph.branches.create("side")
+
+    report = graph.optimize(branch="side", progress=before_publishing)
+
+    assert len(rounds) == 2
+    assert row(report).files is not None
+    assert len(layout(graph, branch="side").parts) == 1
+    assert answers(graph, branch="side") == expected
 
 
 def test_on_a_branch_that_never_rests_it_ends_and_says_that_it_was_contended(local_place: Place) -> None:
