@@ -209,9 +209,27 @@ def write_a_ghost(root: Path) -> None:
         graph.mutate(ADD, name="Ghost", age=1, friend="Ada")
 
 
+def maintain(root: Path) -> None:
+    """Copy, compact, clean and examine."""
+    part("9. Maintenance: a copy, files merged, history given up, and a look at everything")
+    with connect(root) as graph:
+        copied = graph.backup(root.parent / "backup.og")
+        console.print(f"backup: {copied.copied} files, {copied.bytes} bytes")
+        for row in graph.optimize(actor="demo").types:
+            if row.files is not None:
+                before, after = row.files.fragments_before, row.files.fragments_after
+                console.print(f"optimize: {row.type}: {before} fragments, now {after}")
+        freed = graph.cleanup(keep=3, grace="0s", dry_run=False)
+        console.print(f"cleanup: {freed.files} files, {freed.bytes} bytes (what the killed writer left, too)")
+        report = graph.doctor(deep=True)
+        console.print(f"doctor: {len(report.checks)} checks, {report.counts}")
+    with connect(root.parent / "backup.og") as copy:
+        console.print(f"the copy still has {len(copy.commits.list(limit=100))} commits")
+
+
 def spark() -> None:
     """Build the graph of a package archive with Spark, and use it."""
-    part("9. The main job: the Debian archive as a graph, built by Spark")
+    part("10. The main job: the Debian archive as a graph, built by Spark")
     if os.environ.get("OMNIGRAPH_HAS_JAVA") == "0":
         console.print("left out: this needs Java 17 or newer (the set-up lines above say how to get it)")
         return
@@ -270,6 +288,7 @@ def main() -> None:
             merge(graph)
             conflicts(graph)
         crash(root)
+        maintain(root)
     spark()
     console.print("\n[bold]Done.[/bold] The tour is in README.md, the tests run with scripts/test.")
 
