@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.base.errors import BranchNotFound, HistoryReclaimed, StagedFilesGone
-from omnigraph.storage.durability import armed
+from omnigraph.storage.durability import Action, armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.retention import DAY_US, Retention
@@ -270,7 +270,7 @@ def test_a_cleanup_goes_on_when_another_one_takes_what_it_would_have_kept(
             upsert_person(rival, name)
         clean_now(place)
 
-    points = {
+    points: dict[str, Action] = {
         "reclaim_fence.after": Once(lambda: upsert_person(rival, "x")),
         "floor.before": Second(overtake),
     }

@@ -62,9 +62,16 @@ def store(place: Place) -> Iterator[GraphStore]:
         yield made
 
 
-def clean(store: GraphStore, keep: int | None = 0, *, dry_run: bool = False, **options: int) -> Cleaned:
-    """Clean up without a grace period."""
-    return store.cleanup(Retention(keep, **{"grace_us": 0, **options}), dry_run=dry_run)
+def clean(
+    store: GraphStore,
+    keep: int | None = 0,
+    *,
+    older_than_us: int | None = None,
+    grace_us: int = 0,
+    dry_run: bool = False,
+) -> Cleaned:
+    """Clean up, without a grace period unless told."""
+    return store.cleanup(Retention(keep, older_than_us, grace_us), dry_run=dry_run)
 
 
 def sizes(place: Place) -> dict[str, int]:
