@@ -90,7 +90,7 @@ def check_killed(ground: Ground, point: str, *, again: bool) -> None:
         check_finished(place)
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.full)], ids=["first", "again"])
 @pytest.mark.parametrize("point", points(BACKUP))
 def test_death_during_a_copy_leaves_exact_commits_and_the_next_copy_ends_it(
     local_ground: Ground, point: str, again: bool

@@ -242,6 +242,7 @@ def back_up_again_and_again(address: str, destination: str, times: int) -> list[
         return [dict(graph.backup(f"{destination}-{n}").commits) for n in range(times)]
 
 
+@pytest.mark.full
 def test_beside_writing_processes_each_copy_is_of_exact_commits(graph: Graph, free: str) -> None:
     outcomes = run_processes(
         _either, [("write", graph.uri, "p", 30), ("write", graph.uri, "q", 30), ("copy", graph.uri, free, 8)]
