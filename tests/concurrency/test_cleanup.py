@@ -35,7 +35,7 @@ from tests.support.places import Place
 from tests.support.processes import run_processes
 from tests.support.stores import Once, Scripted, again, staged_versions
 
-pytestmark = pytest.mark.s3_when_full
+pytestmark = [pytest.mark.s3_when_full, pytest.mark.slow]
 
 IMPATIENT = RetryPolicy(confirm_after_s=0)
 OLDER = 'query older() { update Person set { age: 99 } where name = "p1" }'

@@ -18,6 +18,8 @@ from tests.support.places import Place
 from tests.support.processes import run_processes
 from tests.support.told import digest_at, stored, told, write_on
 
+pytestmark = pytest.mark.slow
+
 NO_PETS = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 SCHEMA = NO_PETS + "node Pet { name: String @key }"
 

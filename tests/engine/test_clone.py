@@ -19,6 +19,8 @@ from tests.support.places import Place
 from tests.support.processes import run_processes
 from tests.support.told import digest_at, stored
 
+pytestmark = pytest.mark.slow
+
 NEWER = everything.SCHEMA.replace("node Nobody", "node Later { n: I64? }\nnode Nobody")
 
 

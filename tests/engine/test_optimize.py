@@ -27,6 +27,8 @@ from tests.support.contents import state as state_of
 from tests.support.graphs import chain_of
 from tests.support.places import Place
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = """
 node Doc {
     title: String @key
