@@ -38,7 +38,7 @@ from omnigraph.engine.load.load import Engine, Loads, chosen_engine, load_engine
 from omnigraph.engine.merge.conflicts import Granularity, Resolutions, Take
 from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.mutate.mutate import Mutations
-from omnigraph.engine.optimize import OptimizeReport, fragmentation, optimize
+from omnigraph.engine.optimize import OptimizeListener, fragmentation, optimize
 from omnigraph.engine.options import MergeOptions, View, WriteOptions
 from omnigraph.engine.query import Queries, QueryText
 from omnigraph.engine.schema.schema import Schemas
@@ -349,7 +349,7 @@ class Graph:
         types: Names = None,
         policy: OptimizePolicy | None = None,
         actor: str | None = None,
-        progress: OptimizeReport | None = None,
+        progress: OptimizeListener | None = None,
     ) -> IndexReport:
         """Merge small fragments, rewrite those with many deleted rows, and do what `ensure_indexes` does.
 

@@ -58,7 +58,7 @@ class OptimizeProgress:
     rows_total: int = 0
 
 
-OptimizeReport = Callable[[OptimizeProgress], None]
+OptimizeListener = Callable[[OptimizeProgress], None]
 
 
 def optimize(
@@ -69,7 +69,7 @@ def optimize(
     types: Iterable[str] | None = None,
     policy: OptimizePolicy | None = None,
     actor: str | None = None,
-    progress: OptimizeReport | None = None,
+    progress: OptimizeListener | None = None,
 ) -> IndexReport:
     """Compact the tables of a branch, complete their indexes and derived files; say what came of each."""
     names = None if types is None else [types] if isinstance(types, str) else list(types)
@@ -193,7 +193,7 @@ class _Run:
         branch: str,
         types: list[str] | None,
         policy: OptimizePolicy,
-        report: OptimizeReport,
+        report: OptimizeListener,
     ) -> None:
         self._store = store
         self._catalogs = catalogs

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from omnigraph.base.errors import counted
+from omnigraph.base.errors import GraphError, counted
 from omnigraph.engine.doctor.examination import Examination, Walked
 from omnigraph.engine.doctor.lineage import told, walk
 from omnigraph.engine.doctor.report import DoctorFinding, FindingPlace
-from omnigraph.storage.derived.adjacency import is_adjacency
-from omnigraph.storage.derived.files import is_derived, is_unfinished
 from omnigraph.storage.manifest.chain import MANIFEST, chain_path, versions
 from omnigraph.storage.manifest.refs import REFS
-from omnigraph.storage.schema_objects import FOLDER as SCHEMAS
-from omnigraph.storage.tables.files import CREATED, TABLES, VERSIONS, covers, referenced
+from omnigraph.storage.retention import Retention
+from omnigraph.storage.tables.files import CREATED, TABLES
 
 AUTO_CLEANUP = "lance.auto_cleanup"
 FEW_PINS = 2_000  # versions of tables that are opened to find leftovers, without `deep`
-CLEANUP = "It is harmless"
+EVERY_COMMIT = 1 << 62
+CLEANUP = "It is harmless; `omnigraph cleanup` deletes it once it is older than the grace period"
+LEFTOVER_CODES = {  # by kind and name of what a cleanup would delete
+    ("node", ""): "leftover_files",
+    ("edge", ""): "leftover_files",
+    ("table", ""): "leftover_table",
+    ("system", "schemas"): "leftover_schema",
+    ("system", "leftovers"): "leftover_files",
+}
 
 
 def table_ids(exam: Examination) -> list[str]:
@@ -119,26 +125,24 @@ def leftovers(exam: Examination, _: None) -> Iterator[DoctorFinding]:
     if reason is not None:
         exam.limits.append(reason)
         return
-    known: dict[str, list[int]] = {}
-    for table_id, version in sorted(pins):
-        known.setdefault(table_id, []).append(version)
-    for table_id in sorted(known.keys() | _stored_tables(exam)):
-        if table_id not in known:
-            what = f"table {table_id} is pinned by no version that is kept"
-            yield DoctorFinding(
-                "leftover_table", "info", what, CLEANUP, FindingPlace(file=f"{TABLES}/{table_id}")
+    try:
+        preview = exam.store.cleanup(Retention(keep=EVERY_COMMIT, grace_us=0), dry_run=True)
+    except GraphError as error:  # what it could not read is reported by its own check
+        exam.limits.append(f"a cleanup would delete nothing now: {told(error)}")
+        return
+    for part in preview.parts:
+        code = LEFTOVER_CODES.get((part.kind, part.name)) or LEFTOVER_CODES.get((part.kind, ""))
+        if code is not None:
+            what = (
+                f"{counted(part.files, 'file')}, {part.bytes} bytes, that no version that is kept needs: "
+                "of writers that were interrupted, or are at work"
             )
-            continue
-        yield from _leftover_files(exam, table_id, known[table_id])
-    named = {digest for one in walks for digest in one.schemas}
-    named |= {snapshot.schema for snapshot in exam.states}
-    objects = exam.store.location.objects.list(SCHEMAS)
-    unused = sorted(
-        key for key, _ in objects if key.removeprefix(f"{SCHEMAS}/").removesuffix(".json") not in named
-    )
-    if unused:
-        what = f"{counted(len(unused), 'schema object')} that no version names"
-        yield DoctorFinding("leftover_schema", "info", what, CLEANUP, FindingPlace(file=unused[0]))
+            where = (
+                FindingPlace(type=part.name)
+                if part.kind in ("node", "edge")
+                else FindingPlace(file=part.name)
+            )
+            yield DoctorFinding(code, "info", what, CLEANUP, where)
 
 
 def _why_not(exam: Examination, walks: list[Walked], pins: int) -> str | None:
@@ -152,42 +156,3 @@ def _why_not(exam: Examination, walks: list[Walked], pins: int) -> str | None:
     if pins > FEW_PINS and not exam.deep:
         return f"{pins} versions of tables; only --deep opens so many"
     return None
-
-
-def _stored_tables(exam: Examination) -> set[str]:
-    keys = (key.split("/") for key, _ in exam.store.location.objects.list(TABLES))
-    return {parts[1] for parts in keys if len(parts) > 2}
-
-
-def _leftover_files(exam: Examination, table_id: str, pinned: list[int]) -> Iterator[DoctorFinding]:
-    needed: set[str] = set()
-    for version in pinned:
-        try:
-            needed |= referenced(exam.store.opener.at(f"{TABLES}/{table_id}", version))
-        except Exception as error:  # noqa: BLE001 - its own check reports it
-            exam.limits.append(f"table {table_id}: {told(error)}")
-            return
-    folders = {name for name in needed if name.endswith("/")}
-    left = {
-        name: size
-        for name, size in exam.files(table_id).items()
-        if name not in needed
-        and not covers(folders, name)
-        and not _is_foreign(name)
-        and not is_adjacency(name)
-    }
-    left |= {
-        name: size for name, size in exam.files(table_id).items() if is_derived(name) and is_unfinished(name)
-    }
-    if left:
-        what = (
-            f"{counted(len(left), 'file')}, {sum(left.values())} bytes, that no version that is kept needs: "
-            "of writers that were interrupted, or are at work"
-        )
-        where = FindingPlace(type=_name(exam, table_id), file=f"{TABLES}/{table_id}/{min(left)}")
-        yield DoctorFinding("leftover_files", "info", what, CLEANUP, where)
-
-
-def _is_foreign(name: str) -> bool:
-    """Say whether a file is a numbered version of a table: that of another program, reported by itself."""
-    return name.startswith(VERSIONS) and name.removeprefix(VERSIONS).removesuffix(".manifest").isdigit()

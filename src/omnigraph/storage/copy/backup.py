@@ -72,9 +72,7 @@ class Backup:
         self._source = source
         self._target = target
         self._tally = Tally(progress)
-        self._transfer = Transfer(
-            source.location, target.location, target.syncer, source.threads, self._tally
-        )
+        self._transfer = Transfer.between(source, target, self._tally)
 
     def run(self) -> Copied:
         """Copy everything up to the newest cut."""

@@ -38,9 +38,7 @@ class Clone:
         self._source = source
         self._target = target
         self._tally = Tally(progress)
-        self._transfer = Transfer(
-            source.location, target.location, target.syncer, source.threads, self._tally
-        )
+        self._transfer = Transfer.between(source, target, self._tally)
 
     def run(self, snapshot: PinnedSnapshot, *, actor: str | None, force: bool) -> Cloned:
         """Make the new graph; nothing counts until its first commit is there."""

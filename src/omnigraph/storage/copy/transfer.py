@@ -17,6 +17,7 @@ from typing import TypeVar
 from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.location import Location
+from omnigraph.storage.store import GraphStore
 
 Progress = Callable[[int, int], None]  # bytes done, of how many
 T = TypeVar("T")
@@ -60,6 +61,11 @@ class Transfer:
         self._pool = pool
         self._tally = tally
         self._lock = threading.Lock()
+
+    @classmethod
+    def between(cls, source: GraphStore, target: GraphStore, tally: Tally) -> Transfer:
+        """Copy between two graphs, on the threads of the one that is read."""
+        return cls(source.location, target.location, target.syncer, source.threads, tally)
 
     def copy(self, sizes: dict[str, int]) -> dict[str, int]:
         """Copy files, given with the sizes that were listed; return what was written. Some may be gone."""
