@@ -11,8 +11,8 @@ import hashlib
 from dataclasses import dataclass, field, replace
 
 from omnigraph.storage.store import GraphStore
-from tests.crash.operations import LOCAL_ONLY, Operation, make_base, trace
-from tests.support.death import position
+from tests.crash.operations import LOCAL_ONLY, Operation, make_base, perform_until, trace
+from tests.support.death import die_on_copies, position
 from tests.support.places import Copies, Place
 
 
@@ -121,3 +121,14 @@ class Ground:
 
     def _at(self, operation: Operation, point: str, passage: int) -> int:
         return position(self.trace(operation), point, passage)
+
+    def killed(self, operation: Operation, point: str) -> list[Place]:
+        """Let processes die at the first, a middle and the last passage of a point; return their graphs."""
+        total = self.trace(operation).count(point)
+        deaths = die_on_copies(
+            perform_until,
+            lambda: self.fresh(operation),
+            sorted({1, (total + 1) // 2, total}),
+            lambda place, passage: (operation.name, place.address, place.options, point, passage),
+        )
+        return [place for place, _ in deaths]

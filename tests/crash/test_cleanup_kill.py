@@ -13,11 +13,9 @@ from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.retention import Retention
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.files import referenced, stored_files
-from tests.crash import operations
 from tests.crash.cases import points
 from tests.crash.ground import Ground, View, look
 from tests.crash.operations import AT_ONCE, CLEANUP, OLD
-from tests.support.death import die_on_copies
 from tests.support.graphs import KNOWS, PERSON, persons, upsert_person
 from tests.support.places import Place
 
@@ -69,21 +67,9 @@ def check(ground: Ground, place: Place) -> None:
             persons(store, at=2)
 
 
-def passages(ground: Ground, point: str) -> list[int]:
-    """Return the first, a middle and the last passage of a point."""
-    total = ground.trace(CLEANUP).count(point)
-    return sorted({1, (total + 1) // 2, total})
-
-
 def check_killed(ground: Ground, point: str) -> None:
     """Let processes die at a point."""
-    deaths = die_on_copies(
-        operations.perform_until,
-        lambda: ground.fresh(CLEANUP),
-        passages(ground, point),
-        lambda place, passage: (CLEANUP.name, place.address, place.options, point, passage),
-    )
-    for place, _ in deaths:
+    for place in ground.killed(CLEANUP, point):
         check(ground, place)
 
 

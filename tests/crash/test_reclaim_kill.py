@@ -12,11 +12,9 @@ from omnigraph.base.errors import GraphError, HistoryReclaimed
 from omnigraph.storage.durability import FailpointHit, armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.files import referenced, stored_files
-from tests.crash import operations
 from tests.crash.cases import points
 from tests.crash.ground import Ground, View, look
 from tests.crash.operations import RECLAIM
-from tests.support.death import die_on_copies
 from tests.support.graphs import PERSON, persons, upsert_person
 from tests.support.places import Place
 
@@ -28,12 +26,6 @@ ONCE_EACH = ("reclaim_fence.before", "reclaim_fence.after", "reclaim_file.before
 def rows(view: View) -> dict[str, object]:
     """Return what the branches of a view hold; a reclaim moves their versions."""
     return {branch: (shown.schema, shown.tables) for branch, shown in view.items()}
-
-
-def passages(ground: Ground, point: str) -> list[int]:
-    """Return the first, a middle and the last passage of a point."""
-    total = ground.trace(RECLAIM).count(point)
-    return sorted({1, (total + 1) // 2, total})
 
 
 def check_history(store: GraphStore) -> None:
@@ -78,13 +70,7 @@ def check(ground: Ground, place: Place) -> None:
 
 def check_killed(ground: Ground, point: str) -> None:
     """Let processes die at a point."""
-    deaths = die_on_copies(
-        operations.perform_until,
-        lambda: ground.fresh(RECLAIM),
-        passages(ground, point),
-        lambda place, passage: (RECLAIM.name, place.address, place.options, point, passage),
-    )
-    for place, _ in deaths:
+    for place in ground.killed(RECLAIM, point):
         check(ground, place)
 
 
