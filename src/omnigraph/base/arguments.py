@@ -37,7 +37,8 @@ from typing import (
 import numpy as np
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import IntegrityError, InvalidRequest
+from omnigraph.base.panics import is_panic
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,9 +93,22 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         if readers is None:
             readers = _Readers(function)
         positional, keywords = readers.read(args, kwargs)
-        return function(*positional, **keywords)
+        try:
+            return function(*positional, **keywords)
+        except BaseException as error:
+            if is_panic(error):
+                raise _gave_up(error) from error
+            raise
 
     return call
+
+
+def _gave_up(panic: BaseException) -> IntegrityError:
+    """Return the error for a panic that nobody below knew to be possible: no caller expects one."""
+    return IntegrityError(
+        f"native code gave up: {panic}",
+        remedy="Run 'omnigraph doctor --deep': it says which files are damaged. If none is, report this text",
+    )
 
 
 def checked_methods(cls: C) -> C:
@@ -186,7 +200,8 @@ def _compiled(hint: Any) -> tuple[Reader | None, str]:
         return _mapping(arguments[0], arguments[-1])
     if origin in _LISTS:
         return _list_of(arguments[0])
-    if isinstance(hint, type) and not getattr(hint, "_is_protocol", False):
+    described = getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False)
+    if isinstance(hint, type) and not described:
         words = f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
         # Spark's classes have twins behind Spark Connect that share the name with them and nothing else.
         reader = _named if hint.__module__.startswith("pyspark.") else _instance

@@ -185,6 +185,45 @@ class PastState(InvalidRequest):
     code = "past_state"
 
 
+class MethodNotAllowed(InvalidRequest):
+    """A server knows the path that was asked for, and does something else there."""
+
+    code = "method_not_allowed"
+
+
+class UnsupportedMedia(InvalidRequest):
+    """The body of a request is in a form that the operation does not read."""
+
+    code = "unsupported_media"
+
+
+# -- the caller may not ------------------------------------------------------------------------------
+
+
+class AuthenticationError(GraphError):
+    """A server does not know who asks; it tells nobody why a token was refused."""
+
+    code = "unauthenticated"
+    kind = Kind.DENIED
+
+
+class PermissionDenied(GraphError):
+    """A policy does not allow the actor what was asked; nothing was read or written."""
+
+    code = "forbidden"
+    kind = Kind.DENIED
+
+    @property
+    def action(self) -> str:
+        """What was asked for, as policy files name it."""
+        return str(self.fields["action"])
+
+    @property
+    def resource(self) -> str:
+        """The graph or the server that it was asked of."""
+        return str(self.fields["resource"])
+
+
 # -- the thing named does not exist ----------------------------------------------------------------
 
 
@@ -217,6 +256,12 @@ class CommitNotFound(NotFound):
     """No live branch holds a commit with this id."""
 
     code = "commit_not_found"
+
+
+class QueryNotFound(NotFound):
+    """A file, or a server, has no query of this name."""
+
+    code = "query_not_found"
 
 
 class TypeNotFound(NotFound):
@@ -520,3 +565,35 @@ class LimitExceeded(GraphError):
 
     kind = Kind.UNAVAILABLE
     code = "resource_limit"
+
+
+# -- not now -----------------------------------------------------------------------------------------
+
+
+class Busy(GraphError):
+    """Too much was asked at once by one actor or of one graph; nothing of this request was begun."""
+
+    code = "too_many_requests"
+    kind = Kind.UNAVAILABLE
+    retryable = True
+
+    @property
+    def retry_after(self) -> float:
+        """After how many seconds it may go better."""
+        return float(self.fields["retry_after"])
+
+
+class Unavailable(GraphError):
+    """A server cannot be reached, or does not serve now: it starts, stops, or has lost its storage."""
+
+    code = "unavailable"
+    kind = Kind.UNAVAILABLE
+    retryable = True
+
+
+class DeadlineExceeded(GraphError):
+    """The work did not end in the time it had; whether a write landed is told by its commit."""
+
+    code = "timeout"
+    kind = Kind.UNAVAILABLE
+    retryable = True

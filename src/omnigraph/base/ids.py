@@ -1,12 +1,17 @@
-"""Ids and the clock: what a write takes from the machine that it runs on.
+"""Ids, randomness and the clock: what a write takes from the machine that it runs on.
 
-Ids are ULIDs, sortable by time, as upper-case text of 26 characters.
+Ids are ULIDs, sortable by time, as upper-case text of 26 characters. Nothing else in the package draws random
+numbers or reads a clock (src/ruff.toml), so a simulation that replaces both here has replaced all of them.
 """
 
 from __future__ import annotations
 
+import base64
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,7 +33,16 @@ _TAILS = 1 << _TAIL_BITS
 
 def new_id() -> str:
     """Return a fresh ULID."""
-    return str(ULID())
+    return str(_new_ulid())
+
+
+def _new_ulid() -> ULID:
+    source = _source.get()
+    return (
+        ULID()
+        if source is None
+        else ULID.from_int(source.now_ms() << _RANDOM_BITS | source.bits(_RANDOM_BITS))
+    )
 
 
 def new_ids(count: int) -> pa.Array:
@@ -43,7 +57,7 @@ def new_ids(count: int) -> pa.Array:
         raise ValueError(f"{count} ids do not fit one array; ask for fewer at a time")
     # Randomness of its own: within a millisecond, single ids count up from one another.
     # The highest bit stays free, so that counting up never reaches into the time.
-    first = (int(ULID()) >> _RANDOM_BITS << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS - 1)
+    first = (int(_new_ulid()) >> _RANDOM_BITS << _RANDOM_BITS) | random_bits(_RANDOM_BITS - 1)
     text = np.empty(count, [("head", f"V{LENGTH - _TAIL_LENGTH}"), ("tail", f"V{_TAIL_LENGTH}")])
     done = 0
     while done < count:
@@ -100,6 +114,54 @@ def minted_us(text: str) -> int:
     return (int(ULID.from_str(text)) >> _RANDOM_BITS) * 1000
 
 
+# -- randomness ------------------------------------------------------------------------------------
+
+
+class RandomSource(Protocol):
+    """What ids and random numbers are drawn from in place of the machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, for ids."""
+        ...
+
+    def bits(self, count: int) -> int:
+        """Draw a number of this many bits."""
+        ...
+
+
+_source: ContextVar[RandomSource | None] = ContextVar("_source", default=None)
+
+
+@contextmanager
+def drawing_from(source: RandomSource) -> Iterator[None]:
+    """Have this thread draw from a source for the length of a block, so that a simulation can repeat it."""
+    token = _source.set(source)
+    try:
+        yield
+    finally:
+        _source.reset(token)
+
+
+def random_bits(count: int) -> int:
+    """Draw a number of this many bits."""
+    source = _source.get()
+    return secrets.randbits(count) if source is None else source.bits(count)
+
+
+def random_fraction() -> float:
+    """Draw a number from 0 up to 1."""
+    return random_bits(53) / (1 << 53)
+
+
+SECRET_BITS = 256
+
+
+def new_secret() -> str:
+    """Return a secret that nobody can guess: 43 characters that need no quoting in a header or an address."""
+    drawn = random_bits(SECRET_BITS).to_bytes(SECRET_BITS // 8, "big")
+    return base64.urlsafe_b64encode(drawn).rstrip(b"=").decode()
+
+
 # -- clock ---------------------------------------------------------------------------------------
 #
 # The one source of time, passed in so that tests can move it.
@@ -121,6 +183,9 @@ class Clock(Protocol):
         ...
 
 
+_BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)  # Linux
+
+
 class SystemClock:
     """The machine's own clock."""
 
@@ -129,9 +194,22 @@ class SystemClock:
         return time.time_ns() // 1000
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
-        return time.monotonic()
+        """Seconds on a clock that never goes back, and goes on while the machine sleeps, where it can."""
+        return time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
+
+
+class Stopwatch:
+    """How long something took; by the wall, if the machine was suspended and did not measure it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began, self._began_us = clock.monotonic(), clock.now_us()
+
+    def seconds(self) -> float:
+        """Return the seconds since it was made, by the clock that says more."""
+        by_wall = (self._clock.now_us() - self._began_us) / 1e6
+        return max(self._clock.monotonic() - self._began, by_wall)

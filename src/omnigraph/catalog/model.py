@@ -294,6 +294,11 @@ class StoredType:
         return self.id
 
     @cached_property
+    def fixed_bytes(self) -> int:
+        """What the vectors of a row take, also where they are null."""
+        return sum(4 * (p.type.dimension or 0) for p in self.properties)
+
+    @cached_property
     def _by_name(self) -> dict[str, Property]:
         return {p.name: p for p in self.properties}
 

@@ -17,6 +17,7 @@ from dataclasses import field
 from typing import assert_never
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.errors import SchemaUnsupported
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.encode import in_stored_order
 from omnigraph.catalog.identity import Minter
@@ -43,7 +44,7 @@ from omnigraph.catalog.model import (
     identity_order,
     in_identity_order,
 )
-from omnigraph.catalog.types import PropertyType
+from omnigraph.catalog.types import LARGEST_ROW, PropertyType
 from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Span, did_you_mean, in_order
 from omnigraph.language.literals import DefaultValue, default_value
 from omnigraph.language.schema import CheckedSchema, load, rules
@@ -502,6 +503,15 @@ def resolve(checked: CheckedSchema, accepted: Catalog | None, mint: Minter) -> R
     if matcher.errors:
         raise SchemaError(checked.source, matcher.errors)
     catalog = build(matches, checked.source.text, mint)
+    for table in catalog.tables:
+        if table.fixed_bytes > LARGEST_ROW:
+            raise SchemaUnsupported(
+                f"no row of {table.name} can be stored: its vectors take {table.fixed_bytes} bytes in each, "
+                f"and a row has at most {LARGEST_ROW}",
+                remedy="Choose smaller dimensions",
+                type_name=table.name,
+                limit=LARGEST_ROW,
+            )
     return Resolution(catalog, in_order(matcher.notes))
 
 

@@ -66,6 +66,15 @@ WIDENINGS = frozenset(
 )
 
 
+# Bytes of one row. Arrow counts the bytes of texts in 32 bits, and a row is held several times on its way.
+LARGEST_ROW = 1 << 30
+
+
+def row_too_large(size: int) -> str:
+    """Return what is wrong with a row of this size."""
+    return f"the row takes {size} bytes, and a row has at most {LARGEST_ROW}"
+
+
 @dataclass(frozen=True, slots=True)
 class PropertyType:
     """The type of a property."""

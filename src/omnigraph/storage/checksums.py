@@ -7,6 +7,8 @@ table records its CRC-32 and size here.
   call for all files of a commit. A line carries a check of its own, so one that is torn or damaged counts for
   nothing. A checksum that was lost, or never written by an older release, makes a file unrecorded, never
   damaged; lines of files that were deleted are harmless.
+  A log ends at some size and the writer begins another: a cleanup writes logs anew once nobody appends to
+  them, and a process that writes all day must not keep its own from that.
 - When: on local disk, while the bytes are in the page cache. On an object store the bytes are gone when Lance
   has written them, and the store guards them itself: there `verify` records on demand.
 - Covers: data, blobs, deletion files, index files and versions of tables. Derived files carry checksums of
@@ -48,6 +50,7 @@ FOLDER = "__checksums"
 ENVIRONMENT = "OMNIGRAPH_VERIFY"
 Verify = Literal["first-read", "off"]
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+LOG_BYTES = 64 * 1024  # where a log ends
 FEW = 4  # files that are done sooner without a pool
 WAYS: tuple[Verify, ...] = ("first-read", "off")
 
@@ -111,6 +114,7 @@ class Checksums:
     def __init__(self, location: Location) -> None:
         self._location = location
         self._writer = new_id()
+        self._begun: set[str] = set()  # tables of which it has a log of that name
 
     def record_written(self, table_id: str, files: Iterable[str], pool: Executor | None = None) -> None:
         """Record files that were just written, where that costs little; "/" at the end: all below.
@@ -144,17 +148,34 @@ class Checksums:
     def _append(self, table_id: str, text: bytes) -> None:
         if not text:
             return
-        path = f"{self._location.uri}/{FOLDER}/{table_id}/{self._writer}"
         with durable(Step.CHECKSUM):
-            try:
-                handle = os.open(path, APPEND, 0o644)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                handle = os.open(path, APPEND, 0o644)
+            handle = self._opened(table_id)
             try:
                 os.write(handle, text)  # one call: a line is never mixed with another's
+                if os.fstat(handle).st_size >= LOG_BYTES:
+                    self._writer = new_id()
+                    self._begun.clear()
             finally:
                 os.close(handle)
+
+    def _opened(self, table_id: str) -> int:
+        """Open this writer's log of a table to append to it.
+
+        One that a cleanup took is not begun again under its name: a log only grows, and copies rely on that.
+        """
+        folder = f"{self._location.uri}/{FOLDER}/{table_id}"
+        if table_id in self._begun:
+            try:
+                return os.open(f"{folder}/{self._writer}", APPEND & ~os.O_CREAT)
+            except FileNotFoundError:
+                self._writer = new_id()
+                self._begun.clear()
+        self._begun.add(table_id)
+        try:
+            return os.open(f"{folder}/{self._writer}", APPEND, 0o644)
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+            return os.open(f"{folder}/{self._writer}", APPEND, 0o644)
 
     def recorded(self, table_id: str) -> dict[str, Checksum]:
         """Return what is recorded of a table, by path inside the table."""

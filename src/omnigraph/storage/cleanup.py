@@ -23,20 +23,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.base.ids import Clock
 from omnigraph.storage.checksums import Checksums
-from omnigraph.storage.garbage import Doomed, FilesOf, Garbage, Listing, Needs, condemned_by
+from omnigraph.storage.garbage import Doomed, FilesOf, Garbage, Listing, Needs, condemned_by, ended
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import check_kept
-from omnigraph.storage.manifest.records import MAIN, ManifestState, Sweep
+from omnigraph.storage.manifest.records import MAIN, ChainPosition, ManifestState, Sweep
 from omnigraph.storage.manifest.refs import Refs
-from omnigraph.storage.retention import Retainer, Retention, RetentionPlan
-from omnigraph.storage.sweep import Announcer, Sweeper
+from omnigraph.storage.retention import GivenUp, Retainer, Retention, RetentionPlan
+from omnigraph.storage.sweep import CLOCKS_DIFFER_US, Announcer, Sweeper
 
 ROUNDS = 16  # of announcing, while names come up
 Readers = Callable[[], Iterable[ManifestState]]  # the states that this process is reading
@@ -69,10 +69,14 @@ class CleanedPart:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What a cleanup deleted or, as a preview, would delete; parts of which nothing goes are left out."""
+    """What a cleanup deleted or, as a preview, would delete; parts of which nothing goes are left out.
+
+    `given_up` says which history goes. That takes effect at once, also where the files are too young to go.
+    """
 
     dry_run: bool
     parts: tuple[CleanedPart, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
 
     @property
     def files(self) -> int:
@@ -101,8 +105,21 @@ class Cleaned:
             "files_removed": self.files,
             "bytes_removed": self.bytes,
             "old_versions_removed": self.versions,
+            "given_up": [branch.to_json() for branch in self.given_up],
             "datasets": [part.to_json() for part in self.parts],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupProgress:
+    """How far a cleanup is: versions of tables that were traced, or files that were deleted."""
+
+    stage: Literal["tracing", "deleting"]
+    done: int
+    total: int
+
+
+CleanupListener = Callable[[CleanupProgress], None]
 
 
 def _reported(part: Doomed) -> CleanedPart:
@@ -146,27 +163,34 @@ class Cleaner:
         self._readers = readers
         self._pool = pool
         self._clock = clock
-        # A commit that stalls for longer is read back before it is believed.
-        self._garbage = Garbage(sweeper, checksums, stall_us=round(stall_s * 2e6))
+        # A commit that stalls for longer is read back before it is believed. The age of files is reckoned
+        # by two clocks, unless the disk is this machine's.
+        apart_us = 0 if location.is_local or not stall_s else CLOCKS_DIFFER_US
+        self._garbage = Garbage(sweeper, checksums, stall_us=round(stall_s * 2e6) + apart_us)
 
-    def run(self, retention: Retention, *, dry_run: bool) -> Cleaned:
+    def run(self, retention: Retention, *, dry_run: bool, progress: CleanupListener | None = None) -> Cleaned:
         """Delete what a retention gives up, and what nothing names; or say what that would be."""
+        tell = progress or (lambda now: None)
         listing = Listing.of(self._location, self._clock.now_us(), retention.grace_us)
         plan = self._retainer.plan(retention, self._refs.latest(), listing.now_us)
-        needs = self._trace([plan])
+        needs = self._trace([plan], tell)
         doomed = self._garbage.choose(listing, plan, needs)
-        if dry_run or not (plan.gives_up or doomed):
-            return Cleaned(dry_run, tuple(map(_reported, doomed)))
-        plans = self._announce(plan, listing, condemned_by(doomed))
-        needs = self._trace(plans, needs.by_version)
+        given_up = self._retainer.given_up(plan)
+        if dry_run:
+            return Cleaned(dry_run, tuple(map(_reported, doomed)), given_up)
+        forgotten = self._retainer.forgotten(plan, ended(listing))
+        if not (plan.gives_up or doomed or forgotten):
+            return Cleaned(dry_run)
+        plans = self._announce(plan, listing, condemned_by(doomed), forgotten)
+        needs = self._trace(plans, tell, needs.by_version)
         chosen = {file.key for part in doomed for file in part.every}  # what came up since was not announced
-        left = (part.only(chosen) for part in self._garbage.choose(listing, plans[-1], needs))
-        return Cleaned(dry_run, tuple(self._delete(part) for part in left if part))
+        left = [part.only(chosen) for part in self._garbage.choose(listing, plans[-1], needs)]
+        return Cleaned(dry_run, tuple(self._delete_all([part for part in left if part], tell)), given_up)
 
     # -- announcing --------------------------------------------------------------------------------
 
     def _announce(
-        self, plan: RetentionPlan, listing: Listing, condemned: frozenset[str]
+        self, plan: RetentionPlan, listing: Listing, condemned: frozenset[str], forgotten: frozenset[str]
     ) -> list[RetentionPlan]:
         """Raise the floors, until no name is left that was not heeded; return what was in force then.
 
@@ -187,6 +211,7 @@ class Cleaner:
                     kept=announced.kept.get(chain),
                     condemned=tuple(sorted(going)),
                     before_us=listing.before_us,
+                    forgotten=forgotten,
                 )
 
             refs, _heads = self._announcer.tell(sweep_of)
@@ -200,7 +225,9 @@ class Cleaner:
 
     # -- tracing -----------------------------------------------------------------------------------
 
-    def _trace(self, plans: Sequence[RetentionPlan], known: FilesOf | None = None) -> Needs:
+    def _trace(
+        self, plans: Sequence[RetentionPlan], tell: CleanupListener, known: FilesOf | None = None
+    ) -> Needs:
         """Find out what the versions that stay need; raise if one of them cannot be read."""
         states = list(self._states(plans))
         pinned_in: dict[tuple[str, int], list[ManifestState]] = {}
@@ -213,7 +240,9 @@ class Cleaner:
             names.update({pin.table_id: (pin.name, pin.kind) for pin in head.pins.values()})
         by_version = {key: files for key, files in (known or {}).items() if key in pinned_in}
         missing = [key for key in pinned_in if key not in by_version]
-        for key, files in zip(missing, self._pool.map(self._files_of, missing), strict=True):
+        traced = zip(missing, self._pool.map(self._files_of, missing), strict=True)
+        for done, (key, files) in enumerate(traced, 1):
+            tell(CleanupProgress("tracing", done, len(missing)))
             if not isinstance(files, GraphError):
                 by_version[key] = files
             elif any(self._is_promised(state) for state in pinned_in[key]):
@@ -226,13 +255,20 @@ class Cleaner:
     def _states(self, plans: Iterable[RetentionPlan]) -> Iterator[ManifestState]:
         positions = dict.fromkeys(position for plan in plans for position in plan.positions())
         heads = {(chain, head.version): head for plan in plans for chain, head in plan.heads.items()}
-        for chain, version in positions:
-            head = heads.get((chain, version))
-            try:
-                yield self._branches.chain(chain).at(version) if head is None else head
-            except HistoryReclaimed:
-                if self._keeps(chain, version):
-                    raise
+        yield from (heads[position] for position in positions if position in heads)
+        past = [position for position in positions if position not in heads]
+        for (chain, version), state in zip(past, self._pool.map(self._state_at, past), strict=True):
+            if not isinstance(state, HistoryReclaimed):
+                yield state
+            elif self._keeps(chain, version):
+                raise state
+
+    def _state_at(self, position: ChainPosition) -> ManifestState | HistoryReclaimed:
+        chain, version = position
+        try:
+            return self._branches.chain(chain).at(version)
+        except HistoryReclaimed as error:
+            return error
 
     def _files_of(self, key: tuple[str, int]) -> frozenset[str] | GraphError:
         try:
@@ -264,6 +300,13 @@ class Cleaner:
                 yield table_id, pin.version
 
     # -- deleting ----------------------------------------------------------------------------------
+
+    def _delete_all(self, parts: Sequence[Doomed], tell: CleanupListener) -> Iterator[CleanedPart]:
+        done, total = 0, sum(len(part.every) for part in parts)
+        for part in parts:
+            yield self._delete(part)
+            done += len(part.every)
+            tell(CleanupProgress("deleting", done, total))
 
     def _delete(self, part: Doomed) -> CleanedPart:
         """Delete one part; what fails is told, and the rest goes on."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import TypeVar
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ from omnigraph.base.errors import (
     InvalidRequest,
     StorageError,
 )
+from omnigraph.base.panics import panics_caught
 from omnigraph.storage.checksums import FOLDER as CHECKSUMS
 from omnigraph.storage.location import Location, storage_failure
 from omnigraph.storage.manifest.branches import Branches
@@ -119,6 +121,9 @@ def _any(location: Location, part: str) -> bool:
 # -- reads -------------------------------------------------------------------------------------------
 
 
+_OF_PROCESS: WeakSet[Readability] = WeakSet()  # a cleanup looks at the reads of every handle that there is
+
+
 class Readability:
     """Judges reads that failed: the one place where a missing file gets its meaning."""
 
@@ -128,6 +133,7 @@ class Readability:
         self._branches = branches
         self._reading: dict[int, tuple[ManifestState, ...]] = {}  # one entry for each block that is open
         self._blocks = count()
+        _OF_PROCESS.add(self)
 
     @contextmanager
     def judged(self, *states: ManifestState, tables: Collection[str] | None = None) -> Iterator[None]:
@@ -138,7 +144,8 @@ class Readability:
         block = next(self._blocks)
         self._reading[block] = states
         try:
-            yield
+            with panics_caught():
+                yield
         except Exception as error:
             reason = self.reason(error, *states, tables=tables)
             if reason is error:
@@ -148,8 +155,9 @@ class Readability:
             del self._reading[block]
 
     def being_read(self) -> tuple[ManifestState, ...]:
-        """Return the states that this process is reading now."""
-        return tuple(state for states in list(self._reading.values()) for state in states)
+        """Return the states of this graph that this process is reading now, by whichever handle."""
+        here = [other for other in list(_OF_PROCESS) if other._location.uri == self._location.uri]
+        return tuple(state for one in here for states in list(one._reading.values()) for state in states)
 
     def reason(
         self, error: Exception, *states: ManifestState, tables: Collection[str] | None = None

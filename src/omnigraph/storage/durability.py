@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -25,6 +24,7 @@ from typing import Literal
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import StorageError
+from omnigraph.base.ids import SystemClock
 
 # -- steps and failpoints --------------------------------------------------------------------------
 #
@@ -63,6 +63,7 @@ class Step(Enum):
     FLOOR = "floor"
     KEPT = "kept"
     CLAIM = "claim"
+    UPGRADE = "upgrade"  # of the registry or of a chain, to the format of this release
     RECLAIM_FENCE = "reclaim_fence"
     RECLAIM_FILE = "reclaim_file"
     COPY_FILE = "copy_file"
@@ -121,7 +122,7 @@ def hit(name: str) -> None:
     elif action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action.startswith("sleep:"):
-        time.sleep(float(action.removeprefix("sleep:")))
+        SystemClock().sleep(float(action.removeprefix("sleep:")))
     else:
         raise ValueError(f"failpoint {name!r}: unknown action {action!r}")
 

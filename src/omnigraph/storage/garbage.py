@@ -7,26 +7,24 @@ there until then, and refuse it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.checksums import FOLDER as CHECKSUMS
 from omnigraph.storage.checksums import Checksums, RewrittenLog
 from omnigraph.storage.claims import FOLDER as CLAIMS
-from omnigraph.storage.location import Location, StoredObject
+from omnigraph.storage.location import BEING_WRITTEN_US, UNFINISHED, Location, StoredObject, abandoned
 from omnigraph.storage.manifest.chain import KEPT, MANIFEST, chain_path, kept_path
 from omnigraph.storage.manifest.records import MAIN
-from omnigraph.storage.manifest.refs import REFS
+from omnigraph.storage.manifest.refs import REFS, REGISTRY_KEPT
 from omnigraph.storage.opener import MAX_VERSION
-from omnigraph.storage.retention import DAY_US, HOUR_US, RetentionPlan
+from omnigraph.storage.retention import DAY_US, RetentionPlan
 from omnigraph.storage.schema_objects import FOLDER as SCHEMAS
 from omnigraph.storage.sweep import Sweeper
 from omnigraph.storage.tables.files import CREATED, TABLES, VERSIONS, manifest_path
 
-BEING_WRITTEN_US = HOUR_US  # a file that is not finished is taken for one that somebody is writing
 CLAIMS_STAY_US = 7 * DAY_US  # an idempotency key is good for this long at least
-REGISTRY_KEPT = 16  # versions of the registry
 TREE = f"{MANIFEST}/tree/"
 FilesOf = Mapping[tuple[str, int], frozenset[str]]  # a version of a table -> the files that it needs
 
@@ -91,8 +89,9 @@ class Listing:
         """Return the files of every table, by their path inside it."""
         by_table: dict[str, dict[str, StoredObject]] = {}
         for file in self.parts.get(TABLES, ()):
-            _, table_id, path = file.key.split("/", 2)
-            by_table.setdefault(table_id, {})[path] = file
+            _, table_id, path = (*file.key.split("/", 2), "")[:3]
+            if path:  # a file beside the tables is nobody's
+                by_table.setdefault(table_id, {})[path] = file
         return by_table
 
 
@@ -210,6 +209,14 @@ def _may_go(file: StoredObject, listing: Listing) -> bool:
     return file.modified_us < min(listing.before_us, listing.now_us - least_us)
 
 
+def ended(listing: Listing) -> Callable[[str], bool]:
+    """Return what says of a chain that nothing of it can be read any longer; its end alone may be stored."""
+    manifests = [file for file in listing.parts[MANIFEST] if file.key.endswith(".manifest")]
+    stored = {chain: len(files) for chain, files in _by_chain(manifests).items()}
+    kept = {file.key.split("/")[1] for file in listing.parts.get(KEPT, ())}
+    return lambda chain: stored.get(chain, 0) <= 1 and chain not in kept
+
+
 def _by_chain(files: Iterable[StoredObject]) -> dict[str, list[StoredObject]]:
     by_chain: dict[str, list[StoredObject]] = {}
     for file in files:
@@ -246,8 +253,19 @@ def _unused_schemas(listing: Listing, needs: Needs) -> tuple[StoredObject, ...]:
 
 
 def _unkept(listing: Listing, plan: RetentionPlan) -> tuple[StoredObject, ...]:
+    """Choose states below the floor that nothing names any more.
+
+    One that is not below it was put apart by another cleanup, which is about to raise the floor past it.
+    """
     kept = {kept_path(chain, version) for chain, versions in plan.kept.items() for version in versions}
-    return tuple(file for file in listing.old(KEPT) if _is_whole(file) and file.key not in kept)
+    whole = (file for file in listing.old(KEPT) if _is_whole(file) and file.key not in kept)
+    return tuple(file for file in whole if _is_below(file.key, plan.floors))
+
+
+def _is_below(key: str, floors: Mapping[str, int]) -> bool:
+    _, chain, name = key.split("/", 2)
+    number = name.removesuffix(".json")
+    return chain not in floors or not number.isdigit() or int(number) < floors[chain]
 
 
 def _past_claims(listing: Listing) -> tuple[StoredObject, ...]:
@@ -259,7 +277,8 @@ def _leftovers(listing: Listing) -> tuple[StoredObject, ...]:
     unfinished = (SCHEMAS, KEPT, CLAIMS, CHECKSUMS)
     parts = [file for part in unfinished for file in listing.old(part) if file.key.endswith(".part")]
     probes = [file for part in listing.parts if part.startswith("__probe-") for file in listing.old(part)]
-    return (*parts, *probes)
+    copies = abandoned(listing.old(UNFINISHED), listing.now_us)
+    return (*parts, *probes, *copies)
 
 
 def _is_whole(file: StoredObject) -> bool:

@@ -15,7 +15,7 @@ at the floor. Nothing is written here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from itertools import islice
 from typing import overload
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import CommitNotFound, GraphError, HistoryReclaimed, InvalidRequest
+from omnigraph.base.errors import CommitNotFound, HistoryReclaimed, InvalidRequest
 from omnigraph.base.ids import minted_us
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import Chain
@@ -109,10 +109,7 @@ class History:
 
     def page(self, head: ManifestState, *, limit: int = 50, before: str | None = None) -> Page:
         """Return the commits that led to a state, or those of them that came before one."""
-        if not 1 <= limit <= LIMIT:
-            raise InvalidRequest(
-                f"a page has 1 to {LIMIT} commits, not {limit}", remedy="Ask for several pages"
-            )
+        check_page(limit)
         start = head if before is None else self._on_line(head, before)
         skipped = 0 if before is None else 1  # a page starts after the commit that it is asked by
         entries = list(islice(self._until_floor(start), skipped, skipped + limit + 1))
@@ -316,6 +313,12 @@ class History:
                 raise _reclaimed(head.floor)
 
 
+def check_page(limit: int) -> None:
+    """Refuse pages of no or too many commits."""
+    if not 1 <= limit <= LIMIT:
+        raise InvalidRequest(f"a page has 1 to {LIMIT} commits, not {limit}", remedy="Ask for several pages")
+
+
 def _last_at(chain: Chain, low: int, high: int, time_us: int) -> ManifestState:
     """Return the last version from `low` on that is not younger than a time; `low` is not, `high` is."""
     while high - low > 1:
@@ -433,27 +436,51 @@ def holds(state: ManifestState, commit: ManifestState) -> bool:
 
 
 def merge_bases(branches: Branches, first: ManifestState, other: ManifestState) -> tuple[ManifestState, ...]:
-    """Return the common ancestors that no other common ancestor holds, best first."""
+    """Return the common ancestors that no other common ancestor holds, best first.
+
+    If one of them is no longer stored, the others are worse: by them, what both sides have had since would
+    count as new, and what one of them has deleted would come back. So nothing is merged then.
+    """
+    bases, lost = _best(branches, first, other, _promised)
+    if lost is not None:
+        raise HistoryReclaimed(
+            "a common ancestor of the branches is no longer stored",
+            remedy="Load the differences of one into the other instead of merging",
+        ) from lost
+    return tuple(sorted(bases, key=lambda state: _rank(state, first, other), reverse=True))
+
+
+def stored_bases(branches: Branches, first: ManifestState, other: ManifestState) -> list[ManifestState]:
+    """Return those common ancestors that are still stored, whether or not that is promised."""
+    return _best(branches, first, other, Chain.at)[0]
+
+
+def _best(
+    branches: Branches,
+    first: ManifestState,
+    other: ManifestState,
+    read: Callable[[Chain, int], ManifestState],
+) -> tuple[list[ManifestState], HistoryReclaimed | None]:
+    """Return the best common ancestors that can be read, and why one cannot, if no other holds it."""
     candidates: dict[tuple[str, int], ManifestState] = {}
-    unreadable: GraphError | None = None
+    unreadable: dict[tuple[str, int], HistoryReclaimed] = {}
     for chain, version in _common(first, other):
-        if any(state.ancestry.get(chain, 0) >= version for state in candidates.values()):
+        if _is_held(chain, version, candidates.values()):
             continue  # another candidate has it already: most often the first, whatever was merged before
         try:
-            state = _promised(branches.chain(chain), version)
-        except HistoryReclaimed as error:  # a chain that is gone has nothing to offer
-            unreadable = error
+            state = read(branches.chain(chain), version)
+        except HistoryReclaimed as error:
+            unreadable[chain, version] = error
             continue
         candidates.setdefault(state.position, state)
-    best = [
-        s for s in candidates.values() if not any(s is not t and holds(t, s) for t in candidates.values())
-    ]
-    if not best:
-        raise HistoryReclaimed(
-            "the branches have no common ancestor that is still stored",
-            remedy="Load the differences of one into the other instead of merging",
-        ) from unreadable
-    return tuple(sorted(best, key=lambda state: _rank(state, first, other), reverse=True))
+    lost = (error for at, error in unreadable.items() if not _is_held(*at, candidates.values()))
+    states = candidates.values()
+    best = [s for s in states if not any(s is not t and holds(t, s) for t in states)]
+    return best, next(lost, None)
+
+
+def _is_held(chain: str, version: int, states: Iterable[ManifestState]) -> bool:
+    return any(state.ancestry.get(chain, 0) >= version for state in states)
 
 
 def _promised(chain: Chain, version: int) -> ManifestState:

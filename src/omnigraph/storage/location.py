@@ -26,6 +26,7 @@ from obstore.store import from_url
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, StorageDenied, StorageError
 from omnigraph.base.ids import new_id
+from omnigraph.base.panics import is_panic
 from omnigraph.storage.cost import count_object_request
 
 OBJECT_SCHEMES = ("s3", "gs", "az", "abfss")
@@ -47,12 +48,40 @@ CLIENT_OPTIONS = frozenset(
 CHUNK_BYTES = 1 << 20  # of an object that is read in pieces
 PUT_BYTES = 8 << 20  # what is larger goes to an object store in parts of this size
 PARTS_AT_ONCE = 3  # of one object: this times the size of a part is what an upload holds in memory
+BEING_WRITTEN_US = 3_600_000_000  # a younger file that is not finished may be one that somebody is writing
 UNFINISHED = "__unfinished"  # below a local root: files that are being written, before they have their name
 LANCE_ONLY = frozenset({"download_retry_count"})  # means nothing to the client for small objects
+
+CHECK_CREDENTIALS = "Check the credentials in storage_options or the environment, and the permissions"
+EXPIRED = "The credentials have expired: get new ones, and open the graph again if storage_options held them"
+# What S3 calls a refusal, in the text of its answer; clients hand some of them on as failures of any sort.
+REFUSALS = {
+    "ExpiredToken": EXPIRED,
+    "TokenRefreshRequired": EXPIRED,
+    "InvalidAccessKeyId": CHECK_CREDENTIALS,
+    "SignatureDoesNotMatch": CHECK_CREDENTIALS,
+    "RequestTimeTooSkewed": "The clock of this machine differs too much from the store's: set it right",
+}
+
+
+def denial(doing: str, error: BaseException) -> StorageDenied | None:
+    """Return the error for a refusal of the store, if that is what its answer calls it."""
+    answer = f"{error} {error.__cause__ or ''}"
+    name = next((name for name in REFUSALS if name in answer), None)
+    if name is None:
+        return None
+    return StorageDenied(
+        f"storage refused access while {doing}: {name}",
+        remedy=REFUSALS[name],
+        storage_kind="configuration",
+    )
 
 
 def storage_failure(doing: str, error: BaseException) -> StorageError:
     """Return the error for a failure of the store that nothing more is known about."""
+    denied = denial(doing, error)
+    if denied is not None:
+        return denied
     return StorageError(
         f"storage failed while {doing}: {error}",
         remedy="Nothing was published; check the storage service and its permissions, then try again",
@@ -82,7 +111,12 @@ class Location:
         scheme = urlparse(text).scheme if "://" in text else ""
         if scheme in ("", "file"):
             path = unquote(urlparse(text).path) if scheme else text
-            return cls(str(Path(path).expanduser().absolute()))
+            try:
+                return cls(str(Path(path).expanduser().absolute()))
+            except RuntimeError as error:  # of a user that this machine does not know
+                raise InvalidRequest(
+                    f"cannot tell which folder {text!r} is: {error}", remedy="Give the path in full"
+                ) from error
         if scheme not in OBJECT_SCHEMES:
             raise InvalidRequest(
                 f"unsupported address {text!r}",
@@ -156,6 +190,12 @@ class StoredObject:
     key: str
     size: int
     modified_us: int
+
+
+def abandoned(entries: Iterable[StoredObject], now_us: int) -> list[StoredObject]:
+    """Return the files among some that whoever was writing them never finished, and gave up by now."""
+    prefix = f"{UNFINISHED}/"
+    return [e for e in entries if e.key.startswith(prefix) and e.modified_us < now_us - BEING_WRITTEN_US]
 
 
 class Objects(Protocol):
@@ -455,24 +495,19 @@ def _typed(doing: str, uri: str) -> Iterator[None]:
     try:
         yield
     except (store_errors.PermissionDeniedError, store_errors.UnauthenticatedError, PermissionError) as error:
-        raise StorageDenied(
+        raise denial(f"{doing} at {uri}", error) or StorageDenied(
             f"storage refused access while {doing} at {uri}",
-            remedy="Check the credentials in storage_options or the environment, and the permissions",
+            remedy=CHECK_CREDENTIALS,
             storage_kind="configuration",
         ) from error
     except BaseException as error:
-        if not isinstance(error, store_errors.BaseError | OSError) and not _is_panic(error):
+        if not isinstance(error, store_errors.BaseError | OSError) and not is_panic(error):
             raise
-        raise StorageError(
+        raise denial(f"{doing} at {uri}", error) or StorageError(
             f"storage failed while {doing} at {uri}: {type(error).__name__}",
             remedy="Check the address, the network and the storage service, then try again",
             storage_kind="unknown",
         ) from error
-
-
-def _is_panic(error: BaseException) -> bool:
-    """Say whether Rust code gave up; its exception is no Exception, and has no module to import it from."""
-    return type(error).__name__ == "PanicException"
 
 
 def _pieces(file: BinaryIO, key: str, uri: str) -> Iterator[bytes]:
@@ -504,7 +539,7 @@ def _client(location: Location) -> Any:
     except InvalidRequest:
         raise
     except BaseException as error:
-        if not isinstance(error, store_errors.BaseError | ValueError | TypeError) and not _is_panic(error):
+        if not isinstance(error, store_errors.BaseError | ValueError | TypeError) and not is_panic(error):
             raise
         reason = str(error).partition("\n")[0].rstrip(".")
         raise InvalidRequest(

@@ -19,6 +19,7 @@ from lance.lance import _Session
 
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import GraphClosed, GraphError, IntegrityError, StorageError
+from omnigraph.base.panics import panics_caught
 from omnigraph.storage.cost import asks_lance
 from omnigraph.storage.location import Location
 
@@ -99,7 +100,8 @@ class Opener:
         self.check_open()
         asks_lance()
         try:
-            return handle.checkout_version((None, None))
+            with panics_caught():
+                return handle.checkout_version((None, None))
         except (OSError, ValueError) as error:
             raise OpenFailed(handle.uri) from error
 
@@ -151,12 +153,13 @@ class Opener:
             self.opens += 1
         asks_lance()
         try:
-            return lance.dataset(
-                uri,
-                version=version,
-                block_size=None if self._location.is_local else FETCHED_TOGETHER,
-                storage_options=self._location.lance_options,
-                session=session,
-            )
+            with panics_caught():
+                return lance.dataset(
+                    uri,
+                    version=version,
+                    block_size=None if self._location.is_local else FETCHED_TOGETHER,
+                    storage_options=self._location.lance_options,
+                    session=session,
+                )
         except (OSError, ValueError) as error:
             raise OpenFailed(uri) from error

@@ -11,7 +11,6 @@ OutcomeUnknown alone says that it cannot tell.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Mapping, Set
 from dataclasses import field, replace
@@ -31,7 +30,8 @@ from omnigraph.base.errors import (
     StorageError,
 )
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.base.ids import Clock, is_id, new_id
+from omnigraph.base.ids import Clock, Stopwatch, is_id, new_id, random_fraction
+from omnigraph.base.panics import panics_caught
 from omnigraph.storage.cost import measured
 from omnigraph.storage.diagnose import Readability, of_the_newest
 from omnigraph.storage.durability import NotDurable, Step
@@ -171,7 +171,7 @@ class RetryPolicy:
     """How long a write that keeps losing the race goes on trying."""
 
     attempts: int = 400
-    seconds: float = 120.0
+    seconds: float = 120.0  # since the first loss
     pause_s: float = 0.02  # longest pause after the first loss; shrinks with each further one
     confirm_after_s: float = 60.0  # a slower swap is read back before it is believed
     failures: int = 3  # publish calls that fail outright, with the head unmoved, before giving up
@@ -218,7 +218,6 @@ class Publisher:
         self._clock = clock
         self._policy = policy or RetryPolicy()
         self._losers: dict[str, FairLock] = {}  # by chain
-        self._random = random.Random()  # jitter only: processes must not share a seed
 
     def publish(self, branch: str, write: Write, intent: Intent | None = None) -> PublishReceipt:
         """Run a write to its end."""
@@ -247,7 +246,7 @@ class Publisher:
 
     def _run(self, branch: str, write: Write, intent: Intent) -> PublishReceipt:
         commit_id, authored_at = intent.commit_id or new_id(), self._clock.now_us()
-        started = self._clock.monotonic()
+        patience = _Patience(branch, self._policy, self._clock)
         attempts, failures = 1, 0
         while True:
             chain, txn = self._capture(branch, commit_id)
@@ -260,9 +259,9 @@ class Publisher:
             first = self._attempt(chain, txn, write, intent)
             if first is not None:
                 break
-            self._give_up(branch, attempts, started)
+            patience.lose(attempts)
             attempts += 1
-        attempt = first
+        attempt, doubted = first, False
         turn = Turn(self._losers.setdefault(attempt.chain.incarnation, FairLock()))
         with turn.held:
             while True:
@@ -278,7 +277,10 @@ class Publisher:
                 chain, txn = self._recapture(attempt, branch, commit_id, failed)
                 if self._landed(chain, txn.snapshot.state, attempt, commit_id):
                     return self._acknowledged(chain, txn, record, attempts, intent)
-                self._give_up(branch, attempts, started)
+                doubted = doubted or isinstance(failed, CommitInDoubt)
+                if doubted:
+                    self._check_remembered(chain, txn.snapshot.state, attempt, commit_id)
+                patience.lose(attempts)
                 attempts += 1
                 if (chain, txn.snapshot.state.version) != (attempt.chain, attempt.txn.snapshot.state.version):
                     failures = 0
@@ -317,6 +319,7 @@ class Publisher:
         """Look for an uncertain publish on its own chain, which has another name by now, or none."""
         state = lost.chain.latest()
         if not self._landed(lost.chain, state, lost, commit_id):
+            self._check_remembered(lost.chain, state, lost, commit_id)
             return None
         snapshot = replace(lost.txn.snapshot, state=state)
         return lost.chain, WriteTxn(snapshot, commit_id, self._reads, self._readability)
@@ -324,8 +327,8 @@ class Publisher:
     def _attempt(
         self, chain: Chain, txn: WriteTxn, write: Write, intent: Intent, *, lost: _Attempt | None = None
     ) -> _Attempt | None:
-        """Make an attempt, perhaps after one that lost; None if it failed on a base whose history was
-        reclaimed meanwhile.
+        """Make an attempt, perhaps after one that lost; None if it failed because of a sweep: on a base
+        whose history was reclaimed, or on files that were taken before anything named them.
         """
         state, expected = txn.snapshot.state, intent.expected_head
         try:
@@ -333,11 +336,16 @@ class Publisher:
                 raise _made_anew(txn.snapshot.branch)
             if expected is not None and not state.same_content_as(expected):
                 raise PreconditionFailed(txn.snapshot.branch, expected=expected, actual=state.head)
-            return self._prepare(chain, txn, write) if lost is None else self._go_on(lost, chain, txn, write)
+            with panics_caught():
+                return (
+                    self._prepare(chain, txn, write) if lost is None else self._go_on(lost, chain, txn, write)
+                )
         except Exception as error:
             reason = self._readability.reason(error, state)
             if isinstance(reason, HistoryReclaimed) and self._readability.reclaimed(state) is not None:
                 return None  # else of another state that the write names
+            if isinstance(reason, StorageError) and _swept_since(chain, state):
+                return None  # what was being staged may be gone
             if reason is error:
                 raise
             raise reason from error
@@ -373,14 +381,14 @@ class Publisher:
     def _swap(self, attempt: _Attempt, record: CommitRecord, pins: Pins) -> HeadMoved | CommitInDoubt | None:
         """Try to publish; return what went wrong, or None."""
         base = attempt.txn.snapshot.state
-        before = self._clock.monotonic()
+        watch = Stopwatch(self._clock)
         try:
             attempt.chain.commit(*advance(base, record, pins, attempt.plan.merged), Step.PUBLISH)
         except (HeadMoved, CommitInDoubt) as error:
             return error
         except NotDurable as error:  # visible, but a power cut may still take it back
             raise OutcomeUnknown(record.id, branch=record.branch) from error
-        stalled = self._clock.monotonic() - before > self._policy.confirm_after_s
+        stalled = watch.seconds() > self._policy.confirm_after_s
         try:
             landed = not stalled or self._landed(attempt.chain, attempt.chain.latest(), attempt, record.id)
         except (StorageError, GraphClosed) as error:
@@ -396,6 +404,16 @@ class Publisher:
             return False
         answer = state.landed_since(attempt.txn.snapshot.state.version, commit_id)
         return chain.find(commit_id, state) is not None if answer is None else answer
+
+    def _check_remembered(
+        self, chain: Chain, state: ManifestState, attempt: _Attempt, commit_id: str
+    ) -> None:
+        """Raise when a commit that is not found may have landed before what the chain still holds."""
+        if chain.incarnation != attempt.chain.incarnation:
+            return
+        reaches_back = state.landed_since(attempt.txn.snapshot.state.version, commit_id) is not None
+        if not reaches_back and chain.may_have_forgotten(commit_id, state):
+            raise OutcomeUnknown(commit_id, branch=attempt.txn.snapshot.branch)
 
     def _acknowledged(
         self, chain: Chain, txn: WriteTxn, record: CommitRecord, attempts: int, intent: Intent
@@ -428,14 +446,36 @@ class Publisher:
 
     # -- retry ----------------------------------------------------------------------------------
 
-    def _give_up(self, branch: str, attempts: int, started: float) -> None:
-        elapsed = self._clock.monotonic() - started
-        if attempts >= self._policy.attempts or elapsed >= self._policy.seconds:
-            raise PublishContention(branch, attempts=attempts, elapsed_ms=int(elapsed * 1000))
-
     def _pause(self, attempts: int) -> None:
         """Wait a random moment, shorter for those who have lost more often: that is the fairness."""
-        self._clock.sleep(self._random.uniform(0, self._policy.pause_s / attempts))
+        self._clock.sleep(random_fraction() * self._policy.pause_s / attempts)
+
+
+def _swept_since(chain: Chain, state: ManifestState) -> bool:
+    """Say whether a sweep was announced after a state."""
+    try:
+        return chain.latest().swept > state.version
+    except StorageError:
+        return False
+
+
+class _Patience:
+    """How long a write goes on trying; the time counts from its first loss, however long it prepared."""
+
+    def __init__(self, branch: str, policy: RetryPolicy, clock: Clock) -> None:
+        self._branch = branch
+        self._policy = policy
+        self._clock = clock
+        self._first_loss: float | None = None
+
+    def lose(self, attempts: int) -> None:
+        """Note a loss; raise when there have been too many, or for too long."""
+        now = self._clock.monotonic()
+        if self._first_loss is None:
+            self._first_loss = now
+        elapsed = now - self._first_loss
+        if attempts >= self._policy.attempts or elapsed >= self._policy.seconds:
+            raise PublishContention(self._branch, attempts=attempts, elapsed_ms=int(elapsed * 1000))
 
 
 def _check(intent: Intent) -> None:

@@ -18,10 +18,8 @@ from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import kept_pin
 from omnigraph.storage.manifest.records import ManifestState, Sweep
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.sweep import Announcer, Sweeper
+from omnigraph.storage.sweep import CLOCKS_DIFFER_US, Announcer, Sweeper
 from omnigraph.storage.tables.files import TABLES, VERSIONS, manifest_path, stored_files
-
-CLOCKS_DIFFER_US = 3_600_000_000  # how far the store's clock may be ahead of this one
 
 
 @dataclass(frozen=True, slots=True)

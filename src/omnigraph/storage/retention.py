@@ -8,14 +8,14 @@ keeps nothing but such starting points.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
+from typing import Any
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, HistoryReclaimed, InvalidRequest
 from omnigraph.base.ids import minted_us
-from omnigraph.storage.history import History, merge_bases
+from omnigraph.storage.history import History, stored_bases
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import Chain
 from omnigraph.storage.manifest.records import MAIN, ChainPosition, ManifestState
@@ -82,12 +82,28 @@ class RetentionPlan:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """What a branch gives up for good: from then on its older commits answer `history_reclaimed`."""
+
+    branch: str
+    commits: int
+    oldest_kept: str  # the oldest commit of those that stay without anything else naming them
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        return {"branch": self.branch, "commits": self.commits, "oldest_kept": self.oldest_kept}
+
+
 class Retainer:
     """Finds out what stays."""
 
-    def __init__(self, branches: Branches, history: History) -> None:
+    def __init__(
+        self, branches: Branches, history: History, is_whole: Callable[[ManifestState], bool]
+    ) -> None:
         self._branches = branches
         self._history = history
+        self._is_whole = is_whole  # whether all tables of a state are still stored
 
     def plan(self, retention: Retention, refs: RefsState, now_us: int) -> RetentionPlan:
         """Return what a retention keeps, as the registry and the heads are now."""
@@ -111,6 +127,57 @@ class Retainer:
         heads, names = self._heads(refs)
         floors = {chain: max(head.floor, plan.floors.get(chain, 0)) for chain, head in heads.items()}
         return self._protected(refs, heads, names, floors)
+
+    def given_up(self, plan: RetentionPlan) -> tuple[GivenUp, ...]:
+        """Return what branches lose by a plan, by name; to be asked before the plan is announced."""
+        told = []
+        for chain, head in plan.heads.items():
+            floor = plan.floors[chain]
+            lost = set(head.kept)
+            if floor > head.floor:
+                lost |= {version for version, _ in self._history.own_commits(head) if version < floor}
+            lost -= set(plan.kept[chain])
+            if lost:
+                oldest = self._branches.chain(chain).at(max(1, floor)).head
+                told.append(GivenUp(plan.names[chain], len(lost), oldest))
+        return tuple(sorted(told, key=lambda one: one.branch))
+
+    def forgotten(self, plan: RetentionPlan, ended: Callable[[str], bool]) -> frozenset[str]:
+        """Return chains that have ended and that lineage need not name any longer.
+
+        A chain could be what a merge starts from, for two states that took it in apart from each other. It
+        cannot once all states that branches and tags can start from, and that took it in, have a state of
+        main in common that had it before: then that one, or a newer one, is where such a merge starts. Of
+        each branch the oldest state that stays is looked at, since later ones have what it has.
+        """
+        named = {chain for head in plan.heads.values() for chain in head.seen}
+        candidates = sorted(c for c in named if c not in plan.heads and c not in plan.retired and ended(c))
+        if not candidates:
+            return frozenset()
+        oldest = [(chain, max(1, floor)) for chain, floor in plan.floors.items()]
+        apart = [
+            (c, v) for kept in (plan.kept, plan.retired) for c, versions in kept.items() for v in versions
+        ]
+        firsts = {at: self._branches.chain(at[0]).at(at[1]) for at in (*oldest, *apart)}
+        return frozenset(
+            chain
+            for chain in candidates
+            if all(
+                head.seen.get(chain) == firsts[of, max(1, plan.floors[of])].seen.get(chain)
+                for of, head in plan.heads.items()
+            )
+            and self._shared_before(chain, firsts.values())
+        )
+
+    def _shared_before(self, chain: str, states: Iterable[ManifestState]) -> bool:
+        """Say whether all states that took a chain in have a state of main in common that had it, too."""
+        having = [state for state in states if chain in state.seen]
+        versions = {state.seen[chain] for state in having}
+        if len(versions) != 1:
+            return not having
+        main = self._branches.chain(MAIN)
+        shared = min(state.ancestry.get(MAIN, 0) for state in having)
+        return main.keeps(shared) and main.at(shared).seen.get(chain) in versions
 
     def _heads(self, refs: RefsState) -> tuple[dict[str, ManifestState], dict[str, str]]:
         names = {MAIN: MAIN, **{ref.incarnation: ref.name for ref in self._branches.live(refs)}}
@@ -160,21 +227,23 @@ class Retainer:
         forks = (head.line for head in heads.values())
         positions |= {(line.parent, line.fork_version) for line in forks if line.parent and line.fork_version}
         for first, other in combinations(_distinct(heads.values()), 2):
-            with suppress(HistoryReclaimed):  # nothing that they have in common is left
-                bases = merge_bases(self._branches, first, other)
-                positions |= {(state.line.incarnation, state.version) for state in bases}
+            bases = stored_bases(self._branches, first, other)
+            positions |= {(state.line.incarnation, state.version) for state in bases}
         return positions
 
     def _is_stored(self, incarnation: str, version: int) -> bool:
-        """Say whether a version can be kept; one that was given up before may be gone."""
+        """Say whether a version can be kept; one that was given up before may be gone.
+
+        One that is given up just now is kept again: a merge that took it in may have landed since.
+        """
         chain = self._branches.chain(incarnation)
         try:
-            chain.at(version)
+            state = chain.at(version)
         except HistoryReclaimed:
             if chain.latest().keeps(version):
                 raise
             return False
-        return True
+        return chain.latest().keeps(version) or self._is_whole(state)
 
 
 def _stays(

@@ -28,7 +28,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import Clock, SystemClock, new_id
 from omnigraph.storage import diagnose
 from omnigraph.storage.checksums import Checksums, FirstReads, Verification, Verified, verify_setting
-from omnigraph.storage.cleanup import Cleaned, Cleaner
+from omnigraph.storage.cleanup import Cleaned, Cleaner, CleanupListener
 from omnigraph.storage.cost import measured
 from omnigraph.storage.derived.adjacency import Bases
 from omnigraph.storage.derived.files import DerivedFiles
@@ -61,6 +61,7 @@ from omnigraph.storage.manifest.records import (
 )
 from omnigraph.storage.manifest.refs import REFS, Refs, RefsState
 from omnigraph.storage.manifest.tags import Tags
+from omnigraph.storage.manifest.upgrade import Progress, Upgrader, UpgradeReport
 from omnigraph.storage.opener import Handle, Opener, OpenFailed
 from omnigraph.storage.publish import Intent, Publisher, RetryPolicy
 from omnigraph.storage.reclaim import Reclaimed, Reclaimer
@@ -72,7 +73,14 @@ from omnigraph.storage.tables.differences import TailCache
 from omnigraph.storage.tables.files import check_schema, create_table
 from omnigraph.storage.tables.layout import Layouts
 from omnigraph.storage.tables.reads import TableReads
-from omnigraph.storage.transaction import NewTable, PinnedSnapshot, PublishReceipt, Write, WriteTxn
+from omnigraph.storage.transaction import (
+    NewTable,
+    PinnedSnapshot,
+    PublishPlan,
+    PublishReceipt,
+    Write,
+    WriteTxn,
+)
 
 THREADS = 8
 T = TypeVar("T")
@@ -125,8 +133,8 @@ class GraphStore:
         self._tables, self._files = _Threads(self.opener, "table"), _Threads(self.opener, "file")
         tail, layouts = TailCache(), Layouts()
         derived = DerivedFiles(location)
-        self.finder = RowFinder(derived, layouts)
-        staging = Staging(
+        self.finder = RowFinder(derived, layouts, self.clock)
+        self._staging = Staging(
             location,
             self.opener,
             self.schemas,
@@ -141,7 +149,9 @@ class GraphStore:
         self.reads = TableReads(self.opener, layouts, tail, self.finder, Bases(derived))
         self.history = History(self.branches, self._files)
         self.readability = diagnose.Readability(location, self.opener, self.branches)
-        self.publisher = Publisher(self.branches, self.reads, staging, self.readability, self.clock, retry)
+        self.publisher = Publisher(
+            self.branches, self.reads, self._staging, self.readability, self.clock, retry
+        )
         announcer = Announcer(self.branches, self._refs, self._announce, self.clock)
         sweeper = Sweeper(location, self.opener, self._files)
         self._reclaimer = Reclaimer(location, self.branches, announcer, sweeper, self.clock)
@@ -149,7 +159,7 @@ class GraphStore:
             location,
             self.branches,
             self._refs,
-            Retainer(self.branches, self.history),
+            Retainer(self.branches, self.history, sweeper.is_whole),
             announcer,
             sweeper,
             self.checksums,
@@ -334,6 +344,12 @@ class GraphStore:
         with measured():
             return self.publisher.rehearse(branch, write, intent)
 
+    def staged(self, snapshot: PinnedSnapshot, plan: PublishPlan) -> Mapping[str, Handle]:
+        """Stage a plan on a snapshot without publishing it; return the tables as they would be."""
+        txn = WriteTxn(snapshot, new_id(), self.reads, self.readability)
+        tables = self._staging.stage(txn, plan).tables
+        return {table_id: self.reads.handle(table_id, one.version) for table_id, one in tables.items()}
+
     def publish(self, branch: str, write: Write, intent: Intent | None = None) -> PublishReceipt:
         """Run a write: the only way to change a graph's content."""
         return self.publisher.publish(branch, write, intent)
@@ -352,16 +368,31 @@ class GraphStore:
         with measured():
             return self._reclaimer.run(tables)
 
-    def cleanup(self, retention: Retention, *, dry_run: bool) -> Cleaned:
+    def cleanup(
+        self, retention: Retention, *, dry_run: bool, progress: CleanupListener | None = None
+    ) -> Cleaned:
         """Delete what a retention gives up and what nothing names, or say what that would be."""
         with measured():
-            return self._cleaner.run(retention, dry_run=dry_run)
+            return self._cleaner.run(retention, dry_run=dry_run, progress=progress)
 
-    def _announce(self, branch: str, sweep: Sweep) -> ManifestState:
-        """Announce a sweep on one branch, of versions below a floor or of the history of tables."""
+    def upgrade(self, *, dry_run: bool = False, progress: Progress | None = None) -> UpgradeReport:
+        """Bring a graph of an older format, which need not have been opened, to that of this release."""
+        with measured():
+            try:
+                return Upgrader(self.location.uri, self._dataset, self.clock).run(
+                    dry_run=dry_run, progress=progress
+                )
+            except StorageError as error:
+                raise diagnose.why_not_open(self.location, error) from error
+
+    def _announce(self, branch: str, sweep: Sweep, incarnation: str | None = None) -> ManifestState:
+        """Announce a sweep on one branch, of versions below a floor or of the history of tables.
+
+        What it says is of one chain: a branch that was made anew under the name is not found.
+        """
         with measured():
             retry = ControlRetry("announcing a sweep", branch, self.clock)
-            chain, head = self.branches.writable(branch)
+            chain, head = self.branches.writable(branch, incarnation)
             called_at = head.version
 
             def is_announced(state: ManifestState) -> bool:
@@ -374,7 +405,7 @@ class GraphStore:
                 try:
                     head = chain.commit(*control(head, sweep=sweep), Step.FLOOR)
                 except (HeadMoved, CommitInDoubt) as error:
-                    chain, head = self.branches.writable(branch)
+                    chain, head = self.branches.writable(branch, chain.incarnation)
                     if not is_announced(head):
                         retry.lose(error)
             return head
@@ -392,7 +423,7 @@ class GraphStore:
             self._refs.create()
             return
         try:
-            base = self._refs.latest()
+            base = self._refs.left()
         except (OpenFailed, IntegrityError) as error:
             diagnose.check_no_graph(self.location)
             raise diagnose.registry_unreadable(self.location) from error
@@ -425,6 +456,7 @@ class GraphStore:
             location=self.location,
             opener=self.opener,
             syncer=self.syncer,
+            clock=self.clock,
             confirm_after_s=self._confirm_after_s,
         )
 
@@ -506,7 +538,8 @@ def _says(state: ManifestState, sweep: Sweep) -> bool:
     condemned = sweep.condemned is None or set(sweep.condemned) <= set(state.condemned)
     swept_us = state.swept_us
     in_time = swept_us is None or (sweep.before_us is not None and swept_us >= sweep.before_us)
-    return state.floor >= sweep.floor and kept and condemned and in_time
+    lineage = sweep.forgotten.isdisjoint(state.seen)
+    return state.floor >= sweep.floor and kept and condemned and in_time and lineage
 
 
 def _readable(state: ManifestState, chain: Chain) -> ManifestState:

@@ -35,7 +35,8 @@ from omnigraph.storage.manifest.refs import Refs, RefsState
 from omnigraph.storage.opener import Opener
 from omnigraph.storage.tables.files import covers, referenced
 
-Announce = Callable[[str, Sweep], ManifestState]  # on one branch, by name
+Announce = Callable[[str, Sweep, str], ManifestState]  # on one branch, by name and incarnation
+CLOCKS_DIFFER_US = 3_600_000_000  # how far this machine's clock and the store's may be apart
 SweepOf = Callable[[str], Sweep]  # of one chain, by incarnation
 
 
@@ -64,9 +65,9 @@ class Announcer:
             }
             for name in sorted(live.keys() - announced.keys()):
                 try:
-                    announced[name] = self._announce(name, sweep_of(live[name]))
+                    announced[name] = self._announce(name, sweep_of(live[name]), live[name])
                 except BranchNotFound:
-                    continue  # deleted just now: the registry has moved, or will
+                    continue  # deleted just now, perhaps made anew: the registry has moved, or will
             try:
                 return self._refs.fence(refs, Step.RECLAIM_FENCE), announced
             except (HeadMoved, CommitInDoubt) as error:
@@ -88,6 +89,15 @@ class Sweeper:
             return referenced(self._opener.table(table_id, version, remember=False))
         except OSError as error:
             raise storage_failure(f"tracing what table {table_id!r} needs", error) from error
+
+    def is_whole(self, state: ManifestState) -> bool:
+        """Say whether the tables of a state are stored; of what is deleted, versions go first."""
+        try:
+            for table_id, pin in state.pins.items():
+                self.needs(table_id, pin.version)
+        except GraphError:
+            return False
+        return True
 
     def unneeded(self, table_id: str, files: Iterable[str], needed: Collection[str]) -> list[str]:
         """Return those of a table's files that nothing needs, in order."""

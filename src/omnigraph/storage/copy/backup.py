@@ -27,6 +27,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import CopyInterrupted, HistoryReclaimed, IntegrityError
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.storage import diagnose
+from omnigraph.storage.checksums import FOLDER as CHECKSUMS
 from omnigraph.storage.copy.cut import Cut, choose_cut, is_swept
 from omnigraph.storage.copy.plan import (
     CopyPlan,
@@ -38,7 +39,7 @@ from omnigraph.storage.copy.plan import (
     version_of,
 )
 from omnigraph.storage.copy.transfer import Progress, Tally, Transfer
-from omnigraph.storage.location import UNFINISHED
+from omnigraph.storage.location import UNFINISHED, abandoned
 from omnigraph.storage.manifest.chain import MANIFEST, chain_path, check_whole
 from omnigraph.storage.manifest.records import ManifestState
 from omnigraph.storage.manifest.refs import REFS
@@ -103,7 +104,7 @@ class Backup:
 
     def _up_to(self, cut: Cut, present: dict[str, int]) -> CopyPlan:
         plan = plan_copy(self._source.location.objects.list(), cut)
-        check_destination(self._source.location, self._target.location, plan.sizes, present)
+        check_destination(self._source, self._target, plan.sizes, present, cut.ended)
         is_graph = any(key.startswith(f"{MANIFEST}/_versions/") for key in present)
         if not is_graph:
             self._target.check_create_if_absent()
@@ -113,8 +114,9 @@ class Backup:
         self._check_needed(cut, plan.sizes, present)
         self._copy_versions(cut, plan, present, is_graph=is_graph)
         self._check_heads(cut)
-        abandoned = [key for key in present if key.startswith(f"{UNFINISHED}/")]  # of a copy that died
-        diagnose.clear(self._target.location, abandoned)
+        place = self._target.location
+        left = abandoned(place.objects.entries(UNFINISHED), self._target.clock.now_us())
+        diagnose.clear(place, [file.key for file in left])  # of copies that died
         return plan
 
     # -- content -----------------------------------------------------------------------------------
@@ -123,7 +125,7 @@ class Backup:
         """Copy what versions of chains rest on; versions of tables after the files that they name."""
         written: dict[str, int] = {}
         for group in (plan.content, plan.table_versions):
-            missing = {key: plan.sizes[key] for key in group if present.get(key) != plan.sizes[key]}
+            missing = {key: plan.sizes[key] for key in group if _is_missing(key, plan.sizes[key], present)}
             written |= self._transfer.copy(missing)
             self._transfer.sync(key for key in group if key in present or key in written)
         return written
@@ -166,6 +168,10 @@ class Backup:
         Where there is no graph yet, main comes last; else before the registry, which may have new tags of it.
         Of the registry only the newest version is ever read, and an earlier one may name chains that are not
         in the cut: so it goes first. Tombstones come after it, when it no longer names their chains.
+
+        Nobody reads a chain of which the destination has nothing, before the registry names it: its versions
+        go in any order. Those of a chain that is read go one after the other, or a copy that died would have
+        a hole in its history.
         """
         missing = {path: [key for key in keys if key not in present] for path, keys in plan.versions.items()}
         self._tally.expect(sum(plan.sizes[key] for keys in missing.values() for key in keys))
@@ -173,8 +179,13 @@ class Backup:
         for incarnation in cut.ended:
             tombstones += missing[chain_path(incarnation)][-1:]
             del missing[chain_path(incarnation)][-1:]
-        for path in sorted(missing.keys() - {MANIFEST, REFS}):
-            self._create(missing[path], cut)
+        chains = sorted(missing.keys() - {MANIFEST, REFS})
+        read = {metadata_path(key) for key in present if version_of(key) is not None}
+        unread = {path for path in chains if path not in read}
+        self._create([key for path in chains if path in unread for key in missing[path]], cut, in_order=False)
+        for path in chains:
+            if path not in unread:
+                self._create(missing[path], cut)
         if is_graph:
             self._create(missing[MANIFEST], cut)
         self._create(missing[REFS][::-1], cut)
@@ -182,16 +193,15 @@ class Backup:
         if not is_graph:
             self._create(missing[MANIFEST], cut)
 
-    def _create(self, keys: Sequence[str], cut: Cut) -> None:
-        for key, content in self._transfer.read(keys):
-            if content is None:
+    def _create(self, keys: Sequence[str], cut: Cut, *, in_order: bool = True) -> None:
+        for key, is_there in self._transfer.versions(keys, in_order=in_order):
+            if is_there is None:
                 path, version = metadata_path(key), version_of(key)
                 if path is None or version is None or not cut.has_given_up(path, version):
                     raise _Swept
-                continue
-            if not self._transfer.create(key, content):
+            elif not is_there:
                 # Somebody writes there, or another copy got there first; a second look tells which.
-                check_destination(self._source.location, self._target.location, [key], [key])
+                check_destination(self._source, self._target, [key], [key])
 
     def _check_heads(self, cut: Cut) -> None:
         """Raise unless every branch in the copy is at its commit, or past it if another copy runs as well."""
@@ -204,3 +214,9 @@ class Backup:
                     remedy="Copy again to an empty destination",
                     branch=name,
                 )
+
+
+def _is_missing(key: str, size: int, present: Mapping[str, int]) -> bool:
+    """Say whether a file is to be copied. A log of checksums only grows, so a longer one is newer."""
+    there = present.get(key)
+    return there != size and not (there is not None and key.startswith(f"{CHECKSUMS}/") and there > size)

@@ -6,16 +6,18 @@ or of the registry; what is past the cut, and what is only passing, is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Collection, Iterable, Mapping
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import DestinationRefused, InvalidRequest
+from omnigraph.base.errors import DestinationRefused, GraphError, InvalidRequest
 from omnigraph.storage.copy.cut import Cut
 from omnigraph.storage.derived.files import is_unfinished
 from omnigraph.storage.location import UNFINISHED, Location
-from omnigraph.storage.manifest.chain import MANIFEST
+from omnigraph.storage.manifest.chain import MANIFEST, chain_path
 from omnigraph.storage.manifest.refs import REFS
 from omnigraph.storage.opener import MAX_VERSION, manifest_file
+from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.files import HINT, TABLES, VERSIONS
 
 TRANSACTIONS = "_transactions/"
@@ -109,8 +111,8 @@ def _is_past(key: str, last: int) -> bool:
 
 
 def check_apart(source: Location, target: Location) -> None:
-    """Refuse a destination that is the source, or inside it, or around it."""
-    one, other = f"{source.uri}/", f"{target.uri}/"
+    """Refuse a destination that is the source, or inside it, or around it, by whatever links it is named."""
+    one, other = (f"{os.path.realpath(at.uri) if at.is_local else at.uri}/" for at in (source, target))
     if one.startswith(other) or other.startswith(one):
         raise InvalidRequest(
             f"{target.uri} and {source.uri} are one place, or one is inside the other",
@@ -119,33 +121,42 @@ def check_apart(source: Location, target: Location) -> None:
 
 
 def check_destination(
-    source: Location, target: Location, stored: Iterable[str], present: Iterable[str]
+    source: GraphStore,
+    target: GraphStore,
+    stored: Collection[str],
+    present: Iterable[str],
+    ended: Iterable[str] = (),
 ) -> None:
     """Refuse a destination unless all versions that it has are the source's.
 
-    Each version rests on the one before it, so the newest of each chain speaks for all.
+    Each version rests on the one before it, so the newest of each chain speaks for all. One that the source
+    no longer has can be gone on from where nothing is lost by it: of a chain that has `ended`, and of the
+    registry, as long as all branches that it names are the source's.
     """
     newest = _newest(present)
     in_source = _newest(stored)
+    over = {chain_path(incarnation) for incarnation in ended}
     if MANIFEST not in newest:
-        _check_leftovers(target, stored, present)
+        _check_leftovers(target.location, stored, present)
     for path in sorted(newest.keys() & {*in_source, MANIFEST, REFS}):
         version = newest[path]
         if version > in_source.get(path, 0):
             raise _refused(source, target, path, version)
         key = version_key(path, version)
-        content = source.objects.read(key)
+        content = source.location.objects.read(key)
         if content is None:
-            raise DestinationRefused(
-                f"the copy at {target.uri} ends at version {version} of {path}, "
-                f"which {source.uri} has given up",
-                remedy="Make a new copy at another address",
-                reason="too_old",
-                uri=target.uri,
-                version=version,
-            )
-        if content != target.objects.read(key):
+            of_names = path == REFS and MANIFEST in newest
+            if path in over or (of_names and _names_ours(target, stored)):
+                continue
+            raise _refused(source, target, path, version, "own_commits" if of_names else "too_old")
+        if content != target.location.objects.read(key):
             raise _refused(source, target, path, version)
+
+
+def _names_ours(target: GraphStore, stored: Iterable[str]) -> bool:
+    """Say whether the source has, or had, every branch that a copy names: the last version of each stays."""
+    known = chains_in(stored)
+    return all(ref.incarnation in known for ref in target.registry().branches)
 
 
 def _newest(keys: Iterable[str]) -> dict[str, int]:
@@ -174,22 +185,33 @@ def _tables(keys: Iterable[str]) -> set[str]:
     return {key.split("/")[1] for key in keys if key.startswith(f"{TABLES}/")}
 
 
-def _refused(source: Location, target: Location, path: str, version: int) -> DestinationRefused:
-    """Return the error for versions that are not the source's: of another graph, or written there."""
-    first = version_key(REFS, 1)  # has an id that is made with a graph
-    first_there, first_here = target.objects.read(first), source.objects.read(first)
-    if first_there is not None and first_here is not None and first_there != first_here:
-        return DestinationRefused(
-            f"there is another graph at {target.uri}",
-            remedy="Choose an empty destination, or one that holds a copy of this graph",
-            reason="another_graph",
-            uri=target.uri,
-        )
-    return DestinationRefused(
-        f"the copy at {target.uri} was written to: its version {version} of {path} "
-        f"is not that of {source.uri}",
-        remedy="Choose another destination; to keep what was written there, export it first",
-        reason="own_commits",
-        uri=target.uri,
-        version=version,
-    )
+def _refused(
+    source: GraphStore, target: GraphStore, path: str, version: int, reason: str = "own_commits"
+) -> DestinationRefused:
+    """Return the error for versions that are not the source's, or no longer."""
+    here, there = source.location.uri, target.location.uri
+    if _born(source) != _born(target):
+        reason = "another_graph"
+    message, remedy = {
+        "another_graph": (
+            f"there is another graph at {there}",
+            "Choose an empty destination, or one that holds a copy of this graph",
+        ),
+        "too_old": (
+            f"the copy at {there} ends at version {version} of {path}, which {here} has given up",
+            "Make a new copy at another address",
+        ),
+        "own_commits": (
+            f"the copy at {there} was written to: its version {version} of {path} is not that of {here}",
+            "Choose another destination; to keep what was written there, export it first",
+        ),
+    }[reason]
+    return DestinationRefused(message, remedy=remedy, reason=reason, uri=there, version=version)
+
+
+def _born(store: GraphStore) -> int | None:
+    """Return when a graph was made, which each version of main says; None where there is no graph yet."""
+    try:
+        return store.snapshot().state.line.created_us
+    except GraphError:
+        return None

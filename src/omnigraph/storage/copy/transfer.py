@@ -105,6 +105,22 @@ class Transfer:
         for some in _batches(keys, AT_ONCE // 8):
             yield from zip(some, self._pool.map(self._source.objects.read, some), strict=True)
 
+    def versions(self, keys: Sequence[str], *, in_order: bool) -> Iterator[tuple[str, bool | None]]:
+        """Create files as `create` does, one after the other or side by side; None if one is gone."""
+        if in_order:
+            for key, content in self.read(keys):
+                yield key, None if content is None else self.create(key, content)
+            return
+        for some in _batches(keys, AT_ONCE):
+            futures = {key: self._pool.submit(self._create_from_source, key) for key in some}
+            wait(futures.values())  # no straggler goes on writing after an error was told
+            for key, future in futures.items():
+                yield key, future.result()
+
+    def _create_from_source(self, key: str) -> bool | None:
+        content = self._source.objects.read(key)
+        return None if content is None else self.create(key, content)
+
     def create(self, key: str, content: bytes) -> bool:
         """Create a file that says what it will always say; False if another is there under its name."""
         with durable(Step.COPY_VERSION):

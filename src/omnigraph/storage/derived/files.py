@@ -23,6 +23,7 @@ from lance.file import LanceFileReader
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import StorageError
 from omnigraph.base.ids import new_id
+from omnigraph.base.panics import panics_caught
 from omnigraph.storage.cost import asks_lance, count_object_request
 from omnigraph.storage.derived.blocks import Array, BlockFile, Ranges, Unreadable, Unusable, encoded
 from omnigraph.storage.derived.fetched import CacheFolder, FetchedFile
@@ -141,15 +142,16 @@ class DerivedFiles:
         path = self._location.join("tables", table_id, "data", data_file)
         asks_lance()
         try:
-            reader = LanceFileReader(path, storage_options=self._location.lance_options, columns=[column])
-            return reader.read_all(batch_size=1 << 16).to_table()[column]
+            with panics_caught():
+                reader = LanceFileReader(path, storage_options=self._location.lance_options, columns=[column])
+                return reader.read_all(batch_size=1 << 16).to_table()[column]
         except (OSError, ValueError, KeyError, pa.ArrowInvalid) as error:
             raise Unreadable(f"{data_file} has no column {column} that can be read") from error
 
     def rows(self, table_id: str, data_file: str, offsets: Array, columns: Sequence[str]) -> pa.Table:
         """Return some columns of rows of a data file, by their ascending offsets."""
         try:
-            with self._reader(table_id, data_file, tuple(columns)) as reader:
+            with panics_caught(), self._reader(table_id, data_file, tuple(columns)) as reader:
                 return reader.take_rows(offsets.tolist()).to_table()
         except (OSError, ValueError, KeyError, pa.ArrowInvalid) as error:
             raise Unreadable(f"rows of {data_file} cannot be read") from error
@@ -157,7 +159,7 @@ class DerivedFiles:
     def stretch(self, table_id: str, data_file: str, column: str, start: int, rows: int) -> pa.Array:
         """Return some rows of a column of a data file, one after another."""
         try:
-            with self._reader(table_id, data_file, (column,)) as reader:
+            with panics_caught(), self._reader(table_id, data_file, (column,)) as reader:
                 batches = reader.read_range(start, rows).to_table()
         except (OSError, ValueError, KeyError, pa.ArrowInvalid) as error:
             raise Unreadable(f"rows of {data_file} cannot be read") from error

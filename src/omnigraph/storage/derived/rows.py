@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from time import monotonic
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import StorageError
+from omnigraph.base.ids import Clock
 from omnigraph.storage.derived.blocks import Unreadable, Unusable
 from omnigraph.storage.derived.files import DerivedFiles, keys_name, spans_name
 from omnigraph.storage.derived.key_hashes import (
@@ -66,17 +66,15 @@ class Matches:
 class RecentlyMissing:
     """Keys that were looked for in vain; after a while they are looked for again: others may write them."""
 
-    def __init__(
-        self, most: int = MISSING_KEPT, seconds: float = MISSING_SECONDS, now: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, clock: Clock, most: int = MISSING_KEPT, seconds: float = MISSING_SECONDS) -> None:
         self._since = BoundedCache[Hashable, float](most)
         self._seconds = seconds
-        self._now = now
+        self._clock = clock
 
     def add(self, key: Hashable) -> None:
         """Note that there is nothing under a key."""
         self._since.drop(key)
-        self._since.put(key, self._now())
+        self._since.put(key, self._clock.monotonic())
 
     def drop(self, key: Hashable) -> None:
         """Forget that there was nothing."""
@@ -84,19 +82,19 @@ class RecentlyMissing:
 
     def __contains__(self, key: Hashable) -> bool:
         since = self._since.get(key)
-        return since is not None and self._now() - since < self._seconds
+        return since is not None and self._clock.monotonic() - since < self._seconds
 
 
 class RowFinder:
     """Finds rows of one graph's tables by value."""
 
-    def __init__(self, files: DerivedFiles, layouts: Layouts) -> None:
+    def __init__(self, files: DerivedFiles, layouts: Layouts, clock: Clock) -> None:
         self.files = files
         self._layouts = layouts
         self._hashes = BoundedCache[tuple[bytes, str, str], KeyHashes | IdSpans](
             KEPT_BYTES, lambda keys: keys.nbytes + 256
         )
-        self._missing = RecentlyMissing()
+        self._missing = RecentlyMissing(clock)
 
     def can_find(self, handle: Handle, layout: Layout, column: str) -> bool:
         """Say whether rows past the tail can be found by a column without a scan."""

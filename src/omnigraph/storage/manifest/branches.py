@@ -82,11 +82,11 @@ class Branches:
             refs = self._refs.latest()
             ref = refs.get(clean)
             if ref is None:
-                raise _missing(clean)
+                raise no_such_branch(clean)
             chain = self.chain(ref.incarnation)
             state = chain.latest()
             if state.tombstone is not None:
-                raise _missing(clean)
+                raise no_such_branch(clean)
             if state.name in (None, clean) or self._refs.latest().version == refs.version:
                 return chain, state  # a rename may be under way: the registry decides
 
@@ -102,15 +102,17 @@ class Branches:
         """Say whether a known head is certainly still the head, where local disk tells that at once."""
         return self.chain(head.line.incarnation).is_unchanged(head)
 
-    def writable(self, name: str) -> tuple[Chain, ManifestState]:
+    def writable(self, name: str, incarnation: str | None = None) -> tuple[Chain, ManifestState]:
         """Return the head of a branch to write on: no rename that has begun can land under the write.
 
         Moving the registry makes every rename under way begin again, and it begins on the chain, where
-        the write would lose its swap.
+        the write would lose its swap. A branch of another incarnation than the one named is not found.
         """
         retry: ControlRetry | None = None
         while True:
             chain, state = self.head(name)
+            if incarnation not in (None, chain.incarnation):
+                raise no_such_branch(name)
             if state.name is None:
                 return chain, state
             clean = check_name(name)
@@ -152,11 +154,7 @@ class Branches:
             state = chain.find(commit_id, chain.latest())
             if state is not None:
                 return name, state
-        raise CommitNotFound(
-            f"no live branch holds a commit {commit_id!r}",
-            remedy="List the commits of the branch to see their ids",
-            graph_commit_id=commit_id,
-        )
+        raise no_such_commit(commit_id)
 
     def create(self, name: str, source: str, state: ManifestState | None = None) -> BranchRef:
         """Fork a branch from another one's head, or from an older version of it."""
@@ -187,7 +185,8 @@ class Branches:
             swept_us=None,
             condemned=head.condemned,
             reclaimed=FrozenMap[str, int](),
-            seen=origin.ancestry,
+            # What lineage no longer names (a cleanup saw to that) does not come back with an older version.
+            seen=FrozenMap({c: v for c, v in origin.ancestry.items() if c in head.ancestry}),
             name=None,
         )
         chain.create(first, Step.BRANCH_CHAIN)
@@ -218,18 +217,18 @@ class Branches:
         def mark(refs: RefsState) -> BranchRef | None:
             ref = refs.get(clean)
             if ref is None:
-                raise _missing(clean)
+                raise no_such_branch(clean)
             self._check_unused(refs, ref)
             return None if ref.deleting else replace(ref, deleting=True)
 
         marked = self._change(clean, mark, Step.BRANCH_MARK)
         doomed = marked.get(clean)
         if doomed is None:
-            raise _missing(clean)
+            raise no_such_branch(clean)
         was_ours = self._tombstone(clean, self.chain(doomed.incarnation), new_id())
         self._unregister(clean, doomed.incarnation)
         if not was_ours:
-            raise _missing(clean)  # another delete got there first; this one only finished its work
+            raise no_such_branch(clean)  # another delete got there first; this one only finished its work
 
     def rename(self, old: str, new: str) -> BranchRef:
         """Give a branch another name, at one instant for everybody."""
@@ -239,7 +238,7 @@ class Branches:
             refs = self._refs.latest()  # before the chain: whoever moves the registry later undoes the note
             ref = refs.get(was)
             if ref is None or self._gone(ref):
-                raise _missing(was)
+                raise no_such_branch(was)
             self._check_source(refs, was, ref.incarnation)
             self._check_free(refs, clean)
             renamed = replace(ref, name=clean)
@@ -267,7 +266,7 @@ class Branches:
         clean, refs = check_free_name(name), self._refs.latest()
         ref = refs.get(clean)
         if ref is None or self._gone(ref):
-            raise _missing(clean)
+            raise no_such_branch(clean)
         self._check_unused(refs, ref)
 
     # -- the steps ---------------------------------------------------------------------------------
@@ -382,7 +381,7 @@ class Branches:
             return
         ref = refs.get(check_name(name))
         if ref is None or ref.incarnation != incarnation:
-            raise _missing(name)
+            raise no_such_branch(name)
         if ref.deleting:
             raise BranchNotFound(
                 f"branch {name!r} is being deleted",
@@ -412,7 +411,17 @@ def _is_live(state: ManifestState, name: str) -> bool:
     return state.tombstone is None and state.name in (None, name)
 
 
-def _missing(name: str) -> BranchNotFound:
+def no_such_branch(name: str) -> BranchNotFound:
+    """Return the error about a name that no live branch has."""
     return BranchNotFound(
         f"there is no branch {name!r}", remedy="List the branches to see their names", branch=name
+    )
+
+
+def no_such_commit(commit_id: str) -> CommitNotFound:
+    """Return the error about a commit that no live branch holds."""
+    return CommitNotFound(
+        f"no live branch holds a commit {commit_id!r}",
+        remedy="List the commits of the branch to see their ids",
+        graph_commit_id=commit_id,
     )

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import threading
 import time
@@ -31,11 +32,12 @@ from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 
 from omnigraph.base.bounded_cache import BoundedCache
-from omnigraph.base.errors import HistoryReclaimed, IntegrityError, PublishContention
-from omnigraph.base.ids import Clock
+from omnigraph.base.errors import FormatTooOld, HistoryReclaimed, IntegrityError, PublishContention
+from omnigraph.base.ids import Clock, Stopwatch
 from omnigraph.storage.cost import count_object_request, stage
 from omnigraph.storage.durability import Step, Syncer, durable
 from omnigraph.storage.location import Location, storage_failure
+from omnigraph.storage.manifest.formats import check_served
 from omnigraph.storage.manifest.records import RECENT, ChainIdentity, ManifestState, Pin, decode, encode
 from omnigraph.storage.opener import MAX_VERSION, Handle, Opener, OpenFailed, manifest_file
 
@@ -113,9 +115,17 @@ class MetadataDataset:
     """One zero-row dataset and its newest known handle. Thread-safe."""
 
     def __init__(
-        self, path: str, *, location: Location, opener: Opener, syncer: Syncer, confirm_after_s: float
+        self,
+        path: str,
+        *,
+        location: Location,
+        opener: Opener,
+        syncer: Syncer,
+        clock: Clock,
+        confirm_after_s: float,
     ) -> None:
         self.path = path
+        self._clock = clock
         self._confirm_after_s = confirm_after_s
         self._location = location
         self._opener = opener
@@ -123,12 +133,19 @@ class MetadataDataset:
         self._lock = threading.Lock()
         self._handle: Handle | None = None
         self._is_there = _QuickPresence()
+        self._listed = -math.inf  # when the handle was last known to be the newest without the quick probe
         self._made_here = False  # Lance gives the handle of a dataset that it creates a session of its own
+
+    @property
+    def address(self) -> str:
+        """Where its graph is."""
+        return self._location.uri
 
     def create(self, content: Mapping[str, str], step: Step) -> None:
         """Make the dataset with its first map; exactly one of several racing callers succeeds."""
         schema = pa.schema([_NO_COLUMNS], metadata=dict(content))
         stage()
+        began = self._clock.monotonic()
         try:
             with durable(step):
                 handle = LanceDataset.commit(
@@ -140,7 +157,7 @@ class MetadataDataset:
         except OSError as error:
             handle = self._landed_after_all(content, error)
         self._synced(handle.version)
-        self._handle = handle
+        self._handle, self._listed = handle, began
         self._made_here = True
 
     def _landed_after_all(self, content: Mapping[str, str], error: OSError) -> Handle:
@@ -157,7 +174,7 @@ class MetadataDataset:
         for pause in _PAUSES:
             if any(self._location.objects.list(f"{self.path}/_versions")):
                 return True
-            time.sleep(pause)
+            self._clock.sleep(pause)
         return False
 
     def latest(self, known_version: int | None = None) -> tuple[int, dict[str, str] | None]:
@@ -167,6 +184,7 @@ class MetadataDataset:
         newest = self._handle
         if newest is not None and newest.version == known_version and self._still_newest(newest.version):
             return newest.version, None
+        began = self._clock.monotonic()
         try:
             handle = self._opener.latest(self.path) if newest is None else self._opener.refresh(newest)
         except OpenFailed as error:
@@ -174,6 +192,7 @@ class MetadataDataset:
         with self._lock:
             if self._handle is None or handle.version >= self._handle.version:
                 self._handle = handle  # never go back: a slower thread may hold an older answer
+                self._listed = max(self._listed, began)
         if handle.version == known_version:
             return handle.version, None
         content = _content(handle)
@@ -192,8 +211,11 @@ class MetadataDataset:
 
         Versions have no gaps, and retention removes them oldest first: while this one is there and the
         next is not, no later one exists. Anything else is for Lance to find out.
+
+        A commit that stalled may put a version back that retention removed. Versions stay for longer than a
+        listing is trusted here, so until then the one after ours is there if it was ever made.
         """
-        if not self._location.is_local:
+        if not self._location.is_local or self._clock.monotonic() - self._listed > self._confirm_after_s:
             return False
         count_object_request()
         folder = f"{self._location.uri}/{self.path}/_versions"
@@ -213,7 +235,7 @@ class MetadataDataset:
             schema_metadata_updates=LanceOperation.UpdateMap(dict(updates), replace=False)
         )
         stage()
-        began = time.monotonic()
+        began, watch = self._clock.monotonic(), Stopwatch(self._clock)
         try:
             with durable(step):
                 done = LanceDataset.commit(handle, change, read_version=base, max_retries=0)
@@ -221,13 +243,14 @@ class MetadataDataset:
             raise HeadMoved(self.path) from error
         except OSError as error:
             raise CommitInDoubt(self.path) from error
-        if time.monotonic() - began > self._confirm_after_s:
+        if watch.seconds() > self._confirm_after_s:
             self._confirm(done.version)
         if self._made_here and done.version >= REOPENED_AT:
             done = self._in_our_session(done)
         with self._lock:
             if self._handle is None or done.version >= self._handle.version:
                 self._handle = done
+                self._listed = max(self._listed, began)
         self._synced(done.version)
         return int(done.version)
 
@@ -372,9 +395,23 @@ class Chain:
         version, content = self._dataset.latest(None if known is None else known.version)
         if known is not None and content is None:
             return known
-        state = decode(version, content or {}, self._dataset.path)
+        state = self._decode_head(version, content or {})
         self._remember(state)
         return state
+
+    def _decode_head(self, version: int, content: Mapping[str, str]) -> ManifestState:
+        """Read the newest state, which is of our format: versions of older formats are past ones.
+
+        A chain that has ended keeps the format it had. Nobody writes there, whatever their release.
+        """
+        try:
+            check_served(content, self._dataset.path, self._dataset.address)
+        except FormatTooOld:
+            state = decode(version, content, self._dataset.path)
+            if state.tombstone is None:
+                raise
+            return state
+        return decode(version, content, self._dataset.path)
 
     def _remember(self, state: ManifestState) -> None:
         self._past.put(state.version, state)
@@ -464,6 +501,15 @@ class Chain:
         self._kept.put(self.incarnation, self.at(version))
 
     def _read(self, version: int) -> ManifestState:
+        """Read one version; what is kept below the floor goes before what lies in the chain there.
+
+        A commit that stalled may have put another version back in the place of one that was trimmed.
+        """
+        known = self._latest
+        trimmed = known is not None and version < known.floor
+        state = self._kept.get(self.incarnation, version) if trimmed else None
+        if state is not None:
+            return state
         try:
             content = self._dataset.at(version)
         except OpenFailed as error:

@@ -2,7 +2,7 @@
 
 `decode` refuses unknown formats before it reads anything else. The manifest is a map:
 
-    omnigraph.format   the storage format number
+    omnigraph.format   the storage format number (formats.py)
     line               which chain this is: incarnation, where it forked from
     graph_head         id of the newest commit (written by every commit and control write)
     graph_commit       that commit's record
@@ -25,11 +25,10 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import FormatTooNew, FormatTooOld, FormatUnreadable, IntegrityError
+from omnigraph.base.errors import IntegrityError
 from omnigraph.base.frozen import FrozenMap
+from omnigraph.storage.manifest.formats import chain_of_today, stamp
 
-FORMAT = 1
-FORMAT_KEY = "omnigraph.format"
 TABLE_PREFIX = "table/"
 MAIN = "main"
 RECENT = 32
@@ -212,6 +211,7 @@ class Sweep:
     # Schemas and tables that go: nobody may begin to use them again. None: those that were announced before.
     condemned: tuple[str, ...] | None = None
     before_us: int | None = None  # only files written before this time go; None: all that nothing names
+    forgotten: frozenset[str] = frozenset()  # chains that lineage need not name any longer
 
 
 def control(
@@ -229,7 +229,10 @@ def control(
         tombstone=base.tombstone or tombstone,
         name=name or base.name,
     )
-    return state, {"graph_head": state.head, "control": _control(state)}
+    updates: dict[str, str | None] = {"graph_head": state.head, "control": _control(state)}
+    if state.seen != base.seen:
+        updates["seen"] = _dump(dict(state.seen))
+    return state, updates
 
 
 def _announced(base: ManifestState, sweep: Sweep) -> ManifestState:
@@ -245,6 +248,7 @@ def _announced(base: ManifestState, sweep: Sweep) -> ManifestState:
         swept_us=_later(base, sweep.before_us),
         condemned=base.condemned if sweep.condemned is None else tuple(sorted(set(sweep.condemned))),
         reclaimed=FrozenMap({table: since for table, since in marks.items() if since > oldest}),
+        seen=FrozenMap({c: v for c, v in base.seen.items() if c not in sweep.forgotten}),
     )
 
 
@@ -258,7 +262,7 @@ def _later(base: ManifestState, before_us: int | None) -> int | None:
 def encode(state: ManifestState) -> dict[str, str]:
     """Return the whole map of a state (for creating a chain)."""
     content = {
-        FORMAT_KEY: str(FORMAT),
+        **stamp(),
         "line": _dump(asdict(state.line)),
         **_head_keys(state),
         "schema": state.schema,
@@ -271,9 +275,9 @@ def encode(state: ManifestState) -> dict[str, str]:
 
 
 def decode(version: int, content: Mapping[str, str], where: str) -> ManifestState:
-    """Read a state back; refuse other formats first, damage second."""
-    check_format(content.get(FORMAT_KEY), where)
+    """Read a state back, of this format or an older one; refuse other formats first, damage second."""
     try:
+        content = chain_of_today(content, where)
         marks = json.loads(content["control"])
         commit = _commit(json.loads(content["graph_commit"]))
         if (content["graph_head"], content["schema"]) != (commit.id, commit.schema):
@@ -300,9 +304,9 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
             swept=int(marks["swept"]),
             swept_us=marks.get("swept_us"),
             condemned=tuple(marks.get("condemned", ())),
-            reclaimed=FrozenMap({t: int(since) for t, since in dict(marks.get("reclaimed", {})).items()}),
+            reclaimed=FrozenMap({t: int(since) for t, since in dict(marks["reclaimed"]).items()}),
             tombstone=marks["tombstone"],
-            name=marks.get("name"),
+            name=marks["name"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
@@ -310,32 +314,6 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
             remedy="It was written by something else, or damaged: restore it from a copy",
             version=version,
         ) from error
-
-
-def check_format(stamp: str | None, where: str) -> None:
-    """Refuse graphs written in another storage format, saying what to do about it."""
-    if stamp is None or not (stamp.isascii() and stamp.isdigit()):
-        raise FormatUnreadable(
-            f"{where} has no readable format stamp (found {stamp!r})",
-            remedy="It is not a graph made by this system, or its manifest is damaged",
-            number=stamp,
-            supported=FORMAT,
-        )
-    number = int(stamp)
-    if number > FORMAT:
-        raise FormatTooNew(
-            f"{where} is in storage format {number}; this release serves format {FORMAT}",
-            remedy="Upgrade this installation, or export the graph with the release that wrote it",
-            number=number,
-            supported=FORMAT,
-        )
-    if number < FORMAT:
-        raise FormatTooOld(
-            f"{where} is in storage format {number}; this release serves format {FORMAT}",
-            remedy="Export it with the release that wrote it, then init and load it with this one",
-            number=number,
-            supported=FORMAT,
-        )
 
 
 def _head_keys(state: ManifestState) -> dict[str, str]:

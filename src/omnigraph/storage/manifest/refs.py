@@ -17,18 +17,20 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import BadBranchName, ReservedBranch
+from omnigraph.base.errors import BadBranchName, GraphError, IntegrityError, ReservedBranch
 from omnigraph.base.ids import new_id
 from omnigraph.storage.durability import Step
 from omnigraph.storage.location import storage_failure
-from omnigraph.storage.manifest.chain import CommitInDoubt, MetadataDataset
-from omnigraph.storage.manifest.records import FORMAT, FORMAT_KEY, MAIN, check_format
+from omnigraph.storage.manifest.chain import CommitInDoubt, HeadMoved, MetadataDataset
+from omnigraph.storage.manifest.formats import Content, check_served, registry_of_today, stamp
+from omnigraph.storage.manifest.records import MAIN
 
 REFS = "__refs"
 PREFIX = "branch/"
 TAG_PREFIX = "tag/"
 FENCE = "fence"
 NAME_BYTES = 200
+REGISTRY_KEPT = 16  # newest versions that a cleanup leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +92,18 @@ class Refs:
 
     def create(self) -> None:
         """Make an empty registry."""
-        self._dataset.create({FORMAT_KEY: str(FORMAT), "made_by": new_id()}, Step.REFS_CREATE)
+        self._dataset.create({**stamp(), "made_by": new_id()}, Step.REFS_CREATE)
 
     def empty(self, base: RefsState) -> None:
-        """Remove every name from a registry that is still at `base`; else raise HeadMoved."""
+        """Remove every name from a registry that is still at `base`; else raise HeadMoved.
+
+        It may be of an older format: without names there is nothing else to upgrade.
+        """
         keys = [PREFIX + ref.name for ref in base.branches] + [TAG_PREFIX + ref.name for ref in base.tags]
         made_by = new_id()
+        emptied = {**stamp(), "made_by": made_by, **dict.fromkeys(keys)}
         try:
-            self._dataset.commit(base.version, {"made_by": made_by, **dict.fromkeys(keys)}, Step.REFS_CREATE)
+            self._dataset.commit(base.version, emptied, Step.REFS_CREATE)
         except CommitInDoubt as error:
             _, content = self._dataset.latest()
             if (content or {}).get("made_by") != made_by:
@@ -109,8 +115,14 @@ class Refs:
         known = self._state
         version, content = self._dataset.latest(None if known is None else known.version)
         if known is None or content is not None:
-            known = self._state = _decode(version, content or {})
+            check_served(content or {}, REFS, self._dataset.address)
+            known = self._state = decode_refs(version, content or {})
         return known
+
+    def left(self) -> RefsState:
+        """Read a registry that no graph has, of this format or an older one."""
+        version, content = self._dataset.latest()
+        return decode_refs(version, content or {})
 
     def known(self) -> RefsState:
         """Return the last state read, reading only if there is none: safe to decide on, since the
@@ -124,11 +136,31 @@ class Refs:
     def change_many(self, base: RefsState, changes: Mapping[str, Ref | None], step: Step) -> RefsState:
         """Set and remove several keys at once if the registry is still at `base`; else raise HeadMoved."""
         written = {key: None if ref is None else _dump(ref) for key, ref in changes.items()}
-        version = self._dataset.commit(base.version, written, step)
+        try:
+            version = self._dataset.commit(base.version, written, step)
+        except CommitInDoubt as error:
+            version = self._settled(base.version + 1, written, error)
         content: dict[str, Ref | None] = {PREFIX + ref.name: ref for ref in base.branches}
         content |= {TAG_PREFIX + ref.name: ref for ref in base.tags}
         self._state = _state(version, (content | dict(changes)).values(), base.fence)
         return self._state
+
+    def _settled(self, version: int, written: Mapping[str, str | None], error: CommitInDoubt) -> int:
+        """Return the version that a change in doubt was to make, if it did; HeadMoved if another one took it.
+
+        The newest version cannot say: somebody may have undone the change since, and it must not be made
+        again. While few versions followed no cleanup can have taken this one; else the doubt stays.
+        """
+        try:
+            newest, _ = self._dataset.latest()
+            if not version <= newest < version + REGISTRY_KEPT:
+                raise error
+            content = self._dataset.at(version)
+        except GraphError as unreadable:
+            raise error from unreadable
+        if any(content.get(key) != value for key, value in written.items()):
+            raise HeadMoved(REFS) from error
+        return version
 
     def fence(self, base: RefsState, step: Step) -> RefsState:
         """Move the registry and change no name: whoever decided on an older version must decide again."""
@@ -176,19 +208,24 @@ def check_free_name(name: str) -> str:
     return clean
 
 
-def _decode(version: int, content: dict[str, str]) -> RefsState:
-    check_format(content.get(FORMAT_KEY), REFS)
+def decode_refs(version: int, content: Content) -> RefsState:
+    """Read a registry back, of this format or an older one."""
+    content = registry_of_today(content, REFS)
     kinds: dict[str, type[Ref]] = {PREFIX: BranchRef, TAG_PREFIX: TagRef}
-    return _state(
-        version,
-        (
+    try:
+        refs = [
             kind(**json.loads(value))
             for key, value in content.items()
             for prefix, kind in kinds.items()
             if key.startswith(prefix)
-        ),
-        content.get(FENCE),
-    )
+        ]
+        return _state(version, refs, content.get(FENCE))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise IntegrityError(
+            f"version {version} of {REFS} does not hold names of branches and tags: {error!r}",
+            remedy=f"It was damaged: restore {REFS}/ from a copy",
+            version=version,
+        ) from error
 
 
 def _state(version: int, refs: Iterable[Ref | None], fence: str | None) -> RefsState:

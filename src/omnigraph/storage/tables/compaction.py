@@ -58,6 +58,11 @@ class FragmentFacts:
         """One number for how large it is, as for folding."""
         return self.bytes + ROW_WEIGHT * self.rows
 
+    @property
+    def living_weight(self) -> float:
+        """About the weight of its rows that are not deleted."""
+        return self.weight * (self.rows - self.deleted) / max(self.rows, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
@@ -181,24 +186,20 @@ BATCH_BYTES = 4 * MIB  # of rows of usual size; memory stays within some batches
 READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1, "io_buffer_size": 32 * MIB}
 
 
-def rewrite(
+NewFragments = tuple[FragmentMetadata, ...]
+
+
+def write_anew(
     handle: Handle,
     layout: Layout,
-    deleted: Deleted,
-    policy: OptimizePolicy,
+    file_bytes: int,
     chosen: Sequence[int],
-    since: int,
     advanced: Callable[[int], None] = lambda rows: None,
-) -> Rewritten:
-    """Write the living rows of some fragments as new files, batch by batch.
+) -> NewFragments:
+    """Write the living rows of some fragments as new files, batch by batch; nothing names them yet.
 
-    `since` is the version of the branch before; `advanced` is told of rows as they pass, and may raise.
+    `advanced` is told of rows as they pass, and may raise.
     """
-    parts = [layout.parts[number] for number in chosen]
-    sources = tuple(
-        Source(part.key[1], int(part.metadata.physical_rows), deleted(handle, number, part))
-        for number, part in zip(chosen, parts, strict=True)
-    )
     scan = scanner(
         handle,
         fragments=[handle.get_fragment(number) for number in chosen],
@@ -220,9 +221,58 @@ def rewrite(
             schema=layout.schema,
             mode="append",
             max_rows_per_file=ROWS_PER_FILE,
-            max_bytes_per_file=policy.file_bytes,
+            max_bytes_per_file=file_bytes,
         )
-    return Rewritten(layout.columns, sources, Written(tuple(new), since))
+    return tuple(new)
+
+
+# Whoever does what `write_anew` does.
+Rewriter = Callable[[Handle, Layout, int, Sequence[int], Callable[[int], None]], NewFragments]
+
+
+def rewrite(
+    handle: Handle,
+    layout: Layout,
+    deleted: Deleted,
+    policy: OptimizePolicy,
+    chosen: Sequence[int],
+    since: int,
+    advanced: Callable[[int], None] = lambda rows: None,
+    rewriter: Rewriter = write_anew,
+) -> Rewritten:
+    """Have the living rows of some fragments written anew; `since` is the version of the branch before."""
+    parts = ((number, layout.parts[number]) for number in chosen)
+    sources = tuple(
+        Source(part.key[1], int(part.metadata.physical_rows), deleted(handle, number, part))
+        for number, part in parts
+    )
+    new = rewriter(handle, layout, policy.file_bytes, chosen, advanced)
+    return Rewritten(layout.columns, sources, Written(new, since))
+
+
+def in_groups(
+    fragments: Mapping[int, FragmentFacts], chosen: Sequence[int], group_bytes: int
+) -> list[tuple[int, ...]]:
+    """Cut fragments into neighbours that are rewritten apart, each group of about so much that is alive.
+
+    What is left over at the end goes with the last group: two small files would be merged by the next run.
+
+    >>> facts = {0: FragmentFacts(9, 0, 424), 1: FragmentFacts(9, 0, 424), 2: FragmentFacts(9, 0, 24)}
+    >>> in_groups(facts, (0, 1, 2), 1000), in_groups(facts, (0, 1, 2), 1700)
+    ([(0,), (1, 2)], [(0, 1, 2)])
+    """
+    groups: list[tuple[int, ...]] = [()]
+    held = 0.0
+    for number in chosen:
+        if held >= group_bytes:
+            groups.append(())
+            held = 0.0
+        groups[-1] = (*groups[-1], number)
+        held += fragments[number].living_weight
+    if len(groups) > 1 and held < group_bytes:
+        *groups, before, last = groups
+        groups.append((*before, *last))
+    return groups
 
 
 def _batch_rows(handle: Handle, layout: Layout, chosen: Sequence[int]) -> int:

@@ -82,9 +82,10 @@ def check_schema(table_id: str, schema: pa.Schema) -> None:
 
 
 def strip_configuration(handle: Handle, keys: Iterable[str]) -> None:
-    """Take keys out of the configuration of a table's own head, which only other programs ever moved.
+    """Take keys out of the configuration of a dataset, as a version of its own.
 
-    No branch pins that head, so this changes nothing that anybody reads.
+    The own head of a table is pinned by no branch. A version of a chain or of the registry says what the one
+    before it says, as after the program that put the keys there; a writer that loses to it publishes again.
     """
     changes = LanceOperation.UpdateMap(dict.fromkeys(sorted(keys)), replace=False)
     try:
@@ -96,7 +97,7 @@ def strip_configuration(handle: Handle, keys: Iterable[str]) -> None:
                 max_retries=0,
             )
     except OSError as error:
-        raise storage_failure("changing the configuration of a table", error) from error
+        raise storage_failure("changing the configuration of a dataset", error) from error
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 from lance import Index, LanceOperation
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.ids import new_id
+from omnigraph.base.panics import panics_caught
 from omnigraph.storage.durability import Step, durable
 from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.opener import Handle
@@ -100,7 +101,8 @@ def complete(
     gone: list[Index] = []
     for spec, lack in lacking.items():
         try:
-            built = _build(own, layout, spec, lack, work)
+            with panics_caught():
+                built = _build(own, layout, spec, lack, work)
         except (OSError, RuntimeError, ValueError, pa.ArrowInvalid) as error:  # what Lance raises in a build
             work.pending[spec] = str(error).splitlines()[0] if str(error) else type(error).__name__
             continue
@@ -142,7 +144,7 @@ def build_segment(handle: Handle, layout: Layout, spec: IndexSpec, fragments: Se
             if not _any(handle, spec.column, fragments):
                 return None
             options = {"metric": "l2", "num_partitions": partitions_for(_rows(layout, fragments))}
-    name = f"tmp_{uuid4().hex}"  # a stored name would be refused
+    name = f"tmp_{new_id()}"  # a stored name would be refused
     with durable(Step.TABLE_INDEX):
         segment = handle.create_index_uncommitted(
             spec.column, spec.kind.value, name=name, fragment_ids=list(fragments), **options

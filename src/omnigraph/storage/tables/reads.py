@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.ids import new_id
 from omnigraph.storage.cost import stage as cost_stage
 from omnigraph.storage.derived.adjacency import Bases
 from omnigraph.storage.derived.key_hashes import spread
@@ -216,6 +216,6 @@ class TableReads:
 
 def frame(context: SessionContext, handle: Handle) -> Any:
     """Return all rows of an open table as a DataFusion frame that scans as it is read."""
-    name = f"t_{uuid4().hex}"
+    name = f"t_{new_id()}"
     context.register_table(name, provider(handle, addresses=False))
     return context.table(name)
