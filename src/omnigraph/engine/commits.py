@@ -12,11 +12,12 @@ from omnigraph.base.arguments import checked_methods
 from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import NotFound
 from omnigraph.base.times import At
-from omnigraph.engine.history.resolve_at import full_commit_id, resolve
+from omnigraph.engine.access import Action
+from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.options import View
 from omnigraph.storage.cost import measured
 from omnigraph.storage.history import LIMIT, Page
-from omnigraph.storage.manifest.records import CommitRecord, ManifestState
+from omnigraph.storage.manifest.records import MAIN, CommitRecord, ManifestState
 from omnigraph.storage.manifest.refs import TagRef
 from omnigraph.storage.store import GraphStore
 
@@ -43,7 +44,8 @@ class Commits:
         """
         with measured():
             head = self._head(branch)
-            before = None if before is None else full_commit_id(self._store, before)
+            if before is not None:
+                before = self._view.full_id(self._store, self._view.line_named(branch), before)
             if actor is None:
                 return self._store.history.page(head, limit=limit, before=before)
             matching: list[CommitRecord] = []
@@ -79,6 +81,9 @@ class Commits:
         return resolve(self._store, *self._view.read(branch, None)).state
 
     def _merged(self, commit_id: str) -> ManifestState | None:
+        access = self._view.access
+        if access is not None and not access.reads_commit(commit_id):
+            return None
         try:
             return self._store.history.get(commit_id)[1]
         except NotFound:
@@ -87,7 +92,8 @@ class Commits:
     def get(self, at: At, *, branch: str | None = None) -> CommitRecord:
         """Return one commit by its id, whichever branch made it; or that of any other moment."""
         with measured():
-            return resolve(self._store, self._view.line(branch), at).state.commit
+            line = self._view.line_named(branch)
+            return resolve(self._store, *self._view.read(line, at)).state.commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +128,9 @@ class GraphTags:
         dry_run: bool = False,
     ) -> Tag:
         """Name a commit: the head of a branch, or any state that `at` names."""
+        actor = self._view.by(actor)
         with measured():
-            state = resolve(self._store, *self._view.read(branch, at)).state
+            state = resolve(self._store, *self._view.read(branch, at, Action.CHANGE)).state
             if dry_run:
                 self._store.tags.rehearse(name, state)
                 return Tag(name, state.head, self._store.clock.now_us(), actor, message)
@@ -131,16 +138,21 @@ class GraphTags:
 
     def list(self) -> tuple[Tag, ...]:
         """Return all tags, by name."""
+        self._view.allow(Action.READ, MAIN)
         with measured():
             return tuple(_shown(ref) for ref in self._store.tags.list())
 
     def get(self, name: str) -> Tag:
         """Return one tag."""
+        self._view.allow(Action.READ, MAIN)
         with measured():
             return _shown(self._store.tags.get(name))
 
     def delete(self, name: str, *, dry_run: bool = False) -> Tag:
         """Take a name away; the commit stays. Returns what the tag was."""
+        self._view.allow(Action.READ, MAIN)
+        if self._view.access is not None:
+            self._view.access.check_tag(Action.CHANGE, name)
         if dry_run:
             return self.get(name)
         with measured():

@@ -7,30 +7,36 @@ What `og.init` and `og.connect` return for an embedded graph; thread-safe, a con
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
 from omnigraph.base.arguments import Count, EntityId, Positive, checked, checked_methods
-from omnigraph.base.errors import BranchExists, BranchNotFound, InvalidRequest
+from omnigraph.base.errors import BranchExists, InvalidRequest
 from omnigraph.base.times import At, read_duration
+from omnigraph.engine.access import Access, Action, Guard
 from omnigraph.engine.backup import CloneReport, CopyReport, back_up
 from omnigraph.engine.backup import clone as make_clone
-from omnigraph.engine.branches import GraphBranches
+from omnigraph.engine.branches import GraphBranches, heads
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.commits import Commits, GraphTags
+from omnigraph.engine.doctor.checks import DoctorListener
 from omnigraph.engine.doctor.doctor import examine
 from omnigraph.engine.doctor.report import DoctorReport
+from omnigraph.engine.embed.fill import Fills
+from omnigraph.engine.embed.request import EmbedListener, EmbedReport, FillRequest
 from omnigraph.engine.export.export import export_files
 from omnigraph.engine.export.files import ExportReport
 from omnigraph.engine.history.changes import Names
 from omnigraph.engine.history.diff import Diff, Diffs
 from omnigraph.engine.history.entity import Entity
 from omnigraph.engine.history.feed import Changes
-from omnigraph.engine.history.resolve_at import full_commit_id, read_state
+from omnigraph.engine.history.resolve_at import read_state
 from omnigraph.engine.history.resolve_at import resolve as resolve_moment
 from omnigraph.engine.indexes import IndexReport, ensure_indexes
 from omnigraph.engine.load.assembly import LoadMode, LoadRequest, Report
@@ -39,8 +45,8 @@ from omnigraph.engine.merge.conflicts import Granularity, Resolutions, Take
 from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.mutate.mutate import Mutations
 from omnigraph.engine.optimize import OptimizeListener, fragmentation, optimize
-from omnigraph.engine.options import MergeOptions, View, WriteOptions
-from omnigraph.engine.query import Queries, QueryText
+from omnigraph.engine.options import MergeOptions, View
+from omnigraph.engine.query import Queries, QueryText, parameters
 from omnigraph.engine.schema.schema import Schemas
 from omnigraph.engine.table import TypeRows
 from omnigraph.engine.validate.executors import LocalExecutor
@@ -48,17 +54,16 @@ from omnigraph.engine.write import ExecutorFor, Receipt
 from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.execution.plan.explain import Explanation
 from omnigraph.execution.result import Result
-from omnigraph.execution.search.embedding import EmbedTexts, embedder_of
+from omnigraph.execution.search.embedding import EmbeddingChoice, embedder_of
 from omnigraph.storage.checksums import Verified
 from omnigraph.storage.claims import Claims
-from omnigraph.storage.cleanup import Cleaned
+from omnigraph.storage.cleanup import Cleaned, CleanupListener
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.retention import Retention
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import Fragmentation, OptimizePolicy
-from omnigraph.storage.transaction import PinnedSnapshot
 
 
 @checked_methods
@@ -72,8 +77,10 @@ class Graph:
         executor: ExecutorFor = LocalExecutor,
         *,
         memory_bytes: Positive = MEMORY_BYTES,
-        embedding: str | EmbedTexts | None = None,
+        embedding: EmbeddingChoice = None,
         branch: str = MAIN,
+        actor: str | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.store = store
         self._closing: list[Callable[[], object]] | None = [store.close]  # None: this is a view
@@ -83,8 +90,11 @@ class Graph:
         self._load = Loads(store, self._catalogs, claims, executor)
         self._merge = Merges(store, self._catalogs, executor)
         self._diff = Diffs(store, self._catalogs)
-        self._query = Queries(store, self._catalogs, memory_bytes, embedder_of(embedding))
-        self._bind(View(branch))
+        embedder = embedder_of(embedding)
+        self._query = Queries(store, self._catalogs, memory_bytes, embedder)
+        self._fills = Fills(store, self._catalogs, embedder, executor)
+        bound = actor is not None or guard is not None
+        self._bind(View(branch, access=Access(store, actor, guard) if bound else None))
 
     def _bind(self, view: View) -> None:
         self.view = view
@@ -109,15 +119,30 @@ class Graph:
         if create:
             with suppress(BranchExists):
                 self.branches.create(name)
-        return self._bound(View(self.store.snapshot(name).branch))
+        self.view.allow(Action.READ, name)
+        branch = self.store.snapshot(name).branch
+        return self._bound(replace(self.view, branch=branch, commit_id=None))
 
     def at(self, moment: At) -> Graph:
         """Return this graph as it was: a commit id, a tag, a time, a version or `branch~n`. It only reads.
 
         The state is looked up now, and stays the same while the branch goes on.
         """
-        state = resolve_moment(self.store, self.view.branch, moment)
-        return self._bound(View(state.branch, state.commit_id))
+        state = resolve_moment(self.store, *self.view.read(self.view.branch, moment))
+        return self._bound(replace(self.view, branch=state.branch, commit_id=state.commit_id))
+
+    def acting(self, actor: str | None, guard: Guard | None = None) -> Graph:
+        """Return this graph as one actor uses it: writes are the actor's, and the guard is asked before all.
+
+        Every operation asks for its action on its branch first, and raises `PermissionDenied` where the
+        guard does; without a guard everything is allowed. Other actors are refused.
+        """
+        if self.view.access is not None:
+            raise InvalidRequest(
+                f"this graph acts for {self.view.access.actor!r} already",
+                remedy="Take the graph that it was made of",
+            )
+        return self._bound(replace(self.view, access=Access(self.store, actor, guard)))
 
     @property
     def uri(self) -> str:
@@ -143,7 +168,7 @@ class Graph:
         branch, at = self.view.read(branch, at)
         return self._query.run(
             gq,
-            _parameters(params, named),
+            parameters(params, named),
             query_name=query_name,
             branch=branch,
             at=at,
@@ -162,9 +187,7 @@ class Graph:
     ) -> Explanation:
         """Describe how a read would run, without running it."""
         branch, at = self.view.read(branch, at)
-        return self._query.explain(
-            gq, _parameters(params, named), query_name=query_name, branch=branch, at=at
-        )
+        return self._query.explain(gq, parameters(params, named), query_name=query_name, branch=branch, at=at)
 
     def profile(
         self,
@@ -179,7 +202,7 @@ class Graph:
         """Run a read and say what each step did: rows, time, requests, choices."""
         branch, at = self.view.read(branch, at)
         return self._query.explain(
-            gq, _parameters(params, named), query_name=query_name, branch=branch, at=at, profile=True
+            gq, parameters(params, named), query_name=query_name, branch=branch, at=at, profile=True
         )
 
     def mutate(
@@ -196,12 +219,11 @@ class Graph:
         dry_run: bool = False,
         **named: Any,
     ) -> Receipt:
-        """Run one mutation (`.gq` text, or the path of a file) as one commit.
-
-        Parameters go in `params` or, where no option has their name, as keywords.
-        """
-        options = self._writing(branch, if_commit, idempotency_key, message, actor, dry_run=dry_run)
-        return self._mutate.mutate(gq, _parameters(params, named), query_name=query_name, options=options)
+        """Run one mutation (`.gq` text, or the path of a file) as one commit; parameters as of `query`."""
+        options = self.view.write_options(
+            self.store, self.view.write(branch), if_commit, idempotency_key, message, actor, dry_run=dry_run
+        )
+        return self._mutate.mutate(gq, parameters(params, named), query_name=query_name, options=options)
 
     def load(
         self,
@@ -227,19 +249,19 @@ class Graph:
         """Load data as one commit: every record of the input, or nothing.
 
         `data` is a path (JSON lines, CSV, Parquet or Arrow, also compressed), a folder or list of paths, a
-        file object, an iterable of dictionaries, an Arrow table or reader, a pandas or polars frame, or a
-        mapping of type names to any of these. Tables need `type`, unless their file is named after it;
-        `columns` maps names of their columns to properties, `from` or `to`. `engine` is this process
-        ("local") or Spark ("spark"); "auto" is this process, unless the files are many gigabytes or rows are
-        to be rejected. The receipt says which. With `on_violation="reject"` Spark leaves out the rows that
-        break a rule, and writes them to the Parquet file `rejects`.
+        file object, an iterable of dictionaries, an Arrow table or reader, a frame, or a mapping of type
+        names to any of these. Tables need `type`, unless their file is named after it; `columns` maps names
+        of their columns to properties, `from` or `to`. `engine` is "local", "spark" or "auto": this process
+        unless files have many gigabytes, or rows are to be rejected: `on_violation="reject"` needs Spark.
         """
+        options = self.view.write_options(
+            self.store, self.view.write(branch), if_commit, idempotency_key, message, actor, dry_run=dry_run
+        )
         if engine == "auto":
             engine = "spark" if on_violation == "reject" else chosen_engine(data)
         by_other_engine = load_engine(engine)
         if by_other_engine is None and (on_violation != "fail" or rejects is not None):
             raise InvalidRequest("rows are rejected by engine 'spark' only", remedy="Use engine='spark'")
-        options = self._writing(branch, if_commit, idempotency_key, message, actor, dry_run=dry_run)
         names = list(data) if isinstance(data, Mapping) else [type]
         request = LoadRequest(
             data=data,
@@ -253,6 +275,7 @@ class Graph:
             idempotency_key=options.idempotency_key,
             sets_aside=on_violation == "reject",
             dry_run=dry_run,
+            before_fork=partial(self.view.allow, Action.BRANCH_CREATE, from_branch, options.branch),
         )
         if by_other_engine is not None:
             return by_other_engine(self, request, options, progress, rejects=rejects)
@@ -269,6 +292,7 @@ class Graph:
         granularity: Granularity = "property",
         delete_branch: bool = False,
         if_commit: str | None = None,
+        idempotency_key: str | None = None,
         message: str | None = None,
         actor: str | None = None,
     ) -> MergeOutcome:
@@ -279,9 +303,12 @@ class Graph:
         property, `strategy` all that are left: "ours" is the branch merged into, "theirs" the other. With
         `granularity="entity"` two changes of one entity are a conflict, whatever properties they touch.
         """
+        target = self.view.merge(source, into, preview=preview, delete_branch=delete_branch)
         return self._merge.merge(
             source,
-            self._writing(into, if_commit, None, message, actor, dry_run=preview),
+            self.view.write_options(
+                self.store, target, if_commit, idempotency_key, message, actor, dry_run=preview
+            ),
             MergeOptions(resolutions, strategy, granularity, delete_branch),
         )
 
@@ -293,31 +320,16 @@ class Graph:
         preview: bool = False,
         resolutions: Resolutions | None = None,
         strategy: Take | None = None,
+        idempotency_key: str | None = None,
         message: str | None = None,
         actor: str | None = None,
     ) -> MergeOutcome:
         """Undo one commit by a new one; refused with conflicts where later commits build on it."""
-        options = self._writing(branch, None, None, message, actor, dry_run=preview)
-        commit_id = full_commit_id(self.store, commit_id)
+        options = self.view.write_options(
+            self.store, self.view.write(branch), None, idempotency_key, message, actor, dry_run=preview
+        )
+        commit_id = self.view.readable_commit(self.store, options.branch, commit_id)
         return self._merge.revert(commit_id, options, MergeOptions(resolutions, strategy))
-
-    def _writing(
-        self,
-        branch: str | None,
-        if_commit: str | None,
-        idempotency_key: str | None,
-        message: str | None,
-        actor: str | None,
-        *,
-        dry_run: bool,
-    ) -> WriteOptions:
-        view = self.view
-        if view.commit_id is not None:
-            raise view.refusal()
-        target = view.branch if branch is None else branch
-        expected = None if if_commit is None else full_commit_id(self.store, if_commit)
-        key = None if dry_run else idempotency_key
-        return WriteOptions(target, expected, key, message, actor, dry_run)
 
     def diff(
         self, a: At, b: At | None = None, *, kinds: Names = None, types: Names = None, ops: Names = None
@@ -327,12 +339,41 @@ class Graph:
         A state is a branch, a commit id, a tag, a time or `branch~n`; the second is `main`, or what this
         graph is bound to, unless it is named. `kinds`, `types` and `ops` choose among the changes.
         """
-        view = self.view
-        return self._diff.diff(a, view.end(b), branch=view.branch, kinds=kinds, types=types, ops=ops)
+        before, after = (self.view.side(self.store, named) for named in (a, b))
+        return self._diff.diff(before, after, kinds=kinds, types=types, ops=ops)
 
     def entity(self, type: str, id: EntityId) -> Entity:
         """Return one entity, to read at any moment and to list its versions."""
         return Entity(self.store, self._catalogs, type, id, self.view)
+
+    def embed(
+        self,
+        *,
+        types: Names = None,
+        select: Mapping[str, Mapping[str, Any]] | None = None,
+        reembed_all: bool = False,
+        clean: bool = False,
+        branch: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+        batch: Positive = 128,
+        spool: str | os.PathLike[str] | None = None,
+        progress: EmbedListener | None = None,
+    ) -> EmbedReport:
+        """Make the vectors that `@embed` properties lack from their texts, and publish them as one commit.
+
+        `types` names node types, `select` rows of them by values: `{"Note": {"kind": "memo"}}`. `reembed_all`
+        makes all vectors anew, `clean` removes them. Texts go to the graph's embedder, `batch` at a time.
+        Finished vectors wait in the folder `spool`: after an interruption the same call asks for the rest
+        only. A row whose text changes meanwhile is left, and counted in the report.
+        """
+        self.view.read(branch, None)  # the embedder is told what texts there are
+        options = self.view.write_options(
+            self.store, self.view.write(branch), None, None, message, actor, dry_run=dry_run
+        )
+        request = FillRequest.read(types, select, reembed_all=reembed_all, clean=clean)
+        return self._fills.fill(request, options, spool, batch, progress)
 
     def ensure_indexes(self, *, branch: str | None = None, actor: str | None = None) -> IndexReport:
         """Build the indexes that the schema asks for and extend them to new rows: one maintenance commit.
@@ -340,7 +381,8 @@ class Graph:
         No answer depends on an index. One that cannot be built is in the report, with the reason. Derived
         files that are missing or damaged are written too, beside the tables and without a commit.
         """
-        return ensure_indexes(self.store, self._catalogs, self.view.write(branch), actor=actor)
+        target, by = self.view.administer(branch), self.view.by(actor)
+        return ensure_indexes(self.store, self._catalogs, target, actor=by)
 
     def optimize(
         self,
@@ -354,16 +396,15 @@ class Graph:
         """Merge small fragments, rewrite those with many deleted rows, and do what `ensure_indexes` does.
 
         One maintenance commit by `system:optimize` (or `actor`), or none if nothing is worth it. No answer
-        changes, no version is deleted, and writers go on meanwhile. `types` chooses tables, `policy` says
-        what is worth it, `progress` is told how far it is. The report has a row for each type.
+        changes, no version is deleted, writers go on. `policy` says what is worth it.
         """
         return optimize(
             self.store,
             self._catalogs,
-            self.view.write(branch),
+            self.view.administer(branch),
             types=types,
             policy=policy,
-            actor=actor,
+            actor=self.view.by(actor),
             progress=progress,
         )
 
@@ -401,9 +442,9 @@ class Graph:
     ) -> ExportReport:
         """Write one commit into a new or empty folder, as Parquet or JSON lines that a load takes back.
 
-        The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
+        The folder may be on an object store: `storage_options` reach it, those of the graph if not given.
         """
-        branch, at = self.view.read(branch, at)
+        branch, at = self.view.read(branch, at, Action.EXPORT)
         return export_files(
             self.store,
             out,
@@ -425,10 +466,10 @@ class Graph:
     ) -> CopyReport:
         """Copy the whole graph, with history, branches and tags, to another address while writers go on.
 
-        The copy is a graph. Repeated, it gets what is new; after an interruption, what is missing. A
-        destination that holds another graph, or was written to, is refused with `DestinationRefused`.
-        `storage_options` reach the destination: those of the graph if not given.
+        Repeated, it gets what is new or missing. A destination that holds another graph, or was written to,
+        is refused with `DestinationRefused`. `storage_options` reach it: those of the graph if not given.
         """
+        self.view.allow(Action.ADMIN)
         return back_up(
             self.store,
             destination,
@@ -454,7 +495,8 @@ class Graph:
         Ids, types and indexes stay as they are; other branches, tags and earlier commits are left behind.
         `force` clears what a clone or an init that failed has left at the destination.
         """
-        branch, at = self.view.read(branch, at)
+        self.view.allow(Action.ADMIN)
+        branch, at = self.view.named(branch, at)
         return make_clone(
             self.store,
             destination,
@@ -462,7 +504,7 @@ class Graph:
             at,
             storage_options=storage_options,
             durability=durability,
-            actor=actor,
+            actor=self.view.by(actor),
             force=force,
             progress=progress,
         )
@@ -472,35 +514,40 @@ class Graph:
     ) -> Verified:
         """Compare stored files with the checksums that were recorded when they were written.
 
-        Looks at what the heads of all branches need, or one state if `branch` or `at` name it; with
-        `history`, at every stored file. `record` gives a checksum to files that have none, as they are now.
+        Looks at what all heads need, or one state that `branch` or `at` name; with `history`, at every stored
+        file. `record` gives a checksum to files that have none, as they are now.
         """
+        self.view.allow(Action.ADMIN)
         if history and (branch is not None or at is not None):
             raise InvalidRequest("history is all there is", remedy="Leave out branch and at")
         if history:
             return self.store.verify(None, record=record)
         if branch is None and at is None:
-            return of_the_newest(lambda: self.store.verify(self._heads(), record=record))
-        named = self.view.line(branch)
+            return of_the_newest(lambda: self.store.verify(heads(self.store), record=record))
+        named = self.view.line_named(branch)
         return of_the_newest(
             lambda: self.store.verify([resolve_moment(self.store, named, at)], record=record)
         )
 
-    def doctor(self, *, deep: bool = False, fix: bool = False, branch: str | None = None) -> DoctorReport:
+    def doctor(
+        self,
+        *,
+        deep: bool = False,
+        fix: bool = False,
+        branch: str | None = None,
+        progress: DoctorListener | None = None,
+    ) -> DoctorReport:
         """Look at the whole graph, or at one branch, and report what is wrong, where, and what to do.
 
-        Reads only. `deep` reads every byte, and compares every index with its rows. `fix` makes anew what can
-        be worked out from the data (derived files, indexes), takes automatic cleanup out of the configuration
-        of tables, and does nothing else; the report says what it did.
+        Reads only. `deep` reads every byte that heads and tags need, and compares every index with its rows.
+        `fix` makes anew what can be worked out from the data (derived files, indexes), takes automatic
+        cleanup out of the configuration of datasets, and does nothing else; the report says what it did.
+        `progress` is told how far it is.
         """
+        self.view.allow(Action.ADMIN)
         if fix:
-            self.view.write(branch)  # the past cannot be mended
-        return examine(self.store, deep=deep, fix=fix, branch=branch)
-
-    def _heads(self) -> Iterator[PinnedSnapshot]:
-        for branch in self.branches.list():
-            with suppress(BranchNotFound):  # deleted meanwhile
-                yield self.store.snapshot(branch.name)
+            self.view.writable(branch)  # the past cannot be mended
+        return examine(self.store, deep=deep, fix=fix, branch=branch, progress=progress)
 
     def cleanup(
         self,
@@ -510,21 +557,26 @@ class Graph:
         grace: timedelta | str = "7d",
         branch: str | None = None,
         dry_run: bool = True,
+        progress: CleanupListener | None = None,
     ) -> Cleaned:
         """Say how much space can be got back or, with `dry_run=False`, delete those files.
 
         Every branch gives up its history but for the newest `keep` commits and those younger than
-        `older_than` (a timedelta, or text such as "30d"); `branch` names one that alone does. Heads, tags and
-        what merges of live branches start from always stay. Files that nothing needs go from the whole
-        graph, unless they are younger than `grace`: they may be of a writer that is about to publish.
+        `older_than` (a timedelta, or text such as "30d"); `branch` names one that alone does, as does a view
+        of a branch. The report says which history goes, which takes effect at once. Heads, tags and what
+        merges of live branches start from always stay. Files that nothing needs go from the whole graph,
+        unless they are younger than `grace`: they may be of a writer that is about to publish.
+        `progress` is told how far it is.
         """
+        self.view.allow(Action.ADMIN)
+        bound = self.view.writable(branch)
         retention = Retention(
             keep,
             None if older_than is None else read_duration(older_than),
             read_duration(grace),
-            None if branch is None else self.view.write(branch),
+            bound if branch is not None or bound != MAIN else None,
         )
-        return self.store.cleanup(retention, dry_run=dry_run)
+        return self.store.cleanup(retention, dry_run=dry_run, progress=progress)
 
     def close(self) -> None:
         """Release the graph's threads and handles, and a temporary graph's files; a view closes nothing."""
@@ -534,7 +586,8 @@ class Graph:
     def __repr__(self) -> str:
         view = self.view
         bound = f"branch={view.branch!r}" if view.commit_id is None else f"at={view.commit_id!r}"
-        return f"Graph({self.uri!r}, {bound})"
+        acting = "" if view.access is None else f", actor={view.access.actor!r}"
+        return f"Graph({self.uri!r}, {bound}{acting})"
 
     def __enter__(self) -> Graph:
         return self
@@ -543,10 +596,3 @@ class Graph:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _parameters(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
-    both = sorted(params.keys() & named) if params else []
-    if both:
-        raise InvalidRequest(f"parameter {both[0]!r} is given twice, in params and as a keyword")
-    return {**(params or {}), **named}

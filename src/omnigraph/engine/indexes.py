@@ -9,7 +9,8 @@ built yet is pending, and the others are built all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -19,7 +20,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import IndexKind, TableType
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.derive import complete
+from omnigraph.engine.derive import FAILURES, complete
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -134,21 +135,30 @@ def ensure_indexes(
     Segments that are `broken`, by table id, are built anew.
     """
     write = IndexWrite(catalogs, ready, broken)
+    already = FrozenMap() if ready is None else ready.derived
     try:
         receipt = store.publish(branch, write, Intent(actor=actor))
     except PublishContention:
-        rows = write.report(frozenset(), _derived(store, catalogs, branch, ready))
+        rows = write.report(frozenset(), derived_by(store, catalogs, branch, already))
         return IndexReport(branch, None, tuple(replace(row, skipped=CONTENDED) for row in rows), Cost())
     moved = frozenset(change.table_id for change in receipt.tables)
-    rows = write.report(moved, _derived(store, catalogs, receipt.branch, ready))
+    rows = write.report(moved, derived_by(store, catalogs, receipt.branch, already))
     return IndexReport(receipt.branch, receipt.commit_id, rows, receipt.cost)
 
 
-def _derived(store: GraphStore, catalogs: Catalogs, branch: str, ready: Ready | None) -> Derived:
-    """Complete what lies beside the files of a branch; return what was written, now or before."""
-    snapshot = store.snapshot(branch)
-    written = complete(store, catalogs.get(snapshot.schema), snapshot)
-    for table_id, names in ({} if ready is None else ready.derived).items():
+def derived_by(
+    store: GraphStore,
+    catalogs: Catalogs,
+    branch: str,
+    already: Derived,
+    tables: Collection[str] | None = None,
+) -> Derived:
+    """Complete what lies beside the files of a branch; return what was written, now or already."""
+    written: dict[str, tuple[str, ...]] = {}
+    with suppress(*FAILURES):  # the commit stands, whatever became of its branch or of storage since
+        snapshot = store.snapshot(branch)
+        written = complete(store, catalogs.get(snapshot.schema), snapshot, tables)
+    for table_id, names in already.items():
         written[table_id] = tuple(dict.fromkeys([*names, *written.get(table_id, ())]))
     return written
 
@@ -189,6 +199,11 @@ class IndexWrite:
         self._empty = frozenset(t for t in self._effects if not txn.rows(t))
         wanting = {t: e for t, e in self._effects.items() if t not in self._empty and self._opens(txn, t)}
         return PublishPlan(CommitKind.MAINTENANCE, effects=wanting, replans=True)
+
+    def take(self, ready: Ready) -> None:
+        """Take over segments that others built, beside those that are here already."""
+        self._first = ready.since if self._first < 0 else min(self._first, ready.since)
+        self._effects.update(ready.effects)
 
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
         """Accept: no row changes."""

@@ -1,9 +1,9 @@
-"""Open: `og.init` and `og.connect`, from an address to a graph."""
+"""Open: `og.init` and `og.connect`, from an address to a graph; `og.upgrade`, which lets one be opened."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Literal
@@ -13,12 +13,15 @@ from omnigraph.base.arguments import Positive, checked
 from omnigraph.base.ids import new_id
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
+from omnigraph.engine.access import Guard
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.schema.schema import SchemaText, load_schema
 from omnigraph.execution.budget import MEMORY_BYTES
-from omnigraph.execution.search.embedding import EmbedTexts, embedder_of
+from omnigraph.execution.search.embedding import EmbeddingChoice, embedder_of
 from omnigraph.storage.durability import Durability
+from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.records import MAIN
+from omnigraph.storage.manifest.upgrade import UpgradeReport
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import NewTable
 
@@ -33,7 +36,7 @@ def init(
     actor: str | None = None,
     force: bool = False,
     memory_bytes: Positive = MEMORY_BYTES,
-    embedding: str | EmbedTexts | None = None,
+    embedding: EmbeddingChoice = None,
 ) -> Graph:
     """Make a graph with a schema (a `.pg` file, or schema text), and open it as `connect` does.
 
@@ -71,11 +74,14 @@ def connect(
     storage_options: Mapping[str, str] | None = None,
     durability: Durability = "sync",
     memory_bytes: Positive = MEMORY_BYTES,
-    embedding: str | EmbedTexts | None = None,
+    embedding: EmbeddingChoice = None,
     verify: Literal["first-read", "off"] | None = None,
+    actor: str | None = None,
+    guard: Guard | None = None,
 ) -> Graph:
     """Open a graph that exists; reads two small objects, writes nothing.
 
+    With an actor or a guard it is bound to them, as `Graph.acting` does it.
     Calls that name no branch mean `branch`.
     `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
     `embedding` turns text into vectors for `nearest`: a function from texts to vectors, or "mock" for tests,
@@ -86,9 +92,30 @@ def connect(
     """
     store = GraphStore.open(address, storage_options=storage_options, durability=durability, verify=verify)
     try:
+        graph = Graph(
+            store, memory_bytes=memory_bytes, embedding=embedding, branch=branch, actor=actor, guard=guard
+        )
         if branch != MAIN:
+            graph.view.line(branch)
             store.snapshot(branch)  # a misspelt one is refused now
-        return Graph(store, memory_bytes=memory_bytes, embedding=embedding, branch=branch)
+        return graph
     except BaseException:
         store.close()
         raise
+
+
+@checked
+def upgrade(
+    address: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    dry_run: bool = False,
+) -> UpgradeReport:
+    """Bring a graph that an older release wrote to the storage format of this one, in place.
+
+    All branches, tags, commits and their ids stay, and every past state is read as before. Older releases
+    refuse the graph from then on. An upgrade that was interrupted is finished by the next one.
+    """
+    with GraphStore(Location.parse(address, storage_options), verify="off") as store:
+        return store.upgrade(dry_run=dry_run, progress=progress)

@@ -12,50 +12,62 @@ and the others are published.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.derive import complete
+from omnigraph.engine.derive import FAILURES
 from omnigraph.engine.indexes import (
     CONTENDED,
     IndexReport,
     IndexWrite,
+    Ready,
     TableFiles,
     TypeIndexes,
     declared_indexes,
+    derived_by,
 )
 from omnigraph.storage.cost import Cost, measured
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import (
     Fragmentation,
+    FragmentFacts,
     OptimizePolicy,
+    Rewriter,
     fragment_facts,
     rebased,
     rewrite,
     worth_rewriting,
+    write_anew,
 )
 from omnigraph.storage.tables.effects import Compact, Effect, SeveralEffects
 from omnigraph.storage.tables.indexes import lacks
 from omnigraph.storage.tables.layout import Layout
 from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan, PublishReceipt, WriteTxn
 
+FILES_CONTENDED = "files contended"  # no file was rewritten, and indexes were published
 SYSTEM = "system:optimize"  # the actor, unless the caller names one
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizeProgress:
-    """How far an optimize is; rows are those that are rewritten, which are known before it begins."""
+    """How far an optimize is; rows are those that are rewritten, which are known before it begins.
+
+    On Spark `tasks` are those known so far, of all stages.
+    """
 
     stage: Literal["compacting", "indexing", "deriving", "done"]
     rows: int = 0
     rows_total: int = 0
+    tasks_done: int = 0
+    tasks: int = 0
 
 
 OptimizeListener = Callable[[OptimizeProgress], None]
@@ -70,10 +82,17 @@ def optimize(
     policy: OptimizePolicy | None = None,
     actor: str | None = None,
     progress: OptimizeListener | None = None,
+    workers: OptimizeWorkers | None = None,
 ) -> IndexReport:
-    """Compact the tables of a branch, complete their indexes and derived files; say what came of each."""
+    """Compact the tables of a branch, complete their indexes and derived files; say what came of each.
+
+    `workers` rewrite files and build indexes; without any this process does.
+    """
     names = None if types is None else [types] if isinstance(types, str) else list(types)
-    run = _Run(store, catalogs, branch, names, policy or OptimizePolicy(), progress or (lambda now: None))
+    report_to = progress or (lambda now: None)
+    run = _Run(
+        store, catalogs, branch, names, policy or OptimizePolicy(), report_to, workers or _ThisProcess()
+    )
     with measured() as meter:
         report = run.run(Intent(actor or SYSTEM, by_system=actor is None))
     return replace(report, cost=meter.cost)
@@ -104,6 +123,47 @@ def _fragmentation(store: GraphStore, snapshot: PinnedSnapshot, declared: TableT
 
 def _covered(fragment: int, segments: Iterable[frozenset[int]]) -> bool:
     return any(fragment in segment for segment in segments)
+
+
+# -- who does the work ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RewriteTask:
+    """Fragments of one table to rewrite."""
+
+    declared: TableType
+    version: int
+    chosen: tuple[int, ...]
+    layout: Layout
+    facts: Mapping[int, FragmentFacts]
+    rows: int
+
+
+class OptimizeWorkers(Protocol):
+    """Whoever rewrites files and builds indexes. What they make is named by nothing until it is published."""
+
+    def rewriters(self, tasks: Sequence[RewriteTask]) -> Mapping[str, Rewriter]:
+        """Return who writes the new files of each table, by id; what it raises concerns its table alone."""
+        ...
+
+    def indexed(
+        self, snapshot: PinnedSnapshot, compactions: Mapping[str, Compact], tables: Sequence[TableType]
+    ) -> Ready | None:
+        """Build what the indexes of tables lack once they are compacted; None leaves it to the publish."""
+        ...
+
+
+class _ThisProcess:
+    """Rewrites in threads of this process; indexes are built when they are staged."""
+
+    def rewriters(self, tasks: Sequence[RewriteTask]) -> Mapping[str, Rewriter]:
+        return {task.declared.id: write_anew for task in tasks}
+
+    def indexed(
+        self, snapshot: PinnedSnapshot, compactions: Mapping[str, Compact], tables: Sequence[TableType]
+    ) -> None:
+        return None
 
 
 # -- the write -----------------------------------------------------------------------------------------
@@ -173,16 +233,6 @@ class OptimizeWrite:
 # -- a run ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Fragments of one table to rewrite."""
-
-    declared: TableType
-    chosen: tuple[int, ...]
-    layout: Layout
-    rows: int
-
-
 class _Run:
     """One optimize, from its snapshot to its report."""
 
@@ -194,11 +244,13 @@ class _Run:
         types: list[str] | None,
         policy: OptimizePolicy,
         report: OptimizeListener,
+        workers: OptimizeWorkers,
     ) -> None:
         self._store = store
         self._catalogs = catalogs
         self._policy = policy
         self._report = report
+        self._workers = workers
         self._branch = branch
         snapshot = store.snapshot(branch)
         catalog = catalogs.get(snapshot.schema)
@@ -206,6 +258,8 @@ class _Run:
         self._write = OptimizeWrite(store, catalogs, self._asked)
         self._errors: dict[str, str] = {}
         self._files: dict[str, TableFiles] = {}  # of tables as they were found
+        self._indexed: set[str] = set()  # tables that workers were asked for
+        self._derived: dict[str, tuple[str, ...]] = {}  # what workers wrote beside files
         self._stopped = threading.Event()
         self._lock = threading.Lock()
 
@@ -215,7 +269,6 @@ class _Run:
         for left in reversed(range(self._policy.replans + 1)):
             write.gives_up = left == 0
             self._rewrite()
-            self._report(OptimizeProgress("indexing"))
             try:
                 receipt = self._store.publish(self._branch, write, intent)
                 break
@@ -235,7 +288,8 @@ class _Run:
             write.compactions.clear()
             write.incarnation = snapshot.state.line.incarnation
         write.contended.clear()
-        tasks = [task for declared in self._tables(snapshot) if (task := self._task(snapshot, declared))]
+        tables = list(self._tables(snapshot))
+        tasks = [task for declared in tables if (task := self._task(snapshot, declared))]
         done, total = 0, sum(task.rows for task in tasks)
 
         def advanced(rows: int) -> None:
@@ -246,12 +300,28 @@ class _Run:
                 done += rows
                 self._report(OptimizeProgress("compacting", done, total))
 
+        rewriters = self._workers.rewriters(tasks)
         with ThreadPoolExecutor(self._policy.concurrency, "omnigraph-optimize") as pool:
             try:
-                list(pool.map(lambda task: self._rewrite_table(snapshot, task, advanced), tasks))
+                list(
+                    pool.map(
+                        lambda task: self._rewrite_table(
+                            snapshot, task, advanced, rewriters[task.declared.id]
+                        ),
+                        tasks,
+                    )
+                )
             except BaseException:
                 self._stopped.set()  # whoever interrupts does not wait for the rest
                 raise
+        self._report(OptimizeProgress("indexing"))
+        rewritten = {task.declared.id for task in tasks}
+        lacking = [t for t in tables if t.id in rewritten or t.id not in self._indexed]
+        self._indexed.update(t.id for t in lacking)
+        ready = self._workers.indexed(snapshot, write.compactions, lacking)
+        if ready is not None:
+            write.indexes.take(ready)
+            self._derived |= ready.derived
 
     def _tables(self, snapshot: PinnedSnapshot) -> Iterable[TableType]:
         for declared in self._catalogs.get(snapshot.schema).tables:
@@ -259,20 +329,27 @@ class _Run:
             if asked and declared.id not in self._write.compactions and declared.id not in self._errors:
                 yield declared
 
-    def _task(self, snapshot: PinnedSnapshot, declared: TableType) -> _Task | None:
+    def _task(self, snapshot: PinnedSnapshot, declared: TableType) -> RewriteTask | None:
         """Say what there is to rewrite of a table; one that cannot be read is left to the others' report."""
         try:
             with self._store.reading(snapshot.state, tables=(declared.id,)):
                 handle = self._store.table(snapshot, declared.id)
                 layout = self._store.reads.layout(handle)
                 self._files[declared.id] = table_files(layout, layout)
-                chosen = worth_rewriting(self._policy, fragment_facts(handle, layout))
+                facts = fragment_facts(handle, layout)
+                chosen = worth_rewriting(self._policy, facts)
         except GraphError:
             return None  # told when it is opened to be published
         rows = sum(layout.parts[number].size.rows for number in chosen)
-        return _Task(declared, chosen, layout, rows) if chosen else None
+        return RewriteTask(declared, handle.version, chosen, layout, facts, rows) if chosen else None
 
-    def _rewrite_table(self, snapshot: PinnedSnapshot, task: _Task, advanced: Callable[[int], None]) -> None:
+    def _rewrite_table(
+        self,
+        snapshot: PinnedSnapshot,
+        task: RewriteTask,
+        advanced: Callable[[int], None],
+        rewriter: Rewriter,
+    ) -> None:
         """Rewrite fragments of one table; a failure concerns this table alone."""
         table_id = task.declared.id
         try:
@@ -285,6 +362,7 @@ class _Run:
                     task.chosen,
                     snapshot.state.version,
                     advanced,
+                    rewriter,
                 )
         except HistoryReclaimed:
             self._write.contended.add(table_id)  # a hard drop took the files: there is a newer state
@@ -301,14 +379,13 @@ class _Run:
         changes = {} if receipt is None else {change.table_id: change for change in receipt.tables}
         for table_id, change in changes.items():
             if change.before is not None and change.after is not None:
-                before, after = (
-                    store.reads.layout(store.reads.handle(table_id, version))
-                    for version in (change.before, change.after)
-                )
-                self._files[table_id] = table_files(before, after)
-        snapshot = store.snapshot(branch)
-        catalog = self._catalogs.get(snapshot.schema)
-        derived = complete(store, catalog, snapshot, self._asked)
+                with suppress(*FAILURES):  # the commit stands, whatever became of its files since
+                    before, after = (
+                        store.reads.layout(store.reads.handle(table_id, version))
+                        for version in (change.before, change.after)
+                    )
+                    self._files[table_id] = table_files(before, after)
+        derived = derived_by(store, self._catalogs, branch, self._derived, self._asked)
         rows = write.indexes.report_by_id(frozenset(changes), derived)
         types = (
             self._row(table_id, row, contended=receipt is None)
@@ -325,9 +402,15 @@ class _Run:
         return replace(
             row,
             files=self._files.get(table_id),
-            skipped=CONTENDED if contended or table_id in self._write.contended else row.skipped,
+            skipped=self._skipped(table_id, row, contended=contended),
             error=row.error or self._errors.get(table_id) or failed,
         )
+
+    def _skipped(self, table_id: str, row: TypeIndexes, *, contended: bool) -> str | None:
+        """Say what was not done because writers were quicker: anything, or just the rewriting of files."""
+        if contended or table_id in self._write.contended:
+            return FILES_CONTENDED if row.committed else CONTENDED
+        return row.skipped
 
 
 def table_files(before: Layout, after: Layout) -> TableFiles:

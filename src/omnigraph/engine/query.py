@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.cancellation import current
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import At
@@ -80,6 +81,14 @@ def read_query(gq: QueryText) -> tuple[str, str]:
         raise InvalidRequest(
             f"cannot read {str(path)!r}: {error.strerror}", remedy="Check the path"
         ) from error
+
+
+def parameters(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a call, from the mapping and from keywords."""
+    both = sorted(params.keys() & named) if params else []
+    if both:
+        raise InvalidRequest(f"parameter {both[0]!r} is given twice, in params and as a keyword")
+    return {**(params or {}), **named}
 
 
 # -- answers that are kept -------------------------------------------------------------------------------
@@ -173,7 +182,7 @@ class Queries:
     ) -> None:
         self._store = store
         self._catalogs = catalogs
-        self._caches = Caches.within(memory_bytes)
+        self._caches = Caches.within(memory_bytes, store.clock)
         self._embeddings = Embeddings(embedder)
         self._compiled = BoundedCache[tuple[str, str | None, str], CheckedRead](COMPILED)
         self._answers = _Answers()
@@ -272,7 +281,7 @@ class Queries:
             values=bind_params(read.parameters, params),
             now_ms=self._store.clock.now_us() // 1000,
             embeddings=self._embeddings,
-            budget=Budget(options.memory_bytes or self._caches.limit, self._caches.make_room),
+            budget=Budget(options.memory_bytes or self._caches.limit, self._caches.make_room, current()),
             traversal=options.traversal,
         )
         return _Prepared(context, self._plan(read, snapshot, options.rules))

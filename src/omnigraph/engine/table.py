@@ -78,7 +78,7 @@ class TypeRows(Rows):
         Values are written as those of query parameters. Other conditions are Arrow expressions on the columns
         of `to_arrow`, as `pyarrow.compute.field("age") > 30`.
         """
-        bound = {name: self._bound(name, value) for name, value in values.items()}
+        bound = {name: bound_filter(self.declared, name, value) for name, value in values.items()}
         for name in set(bound) & set(self._values):
             bound[name] = bound[name].filter(pc.is_in(bound[name], value_set=self._values[name]))
         if condition is not None:
@@ -103,17 +103,20 @@ class TypeRows(Rows):
         for name, values in self._values.items():
             table = table.filter(pc.is_in(table[name], value_set=values))
         if self._condition is not None:
-            mask = _readable(table).append_column("", pa.array(range(table.num_rows)))
-            table = table.take(mask.filter(self._condition).column(table.num_columns))
+            table = self._meeting(table)
         return table.select(self.columns)
+
+    def _meeting(self, table: pa.Table) -> pa.Table:
+        """Return the rows that meet the condition."""
+        numbered = _readable(table).append_column("", pa.array(range(table.num_rows)))
+        return table.take(numbered.filter(self._condition).column(table.num_columns))
 
     # -- names and types ---------------------------------------------------------------------------
 
     @cached_property
     def _types(self) -> dict[str, PropertyType]:
         """The columns that there are."""
-        fixed = (ID, *ENDPOINTS) if isinstance(self.declared, EdgeType) else (ID,)
-        return {**dict.fromkeys(fixed, TEXT), **{p.name: p.type for p in self.declared.properties}}
+        return column_types(self.declared)
 
     @cached_property
     def _stored(self) -> dict[str, str]:
@@ -123,24 +126,7 @@ class TypeRows(Rows):
         return {name: name for name in self._types if name not in names} | {p.name: p.column for p in kept}
 
     def _check_name(self, name: str) -> None:
-        if name not in self._types:
-            known = did_you_mean(name, list(self._types)) or f"there are {', '.join(self._types)}"
-            raise InvalidRequest(f"{self.declared.name} has no column {name!r}: {known}")
-
-    def _bound(self, name: str, value: Any) -> pa.Array:
-        self._check_name(name)
-        kind = replace(self._types[name], nullable=True, enum_values=None)
-        if kind.is_list or kind.scalar in (Scalar.VECTOR, Scalar.BLOB):
-            raise InvalidRequest(
-                f"{self.declared.name}.{name} is {kind}: a filter compares single values",
-                remedy="Filter with an Arrow expression, or with a query",
-            )
-        items = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
-        try:
-            bound = [bind_params([Parameter(name, kind)], {name: item})[name] for item in items]
-        except BadParameters as error:
-            raise InvalidRequest(f"filter of {self.declared.name}: {error.message}") from None
-        return both_zeros(pa.array(bound, kind.arrow))
+        check_column(self.declared, name)
 
     def _check_condition(self, condition: pc.Expression) -> None:
         empty = pa.table({name: pa.nulls(0, kind.arrow) for name, kind in self._types.items()})
@@ -169,6 +155,37 @@ class TypeRows(Rows):
         if name not in self._stored:
             return pa.chunked_array([pa.nulls(rows.num_rows, kind)])
         return rows[self._stored[name]].cast(kind)
+
+
+def column_types(declared: TableType) -> dict[str, PropertyType]:
+    """Return the columns that callers know of a type: `id`, the ends of an edge, the properties."""
+    fixed = (ID, *ENDPOINTS) if isinstance(declared, EdgeType) else (ID,)
+    return {**dict.fromkeys(fixed, TEXT), **{p.name: p.type for p in declared.properties}}
+
+
+def check_column(declared: TableType, name: str) -> None:
+    """Refuse a name that no column has."""
+    types = column_types(declared)
+    if name not in types:
+        known = did_you_mean(name, list(types)) or f"there are {', '.join(types)}"
+        raise InvalidRequest(f"{declared.name} has no column {name!r}: {known}")
+
+
+def bound_filter(declared: TableType, name: str, value: Any) -> pa.Array:
+    """Return what a column may hold, of a value or a list of values as callers write them."""
+    check_column(declared, name)
+    kind = replace(column_types(declared)[name], nullable=True, enum_values=None)
+    if kind.is_list or kind.scalar in (Scalar.VECTOR, Scalar.BLOB):
+        raise InvalidRequest(
+            f"{declared.name}.{name} is {kind}: a filter compares single values",
+            remedy="Filter with an Arrow expression, or with a query",
+        )
+    items = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+    try:
+        bound = [bind_params([Parameter(name, kind)], {name: item})[name] for item in items]
+    except BadParameters as error:
+        raise InvalidRequest(f"filter of {declared.name}: {error.message}") from None
+    return both_zeros(pa.array(bound, kind.arrow))
 
 
 def _readable(table: pa.Table) -> pa.Table:

@@ -2,7 +2,8 @@
 
 A ledger for one run: what the query holds to its end (columns and topologies, which stay in the caches) and
 what it is about to make beside that. An operator asks before it makes anything that grows with the data, so
-that a query ends with a typed error instead of taking the machine's memory.
+that a query ends with a typed error instead of taking the machine's memory. That is also when it notices that
+it was cancelled.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from omnigraph.base.cancellation import NEVER, Cancellation
 from omnigraph.base.errors import LimitExceeded
 
 MEMORY_BYTES = 4 << 30
@@ -24,10 +26,14 @@ class Budget:
     """The memory of one run; `make_room` asks the caches to let go of what other queries left there."""
 
     def __init__(
-        self, limit: int = MEMORY_BYTES, make_room: Callable[[int], None] = lambda needed: None
+        self,
+        limit: int = MEMORY_BYTES,
+        make_room: Callable[[int], None] = lambda needed: None,
+        cancellation: Cancellation = NEVER,
     ) -> None:
         self.limit = limit
         self._make_room = make_room
+        self._cancellation = cancellation
         self._held = 0
         self._things: dict[Hashable, Any] = {}
         self._rows_at_most: int | None = None
@@ -60,7 +66,8 @@ class Budget:
             self._rows_at_most = before
 
     def check_bytes(self, needed: int, doing: str) -> None:
-        """Refuse to take more memory than is left for the query."""
+        """Refuse to take more memory than is left for the query, or to go on when it was cancelled."""
+        self._cancellation.check()
         if self._held + needed > self.limit:
             held = f" beside {_mib(self._held)} already held" if self._held else ""
             raise LimitExceeded(

@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import Literal
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.ids import Clock
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query.expressions import Values
@@ -39,11 +40,11 @@ class Caches:
     tables: dict[tuple[str, int], EntityTable] = field(default_factory=dict)
 
     @classmethod
-    def within(cls, limit: int = MEMORY_BYTES) -> Caches:
+    def within(cls, limit: int = MEMORY_BYTES, clock: Clock | None = None) -> Caches:
         """Make empty caches that together take no more than so many bytes."""
         keep_freed_memory()
         quarter = limit // 4
-        return cls(ColumnCache(quarter), Topologies(quarter), Search(quarter), limit)
+        return cls(ColumnCache(quarter), Topologies(quarter, clock), Search(quarter), limit)
 
     def make_room(self, needed: int) -> None:
         """Let go of as much as it takes for `needed` bytes beside the caches, topologies last."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from functools import cached_property
-from time import monotonic
 
 import numpy as np
 
 from omnigraph.base.bounded_cache import BoundedCache
 from omnigraph.base.errors import LimitExceeded
+from omnigraph.base.ids import Clock, SystemClock
 from omnigraph.execution.adjacency import Adjacency, Wide, count_in_lists, pair_keys, pair_of
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.columns import NOTHING, Ordinals, TableKey
@@ -187,7 +187,8 @@ def _owners(offsets: Ordinals) -> Wide:
 class Topologies:
     """Topologies by the versions they are of; knows how much look-ups have cost without one."""
 
-    def __init__(self, limit: int = CACHE_BYTES) -> None:
+    def __init__(self, limit: int = CACHE_BYTES, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._known = BoundedCache[VersionKey, Topology](limit, lambda topology: topology.nbytes)
         self._bases = BoundedCache[tuple[str, Cover], Base](limit, lambda base: base.nbytes)
         self._files = NumberedFiles(limit // 4)
@@ -268,14 +269,14 @@ class Topologies:
             stored = edges.stored_base(wanted)
             if stored is None or stored.cover.rows <= covered:
                 self._without.drop((table_id, wanted))
-                self._without.put((table_id, wanted), monotonic())
+                self._without.put((table_id, wanted), self._clock.monotonic())
             else:
                 largest = self._bases.put((table_id, stored.cover), stored)
         return largest
 
     def _may_be_stored(self, table_id: str, wanted: Cover) -> bool:
         looked = self._without.get((table_id, wanted))
-        return looked is None or monotonic() - looked > LOOK_AGAIN_S
+        return looked is None or self._clock.monotonic() - looked > LOOK_AGAIN_S
 
     def _build_topology(self, tables: Tables, base: Base | None) -> Topology:
         edges, sources, targets = tables

@@ -13,6 +13,7 @@ from omnigraph.pipeline import analytics, declared
 from omnigraph.pipeline.bulk.indexes import ensure_indexes
 from omnigraph.pipeline.bulk.load import load
 from omnigraph.pipeline.bulk.merge import merge
+from omnigraph.pipeline.bulk.optimize import optimize
 from omnigraph.pipeline.reading.diff import diff
 from omnigraph.pipeline.reading.export import export
 from omnigraph.pipeline.reading.source import read, register
@@ -29,6 +30,7 @@ __all__ = [
     "export",
     "load",
     "merge",
+    "optimize",
     "read",
     "register",
     "spark_session",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.panics import panics_caught
 from omnigraph.engine.doctor import derived, files, indexes, lineage, outside, rows
 from omnigraph.engine.doctor.examination import Examination, ExaminedBranch, ExaminedTable, ExaminedTag
 from omnigraph.engine.doctor.report import CheckRun, DoctorFinding, FindingPlace
@@ -102,36 +103,64 @@ CHECKS = (
 )
 
 
-def run_all(exam: Examination) -> Iterator[tuple[CheckRun, list[DoctorFinding]]]:
-    """Run the whole table."""
-    for check in CHECKS:
-        yield run_check(check, exam)
+@dataclass(frozen=True, slots=True)
+class DoctorProgress:
+    """How far an examination is: the check that runs, and how many things it has looked at."""
+
+    check: str
+    looked_at: int
+    checks_done: int
+    checks: int = len(CHECKS)
 
 
-def run_check(check: HealthCheck, exam: Examination) -> tuple[CheckRun, list[DoctorFinding]]:
+DoctorListener = Callable[[DoctorProgress], None]
+
+
+def run_all(
+    exam: Examination, progress: DoctorListener | None = None
+) -> Iterator[tuple[CheckRun, list[DoctorFinding]]]:
+    """Run the whole table; whoever listens is told when a check begins, and after all that it looks at."""
+    for number, check in enumerate(CHECKS):
+
+        def looked_at(count: int, check: HealthCheck = check, number: int = number) -> None:
+            if progress is not None:
+                progress(DoctorProgress(check.name, count, number))
+
+        yield run_check(check, exam, looked_at)
+
+
+def run_check(
+    check: HealthCheck, exam: Examination, looked_at: Callable[[int], None] = lambda count: None
+) -> tuple[CheckRun, list[DoctorFinding]]:
     """Run one check over everything that it is about."""
+    looked_at(0)
     exam.limits = []
     if check.only_deep and not exam.deep:
         skipped = CheckRun(check.name, check.promise, 0, 0, ("only --deep looks at it",))
         return skipped, []
-    found: list[DoctorFinding] = []
+    findings: list[DoctorFinding] = []
     count = 0
     try:
-        for unit in check.units(exam):
-            count += 1
-            found += _of_unit(check, exam, unit)
+        with panics_caught():
+            for unit in check.units(exam):
+                count += 1
+                findings += _of_unit(check, exam, unit)
+                looked_at(count)
     except Exception as error:  # noqa: BLE001 - an examination goes on
-        found.append(_failed(check, None, error))
-    return CheckRun(check.name, check.promise, count, len(found), tuple(dict.fromkeys(exam.limits))), found
+        findings.append(_failed(check, None, error))
+    return CheckRun(
+        check.name, check.promise, count, len(findings), tuple(dict.fromkeys(exam.limits))
+    ), findings
 
 
 def _of_unit(check: HealthCheck, exam: Examination, unit: Any) -> list[DoctorFinding]:
-    found: list[DoctorFinding] = []
+    findings: list[DoctorFinding] = []
     try:
-        found.extend(check.run(exam, unit))
+        with panics_caught():
+            findings.extend(check.run(exam, unit))
     except Exception as error:  # noqa: BLE001 - an examination goes on
-        found.append(_failed(check, unit, error))
-    return found
+        findings.append(_failed(check, unit, error))
+    return findings
 
 
 def _failed(check: HealthCheck, unit: Any, error: Exception) -> DoctorFinding:

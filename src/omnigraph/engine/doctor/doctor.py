@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omnigraph.base.errors import BranchNotFound
-from omnigraph.engine.doctor.checks import run_all
+from omnigraph.engine.doctor.checks import DoctorListener, run_all
 from omnigraph.engine.doctor.examination import Examination
 from omnigraph.engine.doctor.repair import repairs
 from omnigraph.engine.doctor.report import CheckRun, DoctorFinding, DoctorReport, gravest_first
@@ -32,6 +32,7 @@ def examine(
     branch: str | None = None,
     preview: bool = False,
     actor: str | None = None,
+    progress: DoctorListener | None = None,
 ) -> DoctorReport:
     """Look at a whole graph, or at one branch of it; with `fix`, make anew what is derived.
 
@@ -41,12 +42,12 @@ def examine(
         store.opener.check_open()
         check_there(store)
         if not fix:
-            return _examined(store, deep, branch)
+            return _examined(store, deep, branch, progress)
         with store.fresh() as fresh:
             exam = _exam(fresh, deep, branch)
-            first = _run(exam)
+            first = _run(exam, progress)
             done = tuple(repairs(exam, preview=preview, actor=actor))
-        after = first if preview else _examined(store, deep, branch)
+        after = first if preview else _examined(store, deep, branch, progress)
         return replace(after, repairs=done)
 
 
@@ -57,12 +58,14 @@ def check_there(store: GraphStore) -> None:
         raise why_not_open(location, OpenFailed(location.uri))
 
 
-def _examined(store: GraphStore, deep: bool, branch: str | None) -> DoctorReport:
+def _examined(
+    store: GraphStore, deep: bool, branch: str | None, progress: DoctorListener | None
+) -> DoctorReport:
     report: DoctorReport | None = None
     for _ in range(TRIES):
         with store.fresh() as fresh:
             exam = _exam(fresh, deep, branch)
-            report = _run(exam)
+            report = _run(exam, progress)
             if report.ok or not _moved(exam):
                 break
     assert report is not None
@@ -77,13 +80,13 @@ def _exam(store: GraphStore, deep: bool, branch: str | None) -> Examination:
     return exam
 
 
-def _run(exam: Examination) -> DoctorReport:
+def _run(exam: Examination, progress: DoctorListener | None) -> DoctorReport:
     checks: list[CheckRun] = []
-    found: list[DoctorFinding] = []
-    for check, findings in run_all(exam):
+    findings: list[DoctorFinding] = []
+    for check, its_findings in run_all(exam, progress):
         checks.append(check)
-        found += findings
-    return DoctorReport(exam.store.location.uri, exam.deep, gravest_first(found), tuple(checks))
+        findings += its_findings
+    return DoctorReport(exam.store.location.uri, exam.deep, gravest_first(findings), tuple(checks))
 
 
 def _moved(exam: Examination) -> bool:

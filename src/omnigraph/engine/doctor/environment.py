@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, Literal
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError
+from omnigraph.base.ids import Clock, SystemClock, new_id
 from omnigraph.engine.doctor.lineage import remedy_of, told
 from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.storage.location import Location
@@ -27,6 +29,10 @@ from omnigraph.storage.store import GraphStore
 
 State = Literal["ok", "absent", "low", "needed"]
 LEAST_DISK = 1 << 30
+CLOCKS_DIFFER_S = 60  # what a cleanup with the shortest grace period can bear
+SET_CLOCK = (
+    "Set the clock right before a cleanup runs here: it takes files for older or younger than they are"
+)
 USEFUL = {
     "pyspark": "pip install 'omnigraph[spark]' for bulk work on Spark",
     "pandas": "pip install 'pandas<3' for to_pandas, and for Spark",
@@ -91,17 +97,17 @@ def inspect_environment(
 def _packages() -> Iterator[EnvironmentItem]:
     yield EnvironmentItem("python", "ok", ".".join(map(str, sys.version_info[:3])))
     for name in _required():
-        found = _version(name)
-        if found is None:
+        version = _version(name)
+        if version is None:
             yield EnvironmentItem(name, "needed", "is not installed", f"pip install {name}")
         else:
-            yield EnvironmentItem(name, "ok", found)
+            yield EnvironmentItem(name, "ok", version)
     for name, remedy in USEFUL.items():
-        found = _version(name)
-        if found is None:
+        version = _version(name)
+        if version is None:
             yield EnvironmentItem(name, "absent", "is not installed", remedy)
         else:
-            yield EnvironmentItem(name, "ok", found)
+            yield EnvironmentItem(name, "ok", version)
 
 
 def _required() -> list[str]:
@@ -111,7 +117,7 @@ def _required() -> list[str]:
     except PackageNotFoundError:
         return list(PACKAGES)
     names = (match(r"[A-Za-z0-9._-]+", text) for text in declared if "extra ==" not in text)
-    return sorted(found[0] for found in names if found is not None)
+    return sorted(match[0] for match in names if match is not None)
 
 
 def _version(name: str) -> str | None:
@@ -137,18 +143,18 @@ def _memory() -> EnvironmentItem:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
         return EnvironmentItem("memory", "absent", "cannot be told on this system")
-    found = f"{_size(free)} free; queries may take {_size(MEMORY_BYTES)}"
+    room = f"{_size(free)} free; queries may take {_size(MEMORY_BYTES)}"
     if free >= MEMORY_BYTES:
-        return EnvironmentItem("memory", "ok", found)
-    return EnvironmentItem("memory", "low", found, "Open graphs with a smaller memory_bytes")
+        return EnvironmentItem("memory", "ok", room)
+    return EnvironmentItem("memory", "low", room, "Open graphs with a smaller memory_bytes")
 
 
 def _disk(name: str, folder: str) -> EnvironmentItem:
     free = shutil.disk_usage(folder).free
-    found = f"{_size(free)} free at {folder}"
+    room = f"{_size(free)} free at {folder}"
     if free >= LEAST_DISK:
-        return EnvironmentItem(name, "ok", found)
-    return EnvironmentItem(name, "low", found, "Free some: loads and large checks spill to disk")
+        return EnvironmentItem(name, "ok", room)
+    return EnvironmentItem(name, "low", room, "Free some: loads and large checks spill to disk")
 
 
 def _size(count: int) -> str:
@@ -173,6 +179,28 @@ def _store(location: Location, environment: Mapping[str, str]) -> Iterator[Envir
         )
         return
     yield EnvironmentItem("conditional writes", "ok", f"tried at {location.uri}")
+    if not location.is_local:  # a local disk has this machine's time
+        yield clock_item(location, SystemClock())
+
+
+def clock_item(location: Location, clock: Clock) -> EnvironmentItem:
+    """Compare this machine's clock with the store's, by the time that a scratch object gets."""
+    folder = f"__probe-{new_id()}"
+    key, objects = f"{folder}/clock", location.objects
+    try:
+        before_us = clock.now_us()
+        objects.create(key, b"")
+        stored = [entry.modified_us for entry in objects.entries(folder)]
+    except GraphError as error:
+        return EnvironmentItem("clock", "absent", told(error), remedy_of(error, "Check the store"))
+    finally:
+        with suppress(GraphError):
+            objects.delete(key)
+    apart_s = round((before_us - stored[0]) / 1e6) if stored else 0
+    if abs(apart_s) <= CLOCKS_DIFFER_S:
+        return EnvironmentItem("clock", "ok", "agrees with the store's")
+    ahead = "ahead of" if apart_s > 0 else "behind"
+    return EnvironmentItem("clock", "low", f"is {abs(apart_s)} s {ahead} the store's", SET_CLOCK)
 
 
 def _existing(location: Location) -> Location:
@@ -186,8 +214,8 @@ def _existing(location: Location) -> Location:
 def _credentials(location: Location, environment: Mapping[str, str]) -> EnvironmentItem:
     """Tell which sources of credentials there are; whether they do, the store says."""
     scheme = location.uri.partition("://")[0]
-    found = [name for name in SOURCES.get(scheme, ()) if environment.get(name)]
-    if found:
-        return EnvironmentItem("credentials", "ok", f"from {', '.join(found)}")
+    sources = [name for name in SOURCES.get(scheme, ()) if environment.get(name)]
+    if sources:
+        return EnvironmentItem("credentials", "ok", f"from {', '.join(sources)}")
     remedy = f"Set {' or '.join(SOURCES.get(scheme, ())[:2])}, unless the machine itself is trusted"
     return EnvironmentItem("credentials", "absent", "the environment names none", remedy)

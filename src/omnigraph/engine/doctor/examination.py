@@ -12,7 +12,7 @@ from dataclasses import field
 from functools import cached_property
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import GraphError
+from omnigraph.base.errors import GraphError, HistoryReclaimed
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.engine.change import Catalogs
@@ -101,7 +101,7 @@ class Examination:
     seen_pins: set[TableVersion] = field(default_factory=set)  # of older versions
     behind: set[str] = field(default_factory=set)  # branches with indexes that do not cover all rows
     underived: set[str] = field(default_factory=set)  # branches with data files that lack derived ones
-    configured: dict[str, frozenset[str]] = field(default_factory=dict)  # table -> keys to strip
+    configured: dict[str, frozenset[str]] = field(default_factory=dict)  # path of a dataset -> keys to strip
     walked: dict[str, Walked] = field(default_factory=dict)  # by chain (lineage.py)
     limits: list[str] = field(default_factory=list)  # what the check that runs did not look at, and why
 
@@ -131,8 +131,8 @@ class Examination:
         named: list[tuple[str, str, BranchRef | None]] = [(MAIN, MAIN, None)]
         named += [(ref.name, ref.incarnation, ref) for ref in self.refs.branches]
         wanted = (one for one in named if self.only in (None, one[0]))
-        found = (self._branch(*one) for one in wanted)
-        return tuple(branch for branch in found if branch.head is None or branch.head.tombstone is None)
+        branches = (self._branch(*one) for one in wanted)
+        return tuple(branch for branch in branches if branch.head is None or branch.head.tombstone is None)
 
     def _branch(self, name: str, incarnation: str, ref: BranchRef | None) -> ExaminedBranch:
         chain = self.store.branches.chain(incarnation)
@@ -166,35 +166,35 @@ class Examination:
     @cached_property
     def states(self) -> tuple[PinnedSnapshot, ...]:
         """The states that must be whole: heads, then tags; each once."""
-        found: dict[tuple[str, int], PinnedSnapshot] = {}
+        states: dict[tuple[str, int], PinnedSnapshot] = {}
         for branch in self.heads:
             assert branch.head is not None
-            found.setdefault(
+            states.setdefault(
                 (branch.chain.incarnation, branch.head.version), PinnedSnapshot(branch.name, branch.head)
             )
         for tag in self.tags:
             if tag.state is not None:
-                found.setdefault(
+                states.setdefault(
                     (tag.ref.incarnation, tag.state.version), PinnedSnapshot(tag.branch, tag.state)
                 )
-        return tuple(found.values())
+        return tuple(states.values())
 
     @cached_property
     def tables(self) -> tuple[ExaminedTable, ...]:
         """Every version of a table that those states pin, once."""
-        found: dict[TableVersion, ExaminedTable] = {}
+        tables: dict[TableVersion, ExaminedTable] = {}
         for snapshot in self.states:
             for pin in snapshot.state.pins.values():
-                found.setdefault((pin.table_id, pin.version), ExaminedTable(snapshot, pin))
+                tables.setdefault((pin.table_id, pin.version), ExaminedTable(snapshot, pin))
         return tuple(
-            sorted(found.values(), key=lambda table: table.pin.table_id)
+            sorted(tables.values(), key=lambda table: table.pin.table_id)
         )  # files are listed by table
 
     def heads_of(self, table: ExaminedTable) -> tuple[str, ...]:
         """Return the branches whose newest state pins a table at this very version."""
         table_id, version = table.key
-        found = ((branch.name, branch.head) for branch in self.heads)
-        pins = ((name, None if head is None else head.pins.get(table_id)) for name, head in found)
+        heads = ((branch.name, branch.head) for branch in self.heads)
+        pins = ((name, None if head is None else head.pins.get(table_id)) for name, head in heads)
         return tuple(name for name, pin in pins if pin is not None and pin.version == version)
 
     def readable(self) -> Iterator[ExaminedTable]:
@@ -247,7 +247,7 @@ class Examination:
             reason = self.store.readability.reclaimed(snapshot.state)
             if reason is not None:
                 return reason
-        return None
+        return next((swept for swept in map(_swept, self.heads) if swept is not None), None)
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -265,3 +265,11 @@ class Examination:
 
     _listed: tuple[str, dict[str, int]] = ("", {})
     _recorded: tuple[str, dict[str, Checksum]] = ("", {})
+
+
+def _swept(branch: ExaminedBranch) -> GraphError | None:
+    """Say that older versions of a branch may be gone that were noted before, if that is so."""
+    head, newest = branch.head, branch.chain.latest()
+    if head is None or newest.swept == head.swept:
+        return None
+    return HistoryReclaimed(f"files of branch {branch.name!r} were deleted meanwhile", version=newest.swept)

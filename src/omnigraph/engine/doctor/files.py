@@ -51,7 +51,8 @@ def files(exam: Examination, table: ExaminedTable) -> Iterator[DoctorFinding]:
     handle = exam.handle(table)
     stored, known = exam.files(table.pin.table_id), exam.recorded(table.pin.table_id)
     sizes = {file: checksum.size for file, checksum in known.items()} | data_file_sizes(handle)
-    faults = [(file, _fault(file, stored, sizes)) for file in _needed(handle, stored, sizes)]
+    needed = _needed(handle, stored, sizes)
+    faults = [(file, _fault(file, stored, sizes) or _wrong_deletions(exam, table, file)) for file in needed]
     wrong = [(file, fault) for file, fault in faults if fault is not None]
     if any(not file.startswith("_indices/") for file, _ in wrong):
         exam.broken[table.key] = "its files are damaged"
@@ -93,6 +94,15 @@ def _fault(file: str, stored: dict[str, int], sizes: dict[str, int]) -> tuple[st
     if stored[file] != sizes.get(file, stored[file]):
         return "file_size", f"a file has {stored[file]} bytes, and was written with {sizes[file]}"
     return None
+
+
+def _wrong_deletions(exam: Examination, table: ExaminedTable, file: str) -> tuple[str, str] | None:
+    """Compare a deletion file, which is small, with its checksum: on a bad one Lance aborts the process."""
+    recorded = exam.recorded(table.pin.table_id).get(file)
+    if recorded is None or not file.startswith("_deletions/"):
+        return None
+    damaged = exam.store.checksums.check(table.pin.table_id, file, recorded)
+    return None if damaged is None else ("checksum", str(damaged))
 
 
 def _way_back(exam: Examination, table: ExaminedTable) -> str:

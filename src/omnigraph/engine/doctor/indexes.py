@@ -73,12 +73,12 @@ def indexes(exam: Examination, unit: tuple[ExaminedTable, TableType]) -> Iterato
     layout, lacking = exam.store.reads.layout(handle), []
     stored = coverage(handle, layout)
     for spec in declared_indexes(declared):
-        found = stored.get(spec.name, Coverage({}))
-        fragments = _chosen(exam, found, layout, spec)
+        covers = stored.get(spec.name, Coverage({}))
+        fragments = _chosen(exam, covers, layout, spec)
         index = _Index(handle, declared, spec, fragments, exam.deep)
-        if layout.parts.keys() - found.fragments:
+        if layout.parts.keys() - covers.fragments:
             lacking.append(index.name)
-        segments = {(declared.id, uuid) for uuid in found.segments}
+        segments = {(declared.id, uuid) for uuid in covers.segments}
         if not segments or segments & exam.broken_indexes:
             continue  # none is stored, or a file of it is damaged, which is reported already
         problem = _problem(exam, table, index)
@@ -93,10 +93,10 @@ def indexes(exam: Examination, unit: tuple[ExaminedTable, TableType]) -> Iterato
         yield DoctorFinding("index_behind", "info", what, OPTIMIZE, table.place())
 
 
-def _chosen(exam: Examination, found: Coverage, layout: Layout, spec: IndexSpec) -> tuple[int, ...]:
+def _chosen(exam: Examination, coverage: Coverage, layout: Layout, spec: IndexSpec) -> tuple[int, ...]:
     """Return the fragments to look at; rows of a file that these segments found before are found again."""
-    segments, covered = tuple(sorted(found.segments)), []
-    for fragment in sorted(found.fragments & layout.parts.keys()):
+    segments, covered = tuple(sorted(coverage.segments)), []
+    for fragment in sorted(coverage.fragments & layout.parts.keys()):
         seen = (spec.column, segments, layout.parts[fragment].key[1])
         if seen not in exam.looked_up:
             exam.looked_up.add(seen)
@@ -158,8 +158,8 @@ def _lost_counts(exam: Examination, table: ExaminedTable, index: _Index) -> str 
     """
     for values, counts in _counted_values(exam, table, index.spec.column):
         hits = rows_with(index.handle, index.spec.column, values)[index.spec.column]
-        found = pc.value_counts(hits.combine_chunks()) if len(hits) else None
-        by_value = {} if found is None else {one["values"]: one["counts"] for one in found.to_pylist()}
+        tallies = pc.value_counts(hits.combine_chunks()).to_pylist() if len(hits) else []
+        by_value = {tally["values"]: tally["counts"] for tally in tallies}
         for value, count in zip(values.to_pylist(), counts, strict=True):
             hit = by_value.get(value, 0)
             if hit != count:
@@ -170,8 +170,8 @@ def _lost_counts(exam: Examination, table: ExaminedTable, index: _Index) -> str 
     return None
 
 
-def _others(found: pa.ChunkedArray, sought: pa.Array) -> str | None:
-    others = pc.invert(pc.is_in(found, value_set=sought))
+def _others(hits: pa.ChunkedArray, sought: pa.Array) -> str | None:
+    others = pc.invert(pc.is_in(hits, value_set=sought))
     return "finds rows that have another value" if pc.any(others).as_py() else None
 
 
@@ -226,8 +226,8 @@ def _looked_up(text: str | None, every: bool) -> list[str]:
     if text is None:
         return []
     plain = dict.fromkeys(plain_word(word) for word in words(text) if word.isascii())
-    found = [word for word in plain if word is not None]
-    return found if every else found[:MOST_WORDS]
+    asked_for = [word for word in plain if word is not None]
+    return asked_for if every else asked_for[:MOST_WORDS]
 
 
 def _lost_words(index: _Index, postings: dict[str, list[int]]) -> str | None:
@@ -235,8 +235,8 @@ def _lost_words(index: _Index, postings: dict[str, list[int]]) -> str | None:
         hits = rows_with_words(index.handle, index.spec.column, asked)
         expected = [address for word in asked for address in postings[word]]
         if not np.isin(expected, hits).all():
-            found = set(hits.tolist())
-            word = next(word for word in asked if not found.issuperset(postings[word]))
+            hit_rows = set(hits.tolist())
+            word = next(word for word in asked if not hit_rows.issuperset(postings[word]))
             return f"does not find a text that has the word {word!r}"
     return None
 
@@ -277,8 +277,8 @@ def _lost_vectors(exam: Examination, index: _Index) -> str | None:
                 same = (
                     hits.filter(pc.less_equal(hits["_distance"], hits["_distance"][0])) if len(hits) else hits
                 )
-                found = address in same["_rowid"].to_pylist()
-                if not found and len(same) < NEIGHBOURS:
+                is_there = address in same["_rowid"].to_pylist()
+                if not is_there and len(same) < NEIGHBOURS:
                     return f"does not find the vector of row {address}"
     if left <= 0:
         exam.limits.append(f"{index.declared.name}.{index.name}: {MOST_VECTORS} vectors were looked for")

@@ -3,23 +3,18 @@
 The versions of a chain from its retention floor to its head are one history: none is missing, each is the
 version before it with one commit more, or the same commit again (a control write). All of them are read where
 they are few, or in a deep examination; of more, one in so many, whose lists of recent commits must overlap.
+What a cleanup kept below the floor is read in any case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from omnigraph.base.errors import (
-    FormatTooNew,
-    FormatTooOld,
-    FormatUnreadable,
-    GraphError,
-    HistoryReclaimed,
-)
+from omnigraph.base.errors import FormatMismatch, GraphError, HistoryReclaimed
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.doctor.examination import Examination, ExaminedBranch, ExaminedTag, Walked
 from omnigraph.engine.doctor.report import DoctorFinding, FindingPlace
-from omnigraph.storage.manifest.chain import chain_path, check_kept, versions
+from omnigraph.storage.manifest.chain import chain_path, check_kept, kept_path, versions
 from omnigraph.storage.manifest.records import RECENT, ManifestState
 from omnigraph.storage.manifest.refs import REFS
 from omnigraph.storage.opener import manifest_file
@@ -30,7 +25,6 @@ from omnigraph.storage.transaction import PinnedSnapshot
 FEW_VERSIONS = 512  # of a chain: so many are all read, whatever was asked for
 STRIDE = RECENT - 1
 RESTORE = "Restore the file from a copy of the graph"
-FORMATS = (FormatTooNew, FormatTooOld, FormatUnreadable)
 
 
 def told(error: BaseException) -> str:
@@ -53,7 +47,7 @@ def names(exam: Examination, _: None) -> Iterator[DoctorFinding]:
     if isinstance(exam.registry, Exception):
         error = exam.registry
         yield DoctorFinding(
-            "registry_unreadable",
+            "format" if isinstance(error, FormatMismatch) else "registry_unreadable",
             "error",
             f"the names of branches and tags cannot be read, so main alone was looked at: {told(error)}",
             remedy_of(error, RESTORE),
@@ -65,7 +59,7 @@ def heads(exam: Examination, branch: ExaminedBranch) -> Iterator[DoctorFinding]:
     """Check that the newest version of a branch can be read, in a format of ours."""
     error = branch.error
     if error is not None:
-        code = "format" if isinstance(error, FORMATS) else "head_unreadable"
+        code = "format" if isinstance(error, FormatMismatch) else "head_unreadable"
         yield DoctorFinding(
             code,
             "error",
@@ -130,6 +124,10 @@ def _walk(exam: Examination, branch: ExaminedBranch) -> Walked:
         before = state
     if first == 1 and 1 not in gap:
         walked.breaks += _fork(exam, branch)
+    for version in head.kept:
+        state = _read_kept(branch, version, walked)
+        if state is not None:
+            _note(branch, state, walked)
     return walked
 
 
@@ -147,6 +145,22 @@ def _read(branch: ExaminedBranch, version: int, walked: Walked) -> ManifestState
         path = f"{chain_path(branch.chain.incarnation)}/_versions/{manifest_file(version)}"
         what = f"version {version} of the history cannot be read: {told(error)}"
         walked.breaks.append(_broken(what, FindingPlace(branch=branch.name, file=path)))
+        return None
+
+
+def _read_kept(branch: ExaminedBranch, version: int, walked: Walked) -> ManifestState | None:
+    """Read a version below the floor that a cleanup kept: tags, forks and merges rest on it."""
+    try:
+        return branch.chain.at(version)
+    except Exception as error:  # noqa: BLE001 - reported here
+        if not branch.chain.latest().keeps(version):
+            return None  # a cleanup gave it up just now
+        path = kept_path(branch.chain.incarnation, version)
+        where = FindingPlace(branch=branch.name, file=path)
+        what = f"version {version}, which a cleanup kept for a tag, a fork or a merge, cannot be read"
+        why = "it is not stored" if isinstance(error, HistoryReclaimed) else told(error)
+        remedy = "Restore __kept/ from a copy of the graph; until then nothing can be merged or cleaned up"
+        walked.breaks.append(DoctorFinding("kept_unreadable", "error", f"{what}: {why}", remedy, where))
         return None
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from omnigraph.base.errors import GraphError, counted
 from omnigraph.engine.doctor.examination import Examination, Walked
-from omnigraph.engine.doctor.lineage import told, walk
+from omnigraph.engine.doctor.lineage import RESTORE, told, walk
 from omnigraph.engine.doctor.report import DoctorFinding, FindingPlace
 from omnigraph.storage.manifest.chain import MANIFEST, chain_path, versions
 from omnigraph.storage.manifest.refs import REFS
+from omnigraph.storage.opener import manifest_file
 from omnigraph.storage.retention import Retention
 from omnigraph.storage.tables.files import CREATED, TABLES
 
@@ -51,12 +52,12 @@ def _name(exam: Examination, table_id: str) -> str | None:
 
 def foreign(exam: Examination, table_id: str) -> Iterator[DoctorFinding]:
     """Report commits of other programs on a table's own head."""
-    found = [
+    commits = [
         version for version in versions(exam.store.location, f"{TABLES}/{table_id}") if version > CREATED
     ]
-    if found:
+    if commits:
         what = (
-            f"another program made {counted(len(found), 'commit')} on the head of a table; "
+            f"another program made {counted(len(commits), 'commit')} on the head of a table; "
             "no branch pins them, and nothing reads them"
         )
         where = FindingPlace(type=_name(exam, table_id), file=f"{TABLES}/{table_id}")
@@ -69,21 +70,28 @@ def configuration(exam: Examination, path: str) -> Iterator[DoctorFinding]:
     stored = versions(exam.store.location, path)
     if not stored:
         return
-    config = exam.store.opener.at(path, stored[-1]).config()
+    try:
+        config = exam.store.opener.at(path, stored[-1]).config()
+    except Exception as error:  # noqa: BLE001 - reported here
+        where = FindingPlace(type=_named(exam, path), file=f"{path}/_versions/{manifest_file(stored[-1])}")
+        what = f"a version of a dataset cannot be opened: {told(error)}"
+        yield DoctorFinding("unreadable", "error", what, RESTORE, where)
+        return
     keys = frozenset(key for key in config if key.startswith(AUTO_CLEANUP))
     if not keys:
         return
     what = (
         f"automatic cleanup is configured ({', '.join(sorted(keys))}): Lance may delete files that are needed"
     )
-    table_id = path.removeprefix(f"{TABLES}/") if path.startswith(TABLES) else None
-    if table_id is not None:
-        exam.configured[table_id] = keys
-        remedy = "Let 'omnigraph doctor --fix' take it out"
-    else:
-        remedy = "Take these keys out of the configuration of the dataset with Lance, while nobody writes"
-    name = None if table_id is None else _name(exam, table_id)
-    yield DoctorFinding("auto_cleanup", "warning", what, remedy, FindingPlace(type=name, file=path))
+    exam.configured[path] = keys
+    remedy = "Let 'omnigraph doctor --fix' take it out"
+    where = FindingPlace(type=_named(exam, path), file=path)
+    yield DoctorFinding("auto_cleanup", "warning", what, remedy, where)
+
+
+def _named(exam: Examination, path: str) -> str | None:
+    """Return the type whose table a dataset is, if it is one."""
+    return _name(exam, path.removeprefix(f"{TABLES}/")) if path.startswith(TABLES) else None
 
 
 # -- leftovers ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Derived files that are damaged or wrong go, and are written again. Indexes are built, extended or built anew,
 as one maintenance commit of each branch that needs it. Automatic cleanup is taken out of the configuration of
-tables. No answer changes by any of this. What cannot be done is in the report, with the reason.
+datasets. No answer changes by any of this. What cannot be done is in the report, with the reason.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from omnigraph.base.panics import panics_caught
 from omnigraph.engine.derive import complete
 from omnigraph.engine.doctor.examination import Examination
 from omnigraph.engine.doctor.lineage import told
@@ -34,7 +35,8 @@ def _done(repair: DoctorRepair, preview: bool, act: Callable[[], object]) -> Doc
     if preview:
         return DoctorRepair(repair.what, repair.branch, repair.type, done=False, reason=PREVIEWED)
     try:
-        act()
+        with panics_caught():
+            act()
     except Exception as error:  # noqa: BLE001 - reported here
         return DoctorRepair(repair.what, repair.branch, repair.type, done=False, reason=told(error))
     return repair
@@ -109,12 +111,11 @@ def _built(report: IndexReport) -> Iterator[DoctorRepair]:
 
 
 def _configuration(exam: Examination, preview: bool) -> Iterator[DoctorRepair]:
-    for table_id, keys in sorted(exam.configured.items()):
-        repair = DoctorRepair(f"took automatic cleanup out of {TABLES}/{table_id}")
-        yield _done(repair, preview, partial(_strip, exam, table_id, keys))
+    for path, keys in sorted(exam.configured.items()):
+        repair = DoctorRepair(f"took automatic cleanup out of {path}")
+        yield _done(repair, preview, partial(_strip, exam, path, keys))
 
 
-def _strip(exam: Examination, table_id: str, keys: frozenset[str]) -> None:
-    path = f"{TABLES}/{table_id}"
+def _strip(exam: Examination, path: str, keys: frozenset[str]) -> None:
     newest = versions(exam.store.location, path)[-1]
     strip_configuration(exam.store.opener.at(path, newest), keys)

@@ -57,7 +57,7 @@ def stored_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> Ite
     with store.reading(plan.snapshot.state, tables=(declared.table_id,)):
         scan = scanner(handle, columns=columns, batch_size=BATCH_ROWS, batch_size_bytes=BATCH_BYTES)
         for batch in scan.to_batches():
-            yield _named(batch, declared)
+            yield named_rows(batch, declared)
 
 
 def ordered_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> Iterator[pa.RecordBatch]:
@@ -70,10 +70,11 @@ def ordered_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> It
         for start in range(0, len(row_addresses), BATCH_ROWS):
             rows = take_rows(handle, row_addresses.slice(start, BATCH_ROWS), columns)
             for batch in rows.combine_chunks().to_batches():
-                yield _named(batch, declared)
+                yield named_rows(batch, declared)
 
 
-def _named(batch: pa.RecordBatch, declared: TableType) -> pa.RecordBatch:
+def named_rows(batch: pa.RecordBatch, declared: TableType) -> pa.RecordBatch:
+    """Return stored columns under the names of the properties."""
     schema = schema_of(declared)
     arrays = [batch.column(at).cast(schema.field(name).type) for name, at in columns_of(declared).items()]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -23,7 +23,6 @@ from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +31,7 @@ from pyarrow import parquet as pq
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import IntegrityError, InvalidRequest, StorageError
+from omnigraph.base.ids import new_id
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.types import numbers_in, readable
@@ -145,7 +145,7 @@ def file_name(catalog: Catalog, declared: TableType, number: int, format: Format
     A load takes the type of a table from its folder, and of records from each line, where no folder may say
     otherwise: so Parquet has a folder for each type, and JSON lines stand side by side.
     """
-    kind, name, part = declared.kind.value, declared.name, f"part-{number:05d}-{uuid4()}"
+    kind, name, part = declared.kind.value, declared.name, f"part-{number:05d}-{new_id()}"
     if format == "jsonl":
         return f"{kind}-{name}-{part}.jsonl"
     shared = catalog.find_node(name) is not None and catalog.find_edge(name) is not None

@@ -16,34 +16,15 @@ from typing import Any
 
 from omnigraph.base.arguments import Count, checked_methods
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import BadBranchName, BranchNotFound
-from omnigraph.base.times import At, CommitAt, read_moment
 from omnigraph.catalog.identity import under_ids_of
 from omnigraph.catalog.plan import plan
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import Change, ChangeFilter, Names, kind_of
 from omnigraph.engine.history.comparison import StateComparison, TypeChanges
-from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.write import TypeCount
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
-
-# -- the two ends ----------------------------------------------------------------------------------
-#
-# A branch by its name stands for its head; anything else is an `at` (resolve_at.py). What is spelt like a
-# commit id is one.
-
-
-def side(store: GraphStore, named: At, branch: str = "main") -> PinnedSnapshot:
-    """Return the head of a branch, or the state that an `at` names; times and versions are of `branch`."""
-    if isinstance(named, str) and not isinstance(read_moment(named), CommitAt):
-        try:
-            return store.snapshot(named)
-        except (BranchNotFound, BadBranchName):
-            pass
-    return resolve(store, branch, named)
-
 
 # -- diff ----------------------------------------------------------------------------------------
 
@@ -115,16 +96,14 @@ class Diffs:
 
     def diff(
         self,
-        a: At,
-        b: At,
+        before: PinnedSnapshot,
+        after: PinnedSnapshot,
         *,
-        branch: str = "main",
         kinds: Names = None,
         types: Names = None,
         ops: Names = None,
     ) -> Diff:
-        """Return the way from one state to another; times and versions are those of a branch."""
-        before, after = side(self._store, a, branch), side(self._store, b, branch)
+        """Return the way from one state to another."""
         catalogs = [self._catalogs.get(state.schema) for state in (after, before)]
         change_filter = ChangeFilter.read(catalogs, kinds, types, ops)
         return Diff(

@@ -26,14 +26,15 @@ from omnigraph.base.errors import (
     ParentlessCommit,
 )
 from omnigraph.catalog.steps import Step
+from omnigraph.engine.access import Action
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import LIMIT, Cause, Change, ChangeFilter, Names, Packer, check_limit
 from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.diff import schema_steps, steps_json
-from omnigraph.engine.history.resolve_at import full_commit_id
 from omnigraph.engine.options import View
 from omnigraph.storage.cost import measured
 from omnigraph.storage.history import Gap
+from omnigraph.storage.manifest.branches import no_such_commit
 from omnigraph.storage.manifest.records import ChainPosition, ManifestState
 from omnigraph.storage.store import GraphStore
 
@@ -203,8 +204,8 @@ class Changes:
         Without a cursor, `start` says where to begin: "now" (nothing is replayed), "beginning", or
         "after:COMMIT". `limit` bounds the changes of a page.
         """
-        check_limit(limit)
         branch = self._view.line(branch)
+        check_limit(limit)
         if sum(argument is not None for argument in (cursor, start, page_token)) > 1:
             raise InvalidRequest(
                 "a poll begins at one point", remedy="Give a cursor, a page token or a start"
@@ -222,14 +223,14 @@ class Changes:
             elif cursor is not None:
                 begin = _begin(self._bound(CURSOR, cursor, head, change_filter))
             else:
-                begin = self._start(head, start or "now")
+                begin = self._start(branch, head, start or "now")
             return self._page(branch, cut, begin, change_filter, limit, cursor)
 
     def wait(
         self, cursor: str | None = None, *, timeout: float = 30.0, branch: str | None = None, **options: Any
     ) -> FeedPage:
         """Poll until there is something, or until the time is over; between looks it sleeps."""
-        clock, branch = self._store.clock, self._view.line(branch)
+        clock, branch = self._store.clock, self._view.line_named(branch)
         until, pause = clock.monotonic() + timeout, FIRST_PAUSE
         page = self.poll(cursor, branch=branch, **options)
         options = {name: value for name, value in options.items() if name not in ("start", "page_token")}
@@ -244,7 +245,7 @@ class Changes:
 
     def baseline(self, *, branch: str | None = None, kinds: Names = None, types: Names = None) -> Baseline:
         """Return everything there is now, with a cursor for what comes next under the same filter."""
-        head = self._store.snapshot(self._view.line(branch)).state
+        head = self._store.snapshot(self._view.line(branch, Action.EXPORT)).state
         change_filter = ChangeFilter.read([self._catalogs.get(head.schema)], kinds, types, None)
         whole = StateComparison(self._store, self._catalogs, None, head, change_filter)
         return Baseline(whole, _cursor(head, head.position, head.head, change_filter))
@@ -260,9 +261,10 @@ class Changes:
         page_token: str | None = None,
     ) -> CommitChanges:
         """Return what one commit changed, against its first parent."""
+        line = self._view.line(None)
         check_limit(limit)
         with measured():
-            commit_id = full_commit_id(self._store, commit_id)
+            commit_id = self._view.readable_commit(self._store, line, commit_id)
             before, after = self._around(commit_id)
             catalogs = [self._catalogs.get(state.schema) for state in (after, before)]
             change_filter = ChangeFilter.read(catalogs, kinds, types, ops)
@@ -352,7 +354,7 @@ class Changes:
 
     # -- positions ---------------------------------------------------------------------------------
 
-    def _start(self, head: ManifestState, start: str) -> _From:
+    def _start(self, branch: str, head: ManifestState, start: str) -> _From:
         how, _, commit_id = start.partition(":")
         if start == "now":
             return _From(head.position, head.head)
@@ -360,9 +362,12 @@ class Changes:
             return _From(None, None)
         if how != "after" or not commit_id:
             raise InvalidRequest(f"a feed cannot start at {start!r}", remedy=f"Give {START}")
-        commit_id = full_commit_id(self._store, commit_id)
-        _, state = self._store.history.get(commit_id)
+        commit_id = self._view.full_id(self._store, branch, commit_id)
+        owner, state = self._store.history.get(commit_id, first=branch)
         if not self._store.history.line(head).holds(state.position, commit_id):
+            access = self._view.access
+            if access is not None and not access.allows(Action.READ, branch=owner):
+                raise no_such_commit(commit_id)
             raise InvalidRequest(
                 f"commit {commit_id} did not lead to the head of the branch",
                 remedy="Name a commit of the branch's own history",

@@ -17,6 +17,7 @@ from omnigraph.base.errors import (
     BadTagName,
     BranchNotFound,
     GraphError,
+    NotFound,
     TagNotFound,
     TypeNotFound,
 )
@@ -35,7 +36,9 @@ from omnigraph.base.times import (
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.change import Catalogs
+from omnigraph.storage.manifest.branches import no_such_branch, no_such_commit
 from omnigraph.storage.manifest.records import ManifestState
+from omnigraph.storage.manifest.refs import check_name
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
 
@@ -81,6 +84,44 @@ def check_existed(snapshot: PinnedSnapshot, declared: TableType) -> None:
         )
 
 
+def side(store: GraphStore, named: At, branch: str = "main") -> PinnedSnapshot:
+    """Return an end of a diff: the head of a branch, or what an `at` names; times are those of `branch`.
+
+    A branch by its name stands for its head; anything else is an `at`. What is spelt like a commit id is one.
+    """
+    if isinstance(named, str) and not isinstance(read_moment(named), CommitAt):
+        try:
+            return store.snapshot(named)
+        except (BranchNotFound, BadBranchName):
+            pass
+    return resolve(store, branch, named)
+
+
+def unknown(at: Moment) -> NotFound:
+    """Return the error about a state that does not exist, as resolving it raises it."""
+    match at:
+        case CommitAt(commit_id):
+            return no_such_commit(commit_id)
+        case TagAt(name):
+            return _no_such_name(name)
+        case AncestorAt(name):
+            return no_such_branch(check_name(name))
+        case VersionAt(version):
+            return no_such_commit(str(version))
+        case TimeAt(time_us):
+            return no_such_commit(str(time_us))
+        case _:
+            assert_never(at)
+
+
+def _no_such_name(name: str) -> TagNotFound:
+    return TagNotFound(
+        f"there is no tag {name!r}, and it names a state in no other way",
+        remedy=f"Give {FORMS}",
+        tag=name,
+    )
+
+
 def _find(store: GraphStore, branch: str, at: Moment) -> PinnedSnapshot:
     match at:
         case VersionAt(version):
@@ -108,11 +149,7 @@ def _tagged(store: GraphStore, name: str) -> PinnedSnapshot:
         commit_id = full_commit_id(store, name)
         if commit_id != name:
             return PinnedSnapshot(*store.history.get(commit_id))
-        raise TagNotFound(
-            f"there is no tag {name!r}, and it names a state in no other way",
-            remedy=f"Give {FORMS}",
-            tag=name,
-        ) from error
+        raise _no_such_name(name) from error
     holder = store.branches.name_of(tag.incarnation)
     return PinnedSnapshot(holder, store.history.published(tag.incarnation, tag.version, tag.commit_id))
 

@@ -34,7 +34,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import NodeType, TableType
 from omnigraph.engine.change import Catalogs, ChangeSet, TypeChange, last_of_each
-from omnigraph.engine.derive import complete_adjacency
+from omnigraph.engine.derive import FAILURES, complete_adjacency
 from omnigraph.engine.load.fingerprint import Fingerprint
 from omnigraph.engine.validate.relation import Findings
 from omnigraph.engine.write import (
@@ -101,6 +101,7 @@ class LoadRequest:
     idempotency_key: str | None = None
     sets_aside: bool = False  # rows that break a rule are left out, and the others loaded
     dry_run: bool = False
+    before_fork: Callable[[], object] | None = None  # asked whether a missing branch may be made
 
     def __post_init__(self) -> None:
         """Refuse modes that no schema could make right, before a branch is created for the load."""
@@ -365,12 +366,18 @@ def publish_load(
 
 
 def _derive(store: GraphStore, catalogs: Catalogs, done: PublishReceipt, report: Report, rows: int) -> None:
-    """Write the adjacency of edges that a load brought, so that the first query need not work it out."""
+    """Write the adjacency of edges that a load brought, so that the first query need not work it out.
+
+    The load has landed: it stands, whatever became of its branch or of storage since.
+    """
     changed = {change.table_id for change in done.tables if change.inserted}
     if done.commit is None or done.replayed or not changed:
         return
-    snapshot = store.snapshot(done.branch)
-    catalog = catalogs.get(snapshot.schema)
+    try:
+        snapshot = store.snapshot(done.branch)
+        catalog = catalogs.get(snapshot.schema)
+    except FAILURES:
+        return
     edges = [e.id for e in catalog.edges if changed & {e.id, e.source, e.target}]
     if edges:
         report(LoadProgress("deriving", rows))
@@ -421,6 +428,8 @@ class LoadRun:
         branch, origin = request.branch, request.from_branch
         with measured() as meter:
             missing = _is_missing(self.store, branch, origin)
+            if missing and request.before_fork is not None:
+                request.before_fork()
             created = missing and not request.dry_run and _create(self.store, branch, origin)
             base = origin if missing and request.dry_run and origin is not None else branch
             facts = {

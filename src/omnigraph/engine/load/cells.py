@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.times import OutsideYears, day_of, instant_of, read_day, read_instant
-from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
+from omnigraph.catalog.types import FLOATS, INTEGERS, LARGEST_ROW, PropertyType, Scalar, row_too_large
 from omnigraph.engine.validate.values import Breach, shown
 from omnigraph.language.literals import RANGES
 
@@ -259,11 +259,17 @@ def _vector(value: Any, declared: PropertyType) -> list[float]:
 def _string(value: Any, scalar: Scalar) -> str:
     if not isinstance(value, str):
         raise _wrong(value, "a string")
+    _check_size(len(value))
     try:
         value.encode()
     except UnicodeEncodeError:
         raise CellMisfit("the string holds half of a surrogate pair, which is no character") from None
     return value
+
+
+def _check_size(size: int) -> None:
+    if size > LARGEST_ROW:
+        raise CellMisfit(row_too_large(size))
 
 
 def _bool(value: Any, scalar: Scalar) -> bool:
@@ -339,6 +345,7 @@ def _time(
 
 def _blob(value: Any, scalar: Scalar) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
+        _check_size(memoryview(value).nbytes)
         return bytes(value)
     if not isinstance(value, str) or not value:
         raise _wrong(value, f'"{BASE64}..." with the bytes in standard base64')

@@ -6,7 +6,7 @@ whose base is the commit to undo and whose source is the commit before it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from enum import Enum
@@ -14,7 +14,15 @@ from functools import partial
 from typing import Any
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import BranchNotFound, GraphError, InvalidRequest, OutcomeUnknown, counted
+from omnigraph.base.errors import (
+    BranchNotFound,
+    GraphError,
+    HistoryReclaimed,
+    InvalidRequest,
+    OutcomeUnknown,
+    counted,
+)
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.entity import last_touched
 from omnigraph.engine.merge.conflicts import Conflict, MergeConflict, Origin
@@ -22,13 +30,15 @@ from omnigraph.engine.merge.schemas import Unified
 from omnigraph.engine.merge.threeway import Counts, Dropped, LargeTypes
 from omnigraph.engine.merge.write import MergeWrite
 from omnigraph.engine.options import MergeOptions, WriteOptions
-from omnigraph.engine.write import ExecutorFor, TypeCount, commit_json, cost_json
+from omnigraph.engine.write import KEY, ExecutorFor, TypeCount, commit_json, cost_json, counts_of
+from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.history import holds, merge_bases
 from omnigraph.storage.manifest.records import CommitKind, CommitRecord, ManifestState
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PublishReceipt
 
 TRACED = 20  # conflicts whose authors are looked up
 
@@ -112,6 +122,7 @@ class Merges:
         self._store = store
         self._catalogs = catalogs
         self._executor = executor
+        self._claims = Claims(store.location, store.syncer)
         self._large = large  # types beyond what this process should hold
 
     def merge(self, source: str, options: WriteOptions, how: MergeOptions) -> MergeOutcome:
@@ -119,6 +130,9 @@ class Merges:
         into, preview = options.branch, options.dry_run
         if source.strip() == into.strip():
             raise InvalidRequest(f"cannot merge {source!r} into itself", remedy="Name two branches")
+        intent, first = self._once(["merge", source, *_asked(how)], source, options)
+        if first is not None:
+            return self._delete(first, source) if how.delete_branch else first
 
         def merged() -> MergeOutcome:
             theirs = self._store.snapshot(source).state
@@ -136,7 +150,7 @@ class Merges:
                 granularity=how.granularity,
                 large=self._large,
             )
-            return self._run(source, into, write, theirs, options.intent, preview=preview)
+            return self._run(source, into, write, theirs, intent, preview=preview)
 
         done = of_the_newest(merged)
         return self._delete(done, source) if how.delete_branch and not preview else done
@@ -144,6 +158,9 @@ class Merges:
     def revert(self, commit_id: str, options: WriteOptions, how: MergeOptions) -> MergeOutcome:
         """Undo one commit of a branch's history by a new commit; what came after it stays."""
         branch = options.branch
+        claimed, first = self._once(["revert", commit_id, *_asked(how)], commit_id, options)
+        if first is not None:
+            return first
         undone = self._store.snapshot(branch, at=commit_id).state
         head = self._store.snapshot(branch).state
         if not holds(head, undone):
@@ -167,9 +184,36 @@ class Merges:
             strategy=how.strategy,
         )
         text = options.message or f"Revert {commit_id}"
-        intent = replace(options.intent, message=text, labels={"reverts": commit_id})
+        intent = replace(claimed, message=text, labels={**claimed.labels, "reverts": commit_id})
         done = self._run(undone.commit.parent, branch, write, before, intent, preview=options.dry_run)
         return replace(done, outcome=Outcome.MERGED) if done.outcome is Outcome.FAST_FORWARD else done
+
+    def _once(
+        self, request: list[Any], source: str, options: WriteOptions
+    ) -> tuple[Intent, MergeOutcome | None]:
+        """Return the intent under an idempotency key; and what the first call under it did, if it landed."""
+        key, into = options.idempotency_key, options.branch
+        if key is None:
+            return options.intent, None
+        base = self._store.snapshot(into)
+        commit_id = self._claims.take(Claim(key, base, options.actor, spelling(request).encode()))
+        intent = replace(options.intent, labels=FrozenMap({KEY: key}), commit_id=commit_id)
+        state = self._store.branches.chain(base.state.line.incarnation).find(commit_id, base.state)
+        return intent, None if state is None else self._landed(source, into, state)
+
+    def _landed(self, source: str, into: str, state: ManifestState) -> MergeOutcome:
+        commit = state.commit
+        done = PublishReceipt(into, commit, commit.tables, replayed=True)
+        return MergeOutcome(
+            source,
+            into,
+            Outcome.MERGED,
+            commit.merged_parent or commit.id,
+            commit.parent or commit.id,
+            None,
+            commit,
+            counts_of(done, self._catalogs.get(state.schema)),
+        )
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -218,6 +262,12 @@ class Merges:
         reason = self._store.readability.reclaimed(state, tables)
         if reason is not None:
             raise reason
+        if not self._store.branches.chain(state.line.incarnation).keeps(state.version):
+            raise HistoryReclaimed(
+                f"commit {state.head} was given up while it was merged",
+                remedy="Merge again: the branch has a newer commit",
+                commit=state.head,
+            )
 
     def _outcome(
         self, source: str, into: str, write: MergeWrite, theirs: ManifestState, *, preview: bool
@@ -270,6 +320,15 @@ class Merges:
         except GraphError as error:
             return replace(done, branch_deleted=False, branch_delete_error=error.summary)
         return replace(done, branch_deleted=True)
+
+
+def _asked(how: MergeOptions) -> list[Any]:
+    """Return what tells one request from another, as far as it is about deciding."""
+    decided = [
+        resolution if isinstance(resolution, Mapping) else vars(resolution)
+        for resolution in how.resolutions or ()
+    ]
+    return [decided, how.strategy, how.granularity]
 
 
 def _origin(commit: CommitRecord | None) -> Origin | None:

@@ -150,6 +150,7 @@ class _Judge:
         self._wide = wide  # the types in which states are held
         self._narrow = narrow  # columns that the merged type holds less of
         self._units = _units(declared)
+        self._embedded = _embedded(declared)
         self.conflicts: list[Conflict] = []
         self.seen: set[str] = set()
 
@@ -219,6 +220,8 @@ class _Judge:
                 merged.update(zip(unit, other, strict=True))
             else:
                 open_units.append(unit)
+        if self._choices.granularity != "entity":
+            self._let_vectors_follow(entity, merged, open_units)
         if not open_units:
             return merged
         inserted = entity.base is None and entity.id not in self._ambiguous
@@ -241,7 +244,38 @@ class _Judge:
                 continue
             sides = [state if side is None else side for side in (entity.ours, entity.theirs)]
             merged.update(self._chosen(choice, unit, _part(sides[0], unit), _part(sides[1], unit)))
+        self._let_vectors_follow(entity, merged, [])
         return merged
+
+    def _let_vectors_follow(
+        self, entity: MergeEntity, merged: dict[str, Any], open_units: list[tuple[str, ...]]
+    ) -> None:
+        """Give each vector with `@embed` to the side whose text it will stand beside; it is never stale.
+
+        Property by property, a side that changed a text and one that filled vectors would agree on the new
+        text with the vector of the old one. Where both sides have the text, the vector is merged like any
+        other property, but a filled one is no conflict with none; where neither has the text, the vector is
+        removed, and the next fill makes one.
+        """
+        ours, theirs = entity.ours, entity.theirs
+        if ours is None or theirs is None:
+            return
+        for vector, source, nullable in self._embedded:
+            if (self._declared.table_id, entity.id, vector) in self._choices.properties:
+                continue
+            text = merged[source]
+            if (source,) in open_units:
+                if self._choices.strategy is None:
+                    continue  # a conflict about the text is one about its vector
+                text = (ours if self._choices.strategy == "ours" else theirs)[source]
+            mine, other = same_value([ours[source]], [text]), same_value([theirs[source]], [text])
+            if mine and other:
+                if (vector,) not in open_units or None not in (ours[vector], theirs[vector]):
+                    continue
+                mine = ours[vector] is not None  # one side has filled it, the other has not yet
+            if mine or other or nullable:
+                merged[vector] = ours[vector] if mine else theirs[vector] if other else None
+                open_units[:] = [unit for unit in open_units if unit != (vector,)]
 
     def _chosen(
         self, choice: Take | Value, unit: tuple[str, ...], mine: Sequence[Any], other: Sequence[Any]
@@ -298,6 +332,15 @@ def _units(declared: TableType) -> tuple[tuple[str, ...], ...]:
     """Return what is merged as one: each property by itself, the ends of an edge together."""
     single = tuple((p.column,) for p in declared.properties)
     return (tuple(ENDS), *single) if isinstance(declared, EdgeType) else single
+
+
+def _embedded(declared: TableType) -> tuple[tuple[str, str, bool], ...]:
+    """Return the columns of vectors that stand for texts, those of the texts, and which may be null."""
+    return tuple(
+        (member.column, declared.column_of(member.embed.source), member.type.nullable)
+        for member in declared.properties
+        if member.embed is not None
+    )
 
 
 def _part(row: Row, unit: tuple[str, ...]) -> list[Any]:

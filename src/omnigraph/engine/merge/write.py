@@ -146,7 +146,9 @@ class MergeWrite:
         self._judged = ChangeSet.of(schemas.catalog, judged)
         self._asked = tuple(questions(self._judged))
         adopt = {merge.table_id: merge.adopted for merge in merges if merge.adopted is not None}
-        if adopt:  # after the base was captured: a sweep that comes later moves the target
+        if adopt or self._merged is not None:
+            # After the target was captured: a sweep that comes later moves it. What is taken over must be
+            # there, and what was merged must stay, as the base of the next merge.
             self._check_kept([adopted.pin.table_id for adopted in adopt.values()])
         self._image = FrozenMap(
             {**target.pins, **{m.table_id: m.image for m in merges if m.image is not None}}
@@ -224,10 +226,11 @@ class MergeWrite:
     ) -> list[MergedType]:
         assert self.target is not None
         decided = {table for table, _ in choices.names()}
+        # A type that the source has as one base has it is undecided if an equally good one has it otherwise.
         concerned = [
             declared
             for declared in catalog.tables
-            if self._moved(declared, bases[0], self._source)
+            if any(self._moved(declared, base, self._source) for base in bases)
             or declared.table_id in decided
             or (self._new_schema and self._moved(declared, bases[0], self.target))
         ]

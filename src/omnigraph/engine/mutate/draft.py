@@ -34,7 +34,7 @@ from omnigraph.catalog.query.statements import (
     assigned_value,
     place_name,
 )
-from omnigraph.catalog.types import Scalar, repeated
+from omnigraph.catalog.types import LARGEST_ROW, Scalar, repeated, row_too_large
 from omnigraph.engine.change import ChangeSet, TypeChange, last_of_each
 from omnigraph.engine.write import Draft
 from omnigraph.execution.conditions import (
@@ -117,6 +117,7 @@ class Pending:
         """Give matching rows new values; return how many there were."""
         mine = self.rows()
         touched = pa.concat_tables([self._committed(txn, search, mine), search.among(mine)])
+        touched = without_stale_vectors(self.declared, touched, values)
         for name, value in values.items():
             position = touched.schema.get_field_index(name)
             column = repeated(value, touched.num_rows)
@@ -149,6 +150,40 @@ class Pending:
         """Return what happens to the type."""
         rows = self.rows()
         return TypeChange(self.declared, rows, minted=self.minted and rows.num_rows > 0)
+
+
+# A vector with `@embed` stands for a text. A statement that gives a row another text and no vector takes the
+# old vector away: the next fill makes a new one. No vector is better than that of another text.
+
+
+def without_stale_vectors(declared: TableType, rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
+    """Return the rows without those vectors whose text will be another one; `values` are what is assigned."""
+    for member in declared.properties:
+        if member.embed is None or member.column in values:
+            continue
+        source = declared.column_of(member.embed.source)
+        if source not in values:
+            continue
+        stale = pc.and_(_differs(rows[source], values[source]), rows[member.column].is_valid())
+        if not pc.any(stale).as_py():
+            continue
+        if not member.type.nullable:
+            text = declared.name_of(member.embed.source)
+            raise InvalidRequest(
+                f"{declared.name}.{member.name} is the vector of {declared.name}.{text}, which changes, "
+                "and it is required",
+                remedy=f"Set {member.name} as well, or declare it as {member.type}?, which a fill may follow",
+            )
+        position = rows.schema.get_field_index(member.column)
+        kept = pc.if_else(stale, pa.scalar(None, rows.schema.field(position).type), rows[member.column])
+        rows = rows.set_column(position, rows.schema.field(position), kept)
+    return rows
+
+
+def _differs(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
+    if not value.is_valid:
+        return column.is_valid()
+    return pc.invert(pc.fill_null(pc.equal(column, value), False))
 
 
 # -- statements ------------------------------------------------------------------------------------
@@ -221,6 +256,7 @@ class Run:
     def _assigned(self, assignments: tuple[Assignment, ...], target: TableType) -> dict[str, Any]:
         """Return the values to store by column, each of its property's own type."""
         row: dict[str, Any] = {}
+        size = 0
         for assignment in assignments:
             place, operand = assignment.place, assignment.operand
             value = self.values[operand.parameter.name] if isinstance(operand, ParamRef) else None
@@ -233,6 +269,13 @@ class Run:
                 row[place.column] = _bytes(value, assignment)
             else:
                 row[place.column] = value
+            size += _bytes_of(row[place.column])
+            if size > LARGEST_ROW:
+                raise InvalidRequest(
+                    f"{target.name}.{place_name(place)}: {row_too_large(size)}",
+                    remedy="Keep it elsewhere and store its address, or cut it into several rows",
+                    limit=LARGEST_ROW,
+                )
         return row
 
     # -- delete ------------------------------------------------------------------------------------
@@ -278,6 +321,13 @@ def _cascade(
 def _add(gone: dict[str, pa.Array], table_id: str, ids: pa.ChunkedArray) -> None:
     known = gone.get(table_id, pa.array([], pa.string()))
     gone[table_id] = pc.unique(pa.chunked_array([known, *ids.chunks], pa.string()))
+
+
+def _bytes_of(value: Any) -> int:
+    """Return how much room a value takes where that can be much."""
+    if isinstance(value, list):
+        return sum(map(_bytes_of, value)) + 8 * len(value)
+    return len(value) if isinstance(value, str | bytes) else 0
 
 
 def _bytes(text: str, assignment: Assignment) -> bytes:

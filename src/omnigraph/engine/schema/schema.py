@@ -21,8 +21,9 @@ from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.lint import lint
 from omnigraph.catalog.steps import Step
+from omnigraph.engine.access import Action
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.history.resolve_at import full_commit_id, read_state, resolve
+from omnigraph.engine.history.resolve_at import read_state, resolve
 from omnigraph.engine.options import View
 from omnigraph.engine.schema.hard_drop import ReclaimedType, Reclamation, is_hard, reclaim
 from omnigraph.engine.schema.lower import Proposal, SchemaChange, judge_rows, propose
@@ -143,9 +144,9 @@ class Schemas:
 
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
         """
-        checked = load_schema(schema)
         target = self._view.line(branch)
-        expected = self._expected(if_commit)
+        checked = load_schema(schema)
+        expected = self._expected(target, if_commit)
 
         def proposed() -> SchemaPlan:
             return self._proposed(checked, target, expected, allow_data_loss, check_rows)
@@ -185,7 +186,9 @@ class Schemas:
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
         deleted, down to what the heads of live branches need.
         """
-        target = self._view.write(branch)
+        target = self._view.writable(branch)
+        self._view.allow(Action.SCHEMA_APPLY, target=target)
+        by = self._view.by(actor)
         checked = load_schema(schema)
         change = SchemaChange(
             checked,
@@ -194,7 +197,9 @@ class Schemas:
             now_ms=self._now_ms(),
         )
         with measured() as meter:
-            receipt = self._store.publish(target, change, Intent(actor, message, self._expected(if_commit)))
+            receipt = self._store.publish(
+                target, change, Intent(by, message, self._expected(target, if_commit))
+            )
             assert change.proposal is not None
             plan = SchemaPlan(change.proposal)
             commit = receipt.commit
@@ -205,16 +210,17 @@ class Schemas:
 
     def lint(self, schema: SchemaText, *, branch: str | None = None) -> tuple[Diagnostic, ...]:
         """Say everything there is to say about a schema text, migration included; raises nothing."""
+        catalog = self.catalog(branch)
         text, file = read_schema(schema)
-        return lint(text, self.catalog(branch), file=file)
+        return lint(text, catalog, file=file)
 
     def diagram(self, branch: str | None = None, *, form: Literal["mermaid", "dot"] = "mermaid") -> str:
         """Return a picture of the schema, as text."""
         catalog = self.catalog(branch)
         return diagram.mermaid(catalog) if form == "mermaid" else diagram.dot(catalog)
 
-    def _expected(self, if_commit: str | None) -> str | None:
-        return None if if_commit is None else full_commit_id(self._store, if_commit)
+    def _expected(self, branch: str, if_commit: str | None) -> str | None:
+        return None if if_commit is None else self._view.full_id(self._store, branch, if_commit)
 
     def _now_ms(self) -> int:
         return self._store.clock.now_us() // 1000

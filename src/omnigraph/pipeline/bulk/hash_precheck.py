@@ -12,7 +12,6 @@ Rule    may report too much, never too little, so that "surely nothing" is an an
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
@@ -24,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.ids import random_bits
 from omnigraph.engine.validate.relation import (
     Anti,
     Join,
@@ -217,7 +217,7 @@ class Seeds:
     @classmethod
     def fresh(cls) -> Seeds:
         """Draw new ones."""
-        return cls(secrets.randbits(64), secrets.randbits(64))
+        return cls(random_bits(64), random_bits(64))
 
 
 def hash_texts(texts: pa.Array, seeds: Seeds) -> tuple[pa.Array, pa.Array]:

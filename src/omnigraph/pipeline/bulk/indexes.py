@@ -14,8 +14,9 @@ Rule    a task builds over the fragments it is given, at the version that the dr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -39,6 +40,7 @@ from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import BuildIndexes, IndexSpec, Lack, StoredIndexKind
 from omnigraph.storage.tables.indexes import build_segment, built_for, lacks, merge_segments
+from omnigraph.storage.tables.layout import Layout
 from omnigraph.storage.transaction import PinnedSnapshot
 
 PART_ROWS = 4_000_000  # of one task; a fragment is never cut
@@ -78,32 +80,48 @@ def ensure_indexes(
 ) -> IndexReport:
     """Build the indexes that the schema asks for, on Spark; `progress` is told tasks done and known."""
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
-    branch = graph.view.write(branch)
+    branch = graph.view.administer(branch)
     snapshot = store.snapshot(branch)
     catalog = catalogs.get(snapshot.schema)
     effects = {declared.id: BuildIndexes(declared_indexes(declared)) for declared in catalog.tables}
+    with watched(spark, f"indexes of {branch}", progress):
+        build_segments(spark, store, opened(store, snapshot, effects), effects, part_rows)
+        derived = derive_key_hashes(spark, store, catalog, snapshot, part_rows)
+    ready = Ready(snapshot.state.version, effects, derived)
+    return publish(store, catalogs, branch, actor=graph.view.by(actor), ready=ready)
+
+
+def opened(store: GraphStore, snapshot: PinnedSnapshot, tables: Iterable[str]) -> dict[str, Handle]:
+    """Return tables of a snapshot by id, but for those that cannot be read."""
+    handles = {}
+    for table_id in tables:
+        with suppress(GraphError):  # the driver meets it too, and reports it beside what becomes of others
+            handles[table_id] = store.table(snapshot, table_id)
+    return handles
+
+
+def build_segments(
+    spark: SparkSession,
+    store: GraphStore,
+    handles: Mapping[str, Handle],
+    effects: Mapping[str, BuildIndexes],
+    part_rows: int,
+) -> None:
+    """Have executors build what the indexes of some versions lack; the effects remember it."""
+    layouts = {table_id: store.reads.layout(handle) for table_id, handle in handles.items()}
     missing = [
         lacking
-        for table_id, effect in effects.items()
-        for lacking in _missing(store, snapshot, table_id, effect, part_rows)
+        for table_id, handle in handles.items()
+        for lacking in _missing(handle, layouts[table_id], table_id, effects[table_id], part_rows)
     ]
-    with watched(spark, f"indexes of {branch}", progress):
-        for lacking, segment in _built(spark, store.location, missing):
-            layout = store.reads.layout(store.table(snapshot, lacking.table_id))
-            effects[lacking.table_id].work.built[lacking.spec] = built_for(layout, lacking.lack, segment)
-        derived = _derived(spark, store, catalog, snapshot, part_rows)
-    ready = Ready(snapshot.state.version, effects, derived)
-    return publish(store, catalogs, branch, actor=actor, ready=ready)
+    for lacking, segment in _built(spark, store.location, missing):
+        built = built_for(layouts[lacking.table_id], lacking.lack, segment)
+        effects[lacking.table_id].work.built[lacking.spec] = built
 
 
 def _missing(
-    store: GraphStore, snapshot: PinnedSnapshot, table_id: str, effect: BuildIndexes, part_rows: int
+    handle: Handle, layout: Layout, table_id: str, effect: BuildIndexes, part_rows: int
 ) -> Iterator[Missing]:
-    try:
-        handle = store.table(snapshot, table_id)
-    except GraphError:  # the driver meets it too, and reports it beside what becomes of the others
-        return
-    layout = store.reads.layout(handle)
     for spec, lack in lacks(handle, layout, effect.specs).items():
         rows = {number: layout.parts[number].size.rows for number in lack.fragments}
         # Parts of a vector index that were trained apart cannot be merged.
@@ -128,13 +146,19 @@ def _built(spark: SparkSession, place: Location, missing: list[Missing]) -> Iter
     yield from ((lacking, segment) for (lacking, _), segment in zip(several, merged, strict=True) if segment)
 
 
-def _derived(
-    spark: SparkSession, store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, part_rows: int
+def derive_key_hashes(
+    spark: SparkSession,
+    store: GraphStore,
+    catalog: Catalog,
+    snapshot: PinnedSnapshot,
+    part_rows: int,
+    tables: Collection[str] | None = None,
 ) -> dict[str, tuple[str, ...]]:
     """Have executors write the key hashes that files lack; return the columns, by table."""
     tasks = [
         KeyHashTask(table_id, version, fragments, catalog.table(table_id).looked_up)
         for (table_id, version), rows in lacking_key_hashes(store, catalog, snapshot).items()
+        if tables is None or table_id in tables
         for fragments in grouped(rows, part_rows)
     ]
     derived: dict[str, tuple[str, ...]] = {}

@@ -23,6 +23,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
+from omnigraph.engine.access import Action
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.assembly import (
@@ -116,6 +117,7 @@ def load(
         idempotency_key=None if dry_run else idempotency_key,
         sets_aside=on_violation == "reject",
         dry_run=dry_run,
+        before_fork=partial(graph.view.allow, Action.BRANCH_CREATE, from_branch, branch),
     )
     options = BulkOptions(
         driver_rows,
@@ -128,7 +130,7 @@ def load(
     watch = _Progress(progress or silent)
     reader = SparkReader(spark, store, catalogs, request, options, watch)
     run = LoadRun(store, catalogs, Claims(store.location, store.syncer), request, reader, watch)
-    intent = Intent(actor, message, if_commit, FrozenMap(dict(labels or {})))
+    intent = Intent(graph.view.by(actor), message, if_commit, FrozenMap(dict(labels or {})))
     with watched(spark, f"load into {branch}", None if progress is None else watch.tasks):
         return run.run(intent)
 

@@ -71,13 +71,13 @@ def merge(
     The rest is as `graph.merge` has it. `progress` is told tasks done and known.
     """
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
-    into = graph.view.write(into)
+    into = graph.view.merge(source, into, preview=preview, delete_branch=delete_branch)
     large = LargeMerges(spark, store, catalogs, large_rows)
     merges = Merges(store, catalogs, partial(_executor, spark, store), large)
     with watched(spark, f"merge of {source} into {into}", progress):
         return merges.merge(
             source,
-            WriteOptions(into, if_commit, message=message, actor=actor, dry_run=preview),
+            WriteOptions(into, if_commit, message=message, actor=graph.view.by(actor), dry_run=preview),
             MergeOptions(resolutions, strategy, granularity, delete_branch),
         )
 

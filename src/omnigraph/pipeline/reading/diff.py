@@ -30,7 +30,6 @@ from omnigraph.engine.change import Catalogs
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.comparison import StateComparison
 from omnigraph.engine.history.delta import Fills, compare, conformed, fills_of
-from omnigraph.engine.history.diff import side
 from omnigraph.pipeline.reading.feed import Images
 from omnigraph.pipeline.reading.scan import from_spark, spark_type, to_spark, travels_as
 from omnigraph.pipeline.session import rows_of
@@ -161,8 +160,7 @@ def diff(
 ) -> DataFrame:
     """Return the changes that lead from one state to another; with a type, their images are structs."""
     store, catalogs = graph.store, Catalogs(graph.store.schemas)
-    view = graph.view
-    before, after = (side(store, named, view.branch).state for named in (a, view.end(b)))
+    before, after = (graph.view.side(store, named).state for named in (a, b))
     comparison = StateComparison(store, catalogs, before, after)
     chosen = None if type is None else comparison.newer.named(type)
     images = Images(None if chosen is None else comparison.pair(chosen).declared)

@@ -21,6 +21,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.times import At
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
+from omnigraph.engine.access import Action
 from omnigraph.engine.export.files import ExportedFile, ExportReport, destination_at, file_name, write_files
 from omnigraph.engine.export.plan import ExportPlan, Format, check_format, plan_export
 from omnigraph.engine.graph import Graph
@@ -48,7 +49,7 @@ def export(
     The folder may be on an object store, reached with `storage_options`: those of the graph if not given.
     """
     chosen = check_format(format)
-    plan = plan_export(graph.store, types, *graph.view.read(branch, at))
+    plan = plan_export(graph.store, types, *graph.view.read(branch, at, Action.EXPORT))
     with destination_at(destination, graph.store.location, storage_options) as place:
         tasks = _tasks(plan, graph.store.location)
         with watched(spark, f"export to {place.root}", progress):

@@ -78,7 +78,7 @@ def stream(
     target = BatchTarget(location, type, graph.view.write(branch), WriteMode.read(mode), driver_rows)
     plan_write(graph.store, target, df.schema, renamed=columns)  # what is wrong is said before it starts
     folder = _folder(checkpoint)
-    intent = Intent(actor, message, labels=FrozenMap(dict(labels or {})))
+    intent = Intent(graph.view.by(actor), message, labels=FrozenMap(dict(labels or {})))
     batches = _Batches(graph.store, _Work(target, dict(columns or {}), intent, on_batch, folder))
     writer = df.writeStream.foreachBatch(batches).outputMode(output_mode)
     writer = writer.option("checkpointLocation", folder).trigger(**(trigger or CONTINUE))

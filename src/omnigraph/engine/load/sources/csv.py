@@ -175,7 +175,7 @@ class Csv:
                 continue
             waiting.append(fields)
             positions.append(line)
-            size += sum(map(len, fields)) + _PER_FIELD * len(fields)
+            size += sum(map(len, fields)) + _PER_FIELD * len(fields) + declared.fixed_bytes
             if len(waiting) == MAX_ROWS or size >= 4 * GATHERED_BYTES:
                 yield from conform(
                     self._given(waiting, positions, header, catalog, declared), report, self.now_ms

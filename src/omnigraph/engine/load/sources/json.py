@@ -21,6 +21,7 @@ import pyarrow as pa
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
+from omnigraph.catalog.types import LARGEST_ROW, row_too_large
 from omnigraph.engine.load.cells import InputColumn, cells_column
 from omnigraph.engine.load.conform import (
     MAX_ROWS,
@@ -88,6 +89,7 @@ class _Rows:
 
     declared: TableType
     allowed: frozenset[str]
+    fixed_bytes: int
     positions: list[int] = field(default_factory=list)
     data: list[dict[str, Any]] = field(default_factory=list)
     ends: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
@@ -113,15 +115,26 @@ class Gatherer:
     def take(self, record: Any, position: int, size: int) -> None:
         """Take in one record; what is wrong with it is reported."""
         try:
+            if size > LARGEST_ROW:
+                raise self._too_large(record, size)
             if self._declared is None:
-                self._envelope(record, position)
+                rows = self._envelope(record, position)
             else:
-                self._bare(record, position, self._rows_of(self._declared))
+                rows = self._bare(record, position, self._rows_of(self._declared))
         except Refused as refused:
             self.refuse(refused, position)
             return
         self._rows += 1
-        self._bytes += size
+        self._bytes += size + rows.fixed_bytes
+
+    def _too_large(self, record: Any, size: int) -> Refused:
+        """Return the refusal of a record, which names the largest of its properties."""
+        declared, data = self._declared, record
+        if declared is None:
+            kind = "edge" if "edge" in record else "type"
+            declared, data = self._named(kind, record).declared, record.get("data", _EMPTY)
+        name = str(max(data, key=lambda member: _size(data[member], 1), default=None))
+        return Refused("type", f"{declared.name}.{name}: {row_too_large(size)}", declared, name)
 
     def refuse(self, refused: Refused, position: int) -> None:
         """Report that a record breaks a rule."""
@@ -157,7 +170,7 @@ class Gatherer:
 
     # -- one record ----------------------------------------------------------------------------------
 
-    def _envelope(self, record: Any, position: int) -> None:
+    def _envelope(self, record: Any, position: int) -> _Rows:
         if not isinstance(record, dict):
             raise Refused("envelope", f"expected an object, found {shown(record)}")
         if ("type" in record) == ("edge" in record):
@@ -179,8 +192,9 @@ class Gatherer:
             rows.ends[1].append(record["to"])
         rows.data.append(data)
         rows.positions.append(position)
+        return rows
 
-    def _bare(self, record: Any, position: int, rows: _Rows) -> None:
+    def _bare(self, record: Any, position: int, rows: _Rows) -> _Rows:
         """Take the properties of the one type, and for an edge `from` and `to` beside them."""
         if not isinstance(record, dict):
             raise Refused("envelope", f"expected an object, found {shown(record)}", rows.declared)
@@ -195,6 +209,7 @@ class Gatherer:
             rows.ends[1].append(second)
         rows.data.append(data)
         rows.positions.append(position)
+        return rows
 
     def _named(self, kind: str, record: dict[str, Any]) -> _Rows:
         name = record[kind]
@@ -221,7 +236,7 @@ class Gatherer:
         rows = self._waiting.get(declared.id)
         if rows is None:
             allowed = frozenset({ID, *(member.name for member in declared.properties)})
-            rows = self._waiting[declared.id] = _Rows(declared, allowed)
+            rows = self._waiting[declared.id] = _Rows(declared, allowed, declared.fixed_bytes)
         return rows
 
     # -- many records --------------------------------------------------------------------------------
@@ -491,4 +506,10 @@ def _size(value: Any, depth: int) -> int:
         return _BASE + sum(_size(item, depth - 1) for item in value.values())
     if isinstance(value, str | bytes):
         return _MEMBER + len(value)
+    if isinstance(value, list | tuple) and value and isinstance(value[0], str | bytes):
+        return sum(map(_text_size, value))
     return _MEMBER * len(value) if hasattr(value, "__len__") else _MEMBER
+
+
+def _text_size(item: Any) -> int:
+    return _MEMBER + (len(item) if isinstance(item, str | bytes) else 0)

@@ -23,6 +23,7 @@ from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
+from omnigraph.catalog.types import LARGEST_ROW, row_too_large
 from omnigraph.engine.load.arrow import arrow_column, text_column
 from omnigraph.engine.load.cells import ColumnMisfit, InputColumn, cells_column
 from omnigraph.engine.load.conform import (
@@ -136,6 +137,11 @@ class TablePart:
     rows: int
     read: int  # bytes of the input read so far
 
+    @property
+    def size(self) -> int:
+        """The room that the values take."""
+        return sum(map(column_bytes, self.columns))
+
     def slice(self, begin: int, end: int) -> TablePart:
         """Return some of the rows; nothing is copied."""
         return TablePart([column[begin:end] for column in self.columns], end - begin, self.read)
@@ -175,8 +181,12 @@ class Tabular:
             for part in table.parts:
                 if report.fingerprint is not None:
                     report.fingerprint.columns(self.type, table.names, part.columns, part.rows)
-                for begin, end in _bounds(part):
+                for begin, end in _bounds(part, declared.fixed_bytes):
                     sliced = part.slice(begin, end)
+                    if sliced.rows == 1 and sliced.size > LARGEST_ROW:
+                        _refuse_large(sliced, header, declared, report, self.name, done + 1)
+                        done += 1
+                        continue
                     columns = self._columns(sliced, header, catalog, declared, report, done + 1)
                     if columns is None:
                         return
@@ -218,12 +228,34 @@ class Tabular:
         return arrow_endpoint(values, goal, node)
 
 
-def _bounds(part: TablePart) -> Iterator[tuple[int, int]]:
-    """Cut a part into slices of the size of a block."""
-    size = sum(_plain_bytes(column) for column in part.columns if isinstance(column, pa.Array))
+def _bounds(part: TablePart, fixed_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut a part into slices of the size of a block; a row that may be too large is a slice by itself."""
+    size = part.size + part.rows * fixed_bytes
     step = max(1, min(MAX_ROWS, MAX_BYTES * part.rows // max(size, 1)))
     for begin in range(0, part.rows, step):
-        yield begin, min(begin + step, part.rows)
+        end = min(begin + step, part.rows)
+        if size > LARGEST_ROW and part.slice(begin, end).size > LARGEST_ROW:
+            yield from ((row, row + 1) for row in range(begin, end))
+        else:
+            yield begin, end
+
+
+def _refuse_large(
+    row: TablePart, header: Header, declared: TableType, report: LoadProblems, origin: str, position: int
+) -> None:
+    """Report a row that is too large, by the largest of its values."""
+    sizes = {name: column_bytes(row.columns[index]) for name, index in header.indexes.items()}
+    name = max(sizes, key=sizes.__getitem__)
+    message, kind = f"{declared.name}.{name}: {row_too_large(row.size)}", declared.kind.value
+    report.add(
+        Violation("type", kind, declared.name, message, property=name, origin=origin, position=position)
+    )
+    report.leave_out(declared, 1)
+
+
+def column_bytes(column: Values) -> int:
+    """Return the room that the values of a column take, as far as it is known."""
+    return _plain_bytes(column) if isinstance(column, pa.Array) else 0
 
 
 def _plain_bytes(column: pa.Array) -> int:
