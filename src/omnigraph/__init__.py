@@ -17,42 +17,53 @@ from typing import Any
 _NAMES_BY_MODULE = {
     "base.arguments": "BadArgument",
     "base.errors": """
-        AlreadyInitialized AmbiguousCommit BadMoment BranchExists BranchNotFound
-        ChangeFeedGap CommitNotFound ConflictError ConstraintViolation
-        CopyInterrupted DestinationRefused EntityNotFound
-        GraphClosed GraphError GraphNotFound HistoryReclaimed IntegrityError
-        InvalidRequest KeyConflict Kind LimitExceeded NotFound OutcomeUnknown PastState
-        PreconditionFailed PublishContention SchemaUnsupported StaleVersion StorageDenied
-        StorageError TagExists TagNotFound TypeNotFound
+        AlreadyInitialized AmbiguousCommit AuthenticationError BadMoment BranchExists BranchNotFound
+        Busy ChangeFeedGap CommitNotFound ConflictError ConstraintViolation CopyInterrupted
+        DeadlineExceeded DestinationRefused EntityNotFound
+        GraphClosed GraphError GraphNotFound HistoryReclaimed IntegrityError InvalidRequest
+        KeyConflict Kind LimitExceeded MethodNotAllowed NotFound OutcomeUnknown PastState
+        PermissionDenied PreconditionFailed PublishContention QueryNotFound SchemaUnsupported
+        StaleVersion StorageDenied StorageError TagExists TagNotFound TypeNotFound Unavailable
+        UnsupportedMedia
     """,
     "catalog.query.params": "BadParameters",
     "engine.backup": "CloneReport CopyReport restore",
     "engine.branches": "Branch",
     "engine.commits": "Tag",
+    "engine.doctor.report": "DoctorReport",
+    "engine.embed.request": "EmbedReport",
     "engine.graph": "Graph",
     "engine.history.changes": "Change",
     "engine.history.diff": "Diff",
     "engine.lint": "LintResult lint",
     "engine.merge.conflicts": "Conflict MergeConflict SchemaConflict",
     "engine.merge.merge": "MergeOutcome",
-    "engine.open": "connect init",
+    "engine.open": "upgrade",
     "engine.table": "TypeRows",
     "engine.write": "Receipt",
     "execution.result": "Result",
+    "execution.search.embedding": "EmbeddingRefused EmbeddingUnavailable",
     "language.diagnostics": "Diagnostic QueryError SchemaError SourceError",
     "storage.claims": "KeyReused",
+    "storage.cleanup": "Cleaned",
     "storage.manifest.records": "Commit",
+    "storage.manifest.upgrade": "UpgradeReport",
     "storage.tables.compaction": "OptimizePolicy",
+    "surfaces.connect": "connect init",
+    "surfaces.policy.policy": "Policy",
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 _OTHER_NAMES = {"Commit": "CommitRecord"}  # what the defining module calls it
+_NAMESPACES = {"aio": "surfaces.aio"}  # modules whose names are called as `omnigraph.aio.connect`
 
-__all__ = [*sorted(_MODULES), "__version__"]
+__all__ = [*sorted([*_MODULES, *_NAMESPACES]), "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = _version()
+    elif name in _NAMESPACES:
+        value = import_module(f"omnigraph.{_NAMESPACES[name]}")
     elif name in _MODULES:
         module = import_module(f"omnigraph.{_MODULES[name]}")
         value = getattr(module, _OTHER_NAMES.get(name, name))

@@ -10,6 +10,9 @@ from omnigraph.base.errors import (
     AmbiguousCommit as AmbiguousCommit,
 )
 from omnigraph.base.errors import (
+    AuthenticationError as AuthenticationError,
+)
+from omnigraph.base.errors import (
     BadMoment as BadMoment,
 )
 from omnigraph.base.errors import (
@@ -17,6 +20,9 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.errors import (
     BranchNotFound as BranchNotFound,
+)
+from omnigraph.base.errors import (
+    Busy as Busy,
 )
 from omnigraph.base.errors import (
     ChangeFeedGap as ChangeFeedGap,
@@ -32,6 +38,9 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.errors import (
     CopyInterrupted as CopyInterrupted,
+)
+from omnigraph.base.errors import (
+    DeadlineExceeded as DeadlineExceeded,
 )
 from omnigraph.base.errors import (
     DestinationRefused as DestinationRefused,
@@ -67,6 +76,9 @@ from omnigraph.base.errors import (
     LimitExceeded as LimitExceeded,
 )
 from omnigraph.base.errors import (
+    MethodNotAllowed as MethodNotAllowed,
+)
+from omnigraph.base.errors import (
     NotFound as NotFound,
 )
 from omnigraph.base.errors import (
@@ -76,10 +88,16 @@ from omnigraph.base.errors import (
     PastState as PastState,
 )
 from omnigraph.base.errors import (
+    PermissionDenied as PermissionDenied,
+)
+from omnigraph.base.errors import (
     PreconditionFailed as PreconditionFailed,
 )
 from omnigraph.base.errors import (
     PublishContention as PublishContention,
+)
+from omnigraph.base.errors import (
+    QueryNotFound as QueryNotFound,
 )
 from omnigraph.base.errors import (
     SchemaUnsupported as SchemaUnsupported,
@@ -102,6 +120,12 @@ from omnigraph.base.errors import (
 from omnigraph.base.errors import (
     TypeNotFound as TypeNotFound,
 )
+from omnigraph.base.errors import (
+    Unavailable as Unavailable,
+)
+from omnigraph.base.errors import (
+    UnsupportedMedia as UnsupportedMedia,
+)
 from omnigraph.catalog.query.params import (
     BadParameters as BadParameters,
 )
@@ -119,6 +143,12 @@ from omnigraph.engine.branches import (
 )
 from omnigraph.engine.commits import (
     Tag as Tag,
+)
+from omnigraph.engine.doctor.report import (
+    DoctorReport as DoctorReport,
+)
+from omnigraph.engine.embed.request import (
+    EmbedReport as EmbedReport,
 )
 from omnigraph.engine.graph import (
     Graph as Graph,
@@ -148,10 +178,7 @@ from omnigraph.engine.merge.merge import (
     MergeOutcome as MergeOutcome,
 )
 from omnigraph.engine.open import (
-    connect as connect,
-)
-from omnigraph.engine.open import (
-    init as init,
+    upgrade as upgrade,
 )
 from omnigraph.engine.table import (
     TypeRows as TypeRows,
@@ -161,6 +188,12 @@ from omnigraph.engine.write import (
 )
 from omnigraph.execution.result import (
     Result as Result,
+)
+from omnigraph.execution.search.embedding import (
+    EmbeddingRefused as EmbeddingRefused,
+)
+from omnigraph.execution.search.embedding import (
+    EmbeddingUnavailable as EmbeddingUnavailable,
 )
 from omnigraph.language.diagnostics import (
     Diagnostic as Diagnostic,
@@ -177,9 +210,27 @@ from omnigraph.language.diagnostics import (
 from omnigraph.storage.claims import (
     KeyReused as KeyReused,
 )
+from omnigraph.storage.cleanup import (
+    Cleaned as Cleaned,
+)
 from omnigraph.storage.manifest.records import CommitRecord as Commit
+from omnigraph.storage.manifest.upgrade import (
+    UpgradeReport as UpgradeReport,
+)
 from omnigraph.storage.tables.compaction import (
     OptimizePolicy as OptimizePolicy,
+)
+from omnigraph.surfaces import (
+    aio as aio,
+)
+from omnigraph.surfaces.connect import (
+    connect as connect,
+)
+from omnigraph.surfaces.connect import (
+    init as init,
+)
+from omnigraph.surfaces.policy.policy import (
+    Policy as Policy,
 )
 
 __version__: str
@@ -187,21 +238,33 @@ __version__: str
 __all__ = [
     "AlreadyInitialized",
     "AmbiguousCommit",
+    "AuthenticationError",
     "BadArgument",
     "BadMoment",
     "BadParameters",
     "Branch",
     "BranchExists",
     "BranchNotFound",
+    "Busy",
     "Change",
     "ChangeFeedGap",
+    "Cleaned",
+    "CloneReport",
     "Commit",
     "CommitNotFound",
     "Conflict",
     "ConflictError",
     "ConstraintViolation",
+    "CopyInterrupted",
+    "CopyReport",
+    "DeadlineExceeded",
+    "DestinationRefused",
     "Diagnostic",
     "Diff",
+    "DoctorReport",
+    "EmbedReport",
+    "EmbeddingRefused",
+    "EmbeddingUnavailable",
     "EntityNotFound",
     "Graph",
     "GraphClosed",
@@ -217,13 +280,17 @@ __all__ = [
     "LintResult",
     "MergeConflict",
     "MergeOutcome",
+    "MethodNotAllowed",
     "NotFound",
     "OptimizePolicy",
     "OutcomeUnknown",
     "PastState",
+    "PermissionDenied",
+    "Policy",
     "PreconditionFailed",
     "PublishContention",
     "QueryError",
+    "QueryNotFound",
     "Receipt",
     "Result",
     "SchemaConflict",
@@ -238,8 +305,14 @@ __all__ = [
     "TagNotFound",
     "TypeNotFound",
     "TypeRows",
+    "Unavailable",
+    "UnsupportedMedia",
+    "UpgradeReport",
     "__version__",
+    "aio",
     "connect",
     "init",
     "lint",
+    "restore",
+    "upgrade",
 ]

@@ -1,13 +1,12 @@
 """Query language: `.gq` text to a tree, and back to text. Resolving it against a schema is catalog.query."""
 
-from omnigraph.language.query.parser import ParsedQueries, QueryNotFound, parse, parse_query, select
+from omnigraph.language.query.parser import ParsedQueries, parse, parse_query, select
 from omnigraph.language.query.printer import print_queries
 from omnigraph.language.query.tree import QueryFileSyntax, QuerySyntax
 
 __all__ = [
     "ParsedQueries",
     "QueryFileSyntax",
-    "QueryNotFound",
     "QuerySyntax",
     "parse",
     "parse_query",

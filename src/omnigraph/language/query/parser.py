@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest, NotFound
+from omnigraph.base.errors import InvalidRequest, QueryNotFound
 from omnigraph.language.diagnostics import (
     Diagnostic,
     QueryError,
@@ -94,12 +94,6 @@ def select(file: QueryFileSyntax, name: str | None = None) -> QuerySyntax:
     if len(file.queries) > 1:
         raise InvalidRequest("query file contains multiple queries", remedy=_choices("", names))
     return file.queries[0]
-
-
-class QueryNotFound(NotFound):
-    """The file has no query of this name."""
-
-    code = "query_not_found"
 
 
 def _choices(name: str, names: list[str]) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from omnigraph.base.errors import GraphError, InvalidRequest
 from omnigraph.base.ids import SystemClock
-from omnigraph.surfaces.cli.settings import Settings, read_config, variable
+from omnigraph.surfaces.cli.settings import Settings, read_config
 from omnigraph.surfaces.cli.support.call import Call, LogFormat, LogLevel, call_of, configure
 from omnigraph.surfaces.cli.support.command_line import (
     GLOBAL_PANEL,
@@ -27,10 +27,13 @@ from omnigraph.surfaces.cli.support.deadline import (
     Expired,
     Stage,
     TimedOut,
+    seconds_of,
     timeout_in,
     within,
 )
-from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, CommandOutput, error_document, print_document
+from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, CommandOutput, print_document
+from omnigraph.surfaces.environment import variable
+from omnigraph.surfaces.wire import error_document
 
 TIMED_OUT = EXIT_BY_KIND[TimedOut.kind]
 log = logging.getLogger(__name__)
@@ -83,7 +86,10 @@ class OmniGraph(CommandLine):
         "alias": CommandEntry("alias", "alias", example="omnigraph alias friends Ada --format csv"),
         "snapshot": CommandEntry("commit", "snapshot", example="omnigraph snapshot kb.og --branch review"),
         "export": CommandEntry("export", "export", example="omnigraph export kb.og --out backup.jsonl"),
+        "serve": CommandEntry("serve", "serve", START, example="omnigraph serve kb.og --unauthenticated"),
         "pipeline": CommandEntry("pipeline", "app"),
+        "embed": CommandEntry("embed", "embed", example="omnigraph embed kb.og --type Note --dry-run"),
+        "policy": CommandEntry("policy", "app"),
         "optimize": CommandEntry("maintain", "optimize", example="omnigraph optimize kb.og"),
         "verify": CommandEntry("maintain", "verify", example="omnigraph verify kb.og --history"),
         "doctor": CommandEntry("doctor", "doctor", example="omnigraph doctor kb.og --deep --json"),
@@ -91,9 +97,15 @@ class OmniGraph(CommandLine):
         "cleanup": CommandEntry(
             "maintain", "cleanup", example="omnigraph cleanup kb.og --keep 100 --older-than 30d --confirm"
         ),
+        "upgrade": CommandEntry("maintain", "upgrade", example="omnigraph upgrade kb.og --dry-run"),
         "backup": CommandEntry("copy", "backup", example="omnigraph backup kb.og s3://bucket/kb-backup"),
         "restore": CommandEntry("copy", "restore", example="omnigraph restore s3://bucket/kb-backup kb.og"),
         "clone": CommandEntry("copy", "clone", example="omnigraph clone kb.og trial.og --at v1"),
+        "graphs": CommandEntry("server", "graphs_app"),
+        "queries": CommandEntry("server", "queries_app"),
+        "login": CommandEntry("server", "login", example="omnigraph login team < token.txt"),
+        "logout": CommandEntry("server", "logout", example="omnigraph logout team"),
+        "token": CommandEntry("token", "app"),
         "version": CommandEntry("app", "show_version", example="omnigraph version --json"),
         "read": _hidden(QUERY),
         "check": _hidden(LINT),
@@ -122,7 +134,7 @@ app = typer.Typer(
 
 def _version_lines() -> tuple[dict[str, Any], str]:
     from omnigraph import __version__
-    from omnigraph.storage.manifest.records import FORMAT
+    from omnigraph.storage.manifest.formats import FORMAT
 
     text = f"omnigraph {__version__} (storage format {FORMAT})"
     return {"version": __version__, "storage_format": FORMAT}, text
@@ -148,6 +160,13 @@ def root(
     actor: Annotated[
         str | None, _global("--as", metavar="ACTOR", help="Who writes; recorded on the commit: --as ada.")
     ] = None,
+    server: Annotated[
+        str | None,
+        _global("--server", metavar="NAME|URL", help="A server, instead of an address: --server team."),
+    ] = None,
+    graph: Annotated[
+        str | None, _global("--graph", metavar="ID", help="With --server: one of its graphs: --graph kb.")
+    ] = None,
     as_json: Annotated[bool, _global("--json", help="Print one JSON document on stdout.")] = False,
     quiet: Annotated[bool, _global("--quiet", help="Say nothing on stderr but errors.")] = False,
     yes: Annotated[bool, _global("--yes", help="Consent to destructive writes.")] = False,
@@ -163,7 +182,9 @@ def root(
     timeout: Annotated[
         str | None,
         _global(
-            "--timeout", metavar="TIME", help="Stop after 30s, 5m or 1h; never if not given: --timeout 5m."
+            "--timeout",
+            metavar="TIME",
+            help="Stop after 30s, 5m or 1h; if not given, calls to a server after 60s: --timeout 5m.",
         ),
     ] = None,
     log_level: Annotated[
@@ -186,6 +207,7 @@ def root(
     config = read_config()
     settings = Settings(
         actor=actor or config.find("operator", "operator", "actor") or config.find("project", "cli", "actor"),
+        actor_given=actor is not None,
         json=as_json,
         quiet=quiet,
         yes=yes,
@@ -194,10 +216,19 @@ def root(
         branch_given=branch is not None,
         trace=trace,
         profile=profile or variable("PROFILE"),
+        timeout=None if timeout is None else seconds_of(timeout),
+        server=server,
+        graph=_of_server(graph, server),
         config=config,
     )
     progress: DeadlineProgress | None = ctx.obj
     ctx.obj = Call(settings, CommandOutput(settings, color=False if no_color else None, progress=progress))
+
+
+def _of_server(graph: str | None, server: str | None) -> str | None:
+    if graph is not None and server is None:
+        raise InvalidRequest("--graph names a graph of a server", remedy="Give --server too, or an address")
+    return graph
 
 
 def show_version(ctx: typer.Context) -> None:
@@ -224,6 +255,12 @@ def run() -> None:
         sys.stderr.flush()
         os._exit(code)  # an ordinary exit would wait for threads that may be waiting for storage
     sys.exit(code)
+
+
+def run_server() -> None:
+    """Be `omnigraph-server`: what follows are the words of `omnigraph serve`."""
+    sys.argv.insert(1, "serve")
+    run()
 
 
 def _watched(arguments: list[str]) -> tuple[int, bool]:

@@ -48,7 +48,7 @@ def create(
             "uri": graph.uri,
             "from": branch.parent,
             "name": branch.name,
-            "actor_id": call.settings.actor,
+            "actor_id": call.actor(where),
         }
         verb = "would create" if call.settings.dry_run else "created"
         call.output.result(
@@ -91,7 +91,7 @@ def rename(ctx: typer.Context, words: Names, graph_uri: GraphUri = None) -> None
                 "uri": graph.uri,
                 "from": old.strip(),
                 "name": renamed.name,
-                "actor_id": call.settings.actor,
+                "actor_id": call.actor(where),
                 "dry_run": call.settings.dry_run,
             },
             f"{verb} branch {old.strip()} to {renamed.name}",
@@ -109,7 +109,7 @@ def delete(ctx: typer.Context, words: Name, graph_uri: GraphUri = None) -> None:
     with call.connect(where) as graph:
         deleted = graph.branches.delete(name, dry_run=call.settings.dry_run)
         verb = "would delete" if call.settings.dry_run else "deleted"
-        document = {"uri": graph.uri, "name": deleted.name, "actor_id": call.settings.actor}
+        document = {"uri": graph.uri, "name": deleted.name, "actor_id": call.actor(where)}
         call.output.result(
             {**document, "graph_commit_id": deleted.head, "dry_run": call.settings.dry_run},
             f"{verb} branch {deleted.name}",
@@ -158,7 +158,12 @@ def create_tag(
         call.output.target("tag create", where)
     with call.connect(where) as graph:
         tag = graph.tags.create(
-            name, at, branch=settings.branch, actor=settings.actor, message=message, dry_run=settings.dry_run
+            name,
+            at,
+            branch=settings.branch,
+            actor=call.actor(where),
+            message=message,
+            dry_run=settings.dry_run,
         )
         verb = "would tag" if settings.dry_run else "tagged"
         call.output.result(

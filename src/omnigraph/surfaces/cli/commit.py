@@ -14,8 +14,8 @@ from omnigraph.surfaces.cli.support.command_line import Commands
 from omnigraph.surfaces.cli.support.output import graph_and_words, shown_time
 
 if TYPE_CHECKING:
-    from omnigraph.storage.manifest.records import CommitRecord, Pin
-    from omnigraph.storage.transaction import PinnedSnapshot
+    from omnigraph.engine.graph import Graph
+    from omnigraph.storage.manifest.records import CommitRecord
 
 # -- commits -----------------------------------------------------------------------------------------
 
@@ -133,14 +133,17 @@ def snapshot(ctx: typer.Context, address: Address = None, graph_uri: GraphUri = 
     """Show the commit at the head of a branch, and the number of entities of each type."""
     call = call_of(ctx)
     with call.connect(address, graph_uri) as graph:
-        head = graph.store.snapshot(call.settings.branch)
+        fetch = getattr(graph, "snapshot", None)  # of a served graph, whose store is elsewhere
+        branch = call.settings.branch
+        document = _snapshot_document(graph, branch) if fetch is None else fetch(branch)
+    call.output.result(document, *_snapshot_lines(document))
+
+
+def _snapshot_document(graph: Graph, branch: str) -> dict[str, Any]:
+    from omnigraph.storage.manifest.formats import FORMAT
+
+    head = graph.store.snapshot(branch)
     pins = sorted(head.state.pins.values(), key=lambda pin: (KINDS.index(pin.kind), pin.name))
-    call.output.result(_snapshot_document(head, pins), *_snapshot_lines(head, pins))
-
-
-def _snapshot_document(head: PinnedSnapshot, pins: list[Pin]) -> dict[str, Any]:
-    from omnigraph.storage.manifest.records import FORMAT
-
     return {
         "graph_branch": head.branch,
         "graph_manifest_version": head.state.version,
@@ -158,11 +161,13 @@ def _snapshot_document(head: PinnedSnapshot, pins: list[Pin]) -> dict[str, Any]:
     }
 
 
-def _snapshot_lines(head: PinnedSnapshot, pins: list[Pin]) -> Iterator[str]:
-    yield f"branch {head.branch}, version {head.state.version}, commit {head.commit_id}"
-    width = max((len(pin.name) for pin in pins), default=0)
-    for pin in pins:
-        yield f"  {pin.kind} {pin.name:<{width}}  {pin.rows}"
+def _snapshot_lines(document: dict[str, Any]) -> Iterator[str]:
+    place = f"branch {document['graph_branch']}, version {document['graph_manifest_version']}"
+    yield f"{place}, commit {document['graph_commit_id']}"
+    datasets = document["datasets"]
+    width = max((len(dataset["type_name"]) for dataset in datasets), default=0)
+    for dataset in datasets:
+        yield f"  {dataset['entity_kind']} {dataset['type_name']:<{width}}  {dataset['entity_count']}"
 
 
 # -- the drawing of `log --graph` --------------------------------------------------------------------

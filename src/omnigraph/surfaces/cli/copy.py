@@ -32,7 +32,7 @@ def backup(ctx: typer.Context, words: Words = None, graph_uri: GraphUri = None) 
     """Copy a graph with all history, branches and tags, while writers go on. Repeated, copies what is new."""
     call = call_of(ctx)
     address, destination = _places(call, words, graph_uri)
-    with call.connect(address, graph_uri) as graph:
+    with call.open_here("backup", address, graph_uri) as graph:
         with task_bar(call.output.watched, "copying") as progress:
             report = graph.backup(destination, progress=progress)
         call.output.result(report.to_json(), *_copy_lines(report))
@@ -49,7 +49,7 @@ def restore(
     call = call_of(ctx)
     _check_no_dry_run(call)
     with task_bar(call.output.watched, "copying") as progress:
-        report = copy_back(call.settings.address(source), destination, progress=progress)
+        report = copy_back(call.refuse_served("restore", source), destination, progress=progress)
     call.output.result(report.to_json(), *_copy_lines(report))
 
 
@@ -63,7 +63,7 @@ def clone(
     """Make a new graph of one commit of a branch: all rows with their ids, no history."""
     call = call_of(ctx)
     address, destination = _places(call, words, graph_uri)
-    with call.connect(address, graph_uri) as graph:
+    with call.open_here("clone", address, graph_uri) as graph:
         with task_bar(call.output.watched, "cloning") as progress:
             report = graph.clone(
                 destination,

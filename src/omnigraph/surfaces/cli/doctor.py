@@ -10,6 +10,7 @@ import typer
 
 from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
+from omnigraph.surfaces.cli.support.progress import stage_bar
 
 if TYPE_CHECKING:
     from omnigraph.engine.doctor.report import DoctorReport
@@ -23,7 +24,10 @@ def doctor(
     address: Address = None,
     graph_uri: GraphUri = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read every byte; compare every index with its rows.")
+        bool,
+        typer.Option(
+            "--deep", help="Read every byte that heads and tags need; compare every index with its rows."
+        ),
     ] = False,
     fix: Annotated[
         bool, typer.Option("--fix", help="Make anew what can be derived; with --dry-run, say what.")
@@ -46,7 +50,9 @@ def repair(
     ctx: typer.Context,
     address: Address = None,
     graph_uri: GraphUri = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Read every byte before.")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every byte that heads and tags need before.")
+    ] = False,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Do it; without, say what would be done.")
     ] = False,
@@ -69,13 +75,24 @@ def _examine(
     from omnigraph.storage.location import Location
     from omnigraph.storage.store import GraphStore
 
-    where = call.settings.address(address, graph_uri)
+    where = call.refuse_served(command, address, graph_uri)
     preview = fix and (preview or call.settings.dry_run)
     branch = call.settings.branch if call.settings.branch_given else None
     if fix and not preview:
         call.output.target(command, where)
-    with GraphStore(Location.parse(where), verify="off") as store:  # what does not open is examined, too
-        report = examine(store, deep=deep, fix=fix, branch=branch, preview=preview, actor=call.settings.actor)
+    with (
+        GraphStore(Location.parse(where), verify="off") as store,  # what does not open is examined, too
+        stage_bar(call.output.watched) as show,
+    ):
+        report = examine(
+            store,
+            deep=deep,
+            fix=fix,
+            branch=branch,
+            preview=preview,
+            actor=call.settings.actor,
+            progress=None if show is None else lambda now: show(now.check, now.checks_done, now.checks),
+        )
     call.output.result(report.to_json(), *_lines(report, preview))
     if not report.ok:
         raise typer.Exit(1)
@@ -118,7 +135,7 @@ def _lines(report: DoctorReport, preview: bool) -> Iterator[str]:
             if report.deep or "--deep" not in limit:
                 yield f"not looked at ({check.name}): {limit}"
     counts = report.counts
-    asked = "every byte" if report.deep else "without --deep"
+    asked = "every byte of heads and tags" if report.deep else "without --deep"
     yield (
         f"{counted(len(report.checks), 'check')} ({asked}): {counted(counts['error'], 'error')}, "
         f"{counted(counts['warning'], 'warning')}, {counted(counts['info'], 'info')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -18,6 +19,7 @@ from omnigraph.surfaces.cli.support.progress import spark_here, task_bar
 if TYPE_CHECKING:
     from omnigraph.engine.export.files import ExportReport
     from omnigraph.engine.graph import Graph
+    from omnigraph.storage.location import Location
 
 SPARK_ROWS = 5_000_000  # from here on the time that Spark needs to start is made up for
 ONE_FILE = ".jsonl"
@@ -134,9 +136,7 @@ def _check_stream(
 def _to_stream(call: Call, graph: Graph, destination: str | None, framed: bool, chosen: Arguments) -> None:
     from rich.filesize import decimal
 
-    from omnigraph.engine.export.export import export_lines
-
-    chunks = export_lines(graph.store, framed=framed, **chosen)
+    chunks = _lines_of(graph, framed, chosen)
     written = 0
 
     def write(sink: BinaryIO) -> None:
@@ -146,7 +146,7 @@ def _to_stream(call: Call, graph: Graph, destination: str | None, framed: bool, 
             written += len(chunk)
 
     if destination is not None and "://" in destination:
-        with graph.store.location.reach(destination).new_file() as file:
+        with _place_of(graph).reach(destination).new_file() as file:
             write(file)
     else:
         call.output.stream(write, None if destination is None else Path(destination))
@@ -155,6 +155,24 @@ def _to_stream(call: Call, graph: Graph, destination: str | None, framed: bool, 
             {"uri": graph.uri, "file": destination, "bytes": written},
             f"exported {graph.uri} to {destination}: {decimal(written)}",
         )
+
+
+def _lines_of(graph: Graph, framed: bool, chosen: Arguments) -> Iterator[bytes]:
+    """Return the stream; what is wrong with the arguments is said before anything is written."""
+    served = getattr(graph, "export_stream", None)
+    if served is None:
+        from omnigraph.engine.export.export import export_lines
+
+        return export_lines(graph.store, framed=framed, **chosen)
+    chunks: Iterator[bytes] = served(framed=framed, **chosen)
+    first = next(chunks, b"")
+    return chain([first], chunks)
+
+
+def _place_of(graph: Graph) -> Location:
+    from omnigraph.storage.location import Location
+
+    return graph.store.location if hasattr(graph, "store") else Location.parse(Path.cwd(), None)
 
 
 # -- a folder ----------------------------------------------------------------------------------------
@@ -175,6 +193,12 @@ def _writer(call: Call, graph: Graph, engine: ExportEngine, chosen: Arguments) -
     from omnigraph.engine.export.export import export_files
     from omnigraph.engine.export.plan import plan_export
 
+    if not hasattr(graph, "store"):
+        if engine is ExportEngine.SPARK:
+            raise InvalidRequest(
+                "Spark reads the storage, which a server does not give out", remedy="Use --engine local"
+            )
+        return graph.export
     local = partial(export_files, graph.store)
     if engine is ExportEngine.LOCAL:
         return local

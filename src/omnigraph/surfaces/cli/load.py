@@ -144,7 +144,7 @@ def load(
                 if_commit=if_commit,
                 idempotency_key=idempotency_key,
                 message=message,
-                actor=settings.actor,
+                actor=call.actor(where),
                 progress=_followed(call, shown),
                 dry_run=settings.dry_run,
                 engine=engine.value,

@@ -1,4 +1,4 @@
-"""Make a graph, compact and index it, check its stored files, and delete those that nothing needs."""
+"""Make a graph, compact and index it, check its files, delete those nothing needs, and upgrade its format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from omnigraph.base.errors import InvalidRequest, counted
 from omnigraph.surfaces.cli.support.call import Address, GraphUri, call_of
-from omnigraph.surfaces.cli.support.progress import Worker, WorkerFlag, spark_here, task_bar
+from omnigraph.surfaces.cli.support.progress import Worker, WorkerFlag, spark_here, stage_bar, task_bar
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.optimize import OptimizeProgress
     from omnigraph.storage.checksums import Verified
     from omnigraph.storage.cleanup import Cleaned, CleanedPart
+    from omnigraph.storage.manifest.upgrade import UpgradeReport
 
 # -- init --------------------------------------------------------------------------------------------
 
@@ -34,7 +35,7 @@ def init(
     from omnigraph.engine.open import init as make
 
     call = call_of(ctx)
-    where = call.settings.address(address, graph_uri)
+    where = call.refuse_served("init", address, graph_uri)
     if call.settings.dry_run:
         from omnigraph.engine.schema.schema import load_schema
         from omnigraph.storage.diagnose import check_free
@@ -79,47 +80,44 @@ def optimize(
 ) -> None:
     """Merge small files, rewrite those with many deleted rows, and complete indexes. Changes no answer.
 
-    With --engine spark executors build indexes, and no file is rewritten.
+    With --engine spark executors rewrite files and build indexes.
     """
     call = call_of(ctx)
     if call.settings.dry_run:
         raise InvalidRequest("optimize has no dry run", remedy="Run it: it changes no answer, only its speed")
     on_spark = engine is Worker.SPARK
-    if on_spark and (types or concurrency):
-        raise InvalidRequest("--type and --concurrency are for --engine local", remedy="Leave them out")
-    with call.connect(address, graph_uri) as graph:
+    if on_spark and concurrency:
+        raise InvalidRequest("--concurrency is for --engine local", remedy="Leave it out")
+    with call.open_here("optimize", address, graph_uri) as graph:
         call.output.target("optimize", call.settings.address(address, graph_uri))
-        with task_bar(call.output.watched, "indexing" if on_spark else "optimizing") as progress:
-            build = (
-                _on_spark(graph, progress) if on_spark else _in_process(graph, types, concurrency, progress)
+        with task_bar(call.output.watched, "optimizing") as progress:
+            report = _optimizer(graph, concurrency, on_spark=on_spark)(
+                branch=call.settings.branch,
+                types=types or None,
+                actor=call.settings.actor,
+                progress=partial(_shown, progress),
             )
-            report = build(branch=call.settings.branch, actor=call.settings.actor)
         call.output.result({"uri": graph.uri, **report.to_json()}, *_index_lines(report))
     if any(row.error for row in report.types):
         raise typer.Exit(1)
 
 
-def _in_process(
-    graph: Graph,
-    types: list[str] | None,
-    concurrency: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> Callable[..., IndexReport]:
+def _optimizer(graph: Graph, concurrency: int | None, *, on_spark: bool) -> Callable[..., IndexReport]:
+    if on_spark:
+        spark = spark_here()
+        from omnigraph.pipeline import optimize as optimize_on_spark
+
+        return partial(optimize_on_spark, spark, graph)
     from omnigraph.storage.tables.compaction import OptimizePolicy
 
-    def shown(now: OptimizeProgress) -> None:
-        if progress is not None and now.rows_total:
-            progress(now.rows, now.rows_total)
-
     policy = OptimizePolicy() if concurrency is None else OptimizePolicy(concurrency=concurrency)
-    return partial(graph.optimize, types=types or None, policy=policy, progress=shown)
+    return partial(graph.optimize, policy=policy)
 
 
-def _on_spark(graph: Graph, progress: Callable[[int, int], None] | None) -> Callable[..., IndexReport]:
-    spark = spark_here()
-    from omnigraph.pipeline import ensure_indexes
-
-    return partial(ensure_indexes, spark, graph, progress=progress)
+def _shown(progress: Callable[[int, int], None] | None, now: OptimizeProgress) -> None:
+    done, total = (now.tasks_done, now.tasks) if now.tasks else (now.rows, now.rows_total)
+    if progress is not None and total:
+        progress(done, total)
 
 
 def _index_lines(report: IndexReport) -> Iterator[str]:
@@ -127,7 +125,7 @@ def _index_lines(report: IndexReport) -> Iterator[str]:
         yield f"  {indexes.kind} {indexes.type}: {_index_state(indexes)}"
     if report.commit_id is None:
         derived = any(indexes.derived for indexes in report.types)
-        yield f"no index to build on {report.branch}" if derived else f"nothing to build on {report.branch}"
+        yield f"nothing to commit on {report.branch}" if derived else f"nothing to do on {report.branch}"
     else:
         compacted = any(indexes.files and indexes.files.changed for indexes in report.types)
         done = "optimized" if compacted else "indexed"
@@ -176,7 +174,7 @@ def verify(
     """Compare stored files with their checksums; exit 1 if one is damaged or missing."""
     call = call_of(ctx)
     branch = call.settings.branch if call.settings.branch_given else None
-    with call.connect(address, graph_uri) as graph:
+    with call.open_here("verify", address, graph_uri) as graph:
         report = graph.verify(branch=branch, at=at, history=history, record=record)
         call.output.result({"uri": graph.uri, **report.to_json()}, *_verify_lines(report))
     if not report.ok:
@@ -237,7 +235,7 @@ def cleanup(
     call = call_of(ctx)
     dry_run = call.settings.dry_run or not confirm
     branch = call.settings.branch if call.settings.branch_given else None
-    where = call.settings.address(address, graph_uri)
+    where = call.refuse_served("cleanup", address, graph_uri)
     if not dry_run:
         call.require_yes("cleanup", where, destroys="the history that is not kept")
         if read_duration(grace) < SHORT_GRACE_US and not call.settings.yes:
@@ -245,10 +243,18 @@ def cleanup(
                 f"a grace period of {grace} may cost writers that are at work what they have prepared",
                 remedy="Say --yes if none are, or that they may begin again; or give --grace 1h or more",
             )
-    with call.connect(address, graph_uri) as graph:
+    with call.open_here("cleanup", address, graph_uri) as graph:
         if not dry_run:
             call.output.target("cleanup", where)
-        report = graph.cleanup(keep=keep, older_than=older_than, grace=grace, branch=branch, dry_run=dry_run)
+        with stage_bar(call.output.watched) as show:
+            report = graph.cleanup(
+                keep=keep,
+                older_than=older_than,
+                grace=grace,
+                branch=branch,
+                dry_run=dry_run,
+                progress=None if show is None else lambda now: show(now.stage, now.done, now.total),
+            )
         age = None if older_than is None else read_duration(older_than) // 1_000_000
         asked = {"uri": graph.uri, "keep_versions": keep, "older_than_secs": age}
         call.output.result({**asked, **report.to_json()}, *_cleanup_lines(report))
@@ -258,16 +264,51 @@ def cleanup(
 
 def _cleanup_lines(report: Cleaned) -> Iterator[str]:
     yield from (f"  {_cleaned_line(part)}" for part in report.parts)
-    if not report.parts:
+    gives_up = "would give up" if report.dry_run else "gave up"
+    for branch in report.given_up:
+        commits = counted(branch.commits, "commit")
+        yield f"{branch.branch}: {gives_up} {commits}; the oldest that stays is {branch.oldest_kept}"
+    if not report.parts and not report.given_up:
         yield "nothing to delete"
         return
     done = "would delete" if report.dry_run else "deleted"
-    yield f"{done} {counted(report.files, 'file')}, {report.bytes:,} bytes"
+    young = "" if report.parts else "; what is given up goes once it is older than the grace period"
+    yield f"{done} {counted(report.files, 'file')}, {report.bytes:,} bytes{young}"
     if report.dry_run:
-        yield "repeat with --confirm to delete them"
+        yield "repeat with --confirm to do that"
 
 
 def _cleaned_line(part: CleanedPart) -> str:
     versions = f" ({counted(part.versions, 'version')})" if part.versions else ""
     failed = f"; {part.error}" if part.error else ""
     return f"{part.kind} {part.name}: {counted(part.files, 'file')}{versions}, {part.bytes:,} bytes{failed}"
+
+
+# -- upgrade -----------------------------------------------------------------------------------------
+
+
+def upgrade(ctx: typer.Context, address: Address = None, graph_uri: GraphUri = None) -> None:
+    """Bring a graph that an older release wrote to the format of this one, in place, with all its history.
+
+    Older releases refuse the graph from then on. An upgrade that was interrupted is finished by the next.
+    """
+    from omnigraph.engine.open import upgrade as upgrade_graph
+
+    call = call_of(ctx)
+    where = call.refuse_served("upgrade", address, graph_uri)
+    if not call.settings.dry_run:
+        call.output.target("upgrade", where)
+    with task_bar(call.output.watched, "upgrading") as progress:
+        report = upgrade_graph(where, progress=progress, dry_run=call.settings.dry_run)
+    call.output.result(report.to_json(), *_upgrade_lines(report))
+
+
+def _upgrade_lines(report: UpgradeReport) -> Iterator[str]:
+    if not report.needed:
+        yield f"nothing to upgrade: {report.uri} is in storage format {report.to_format}"
+        return
+    done = "would upgrade" if report.dry_run else "upgraded"
+    yield f"{done} {report.uri} from storage format {report.from_format} to {report.to_format}"
+    for branch in report.branches:
+        state = "" if branch.from_format < report.to_format else ", was upgraded before"
+        yield f"  {branch.name}: commit {branch.commit_id}{state}"

@@ -82,6 +82,8 @@ def merge(
         call.connect(where) as graph,
         task_bar(call.output.watched if engine is Worker.SPARK else None, "merging") as progress,
     ):
+        if engine is Worker.SPARK:
+            call.refuse_served("a merge by Spark", where)
         run = _on_spark(graph, progress) if engine is Worker.SPARK else graph.merge
         outcome = _show_conflicts(
             call,
@@ -94,7 +96,7 @@ def merge(
                 delete_branch=delete_branch,
                 if_commit=if_commit,
                 message=message,
-                actor=call.settings.actor,
+                actor=call.actor(where),
             ),
         )
         if outcome.branch_delete_error is not None:
@@ -137,7 +139,7 @@ def revert(
                 resolutions=_resolutions(resolve, resolve_file),
                 strategy=_take(strategy),
                 message=message,
-                actor=call.settings.actor,
+                actor=call.actor(where),
             ),
         )
         call.output.result({"uri": graph.uri, **outcome.to_json()}, *_revert_lines(outcome, commit))

@@ -51,7 +51,7 @@ def check(
     except declared.PipelineError as error:
         _refused(call, error.source, [diagnostic.to_json() for diagnostic in error.diagnostics], str(error))
         return 1
-    with call.connect(_address(call, pipeline, graph_uri)) as graph:
+    with call.open_here("pipeline check", _address(call, pipeline, graph_uri)) as graph:
         checked = declared.check(_spark(ctx, master, conf), graph, pipeline)
         call.output.result({"uri": graph.uri, **checked.to_json()}, *_check_lines(checked))
     return 1 if checked.errors else 0
@@ -76,7 +76,7 @@ def run(
     call = call_of(ctx)
     declared = _declared()
     pipeline = _pipeline(call, file)
-    where = _address(call, pipeline, graph_uri)
+    where = call.refuse_served("pipeline run", _address(call, pipeline, graph_uri))
     replaced = [target.type for target in pipeline.targets if target.mode == "overwrite"]
     if replaced:
         call.require_yes("pipeline run", where, destroys=f"all rows of {', '.join(replaced)}")

@@ -39,7 +39,9 @@ from omnigraph.surfaces.cli.support.params import (
 )
 
 if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
     from omnigraph.engine.write import Receipt
+    from omnigraph.execution.result import Result
 
 # -- query -------------------------------------------------------------------------------------------
 
@@ -122,10 +124,20 @@ def run_read(call: Call, request: QueryRequest, flags: ReadFlags, *, alias_forma
     )
     _refuse_terminal(form, flags.out)
     with call.connect(request.address) as graph:
-        result = graph.query(**request.arguments(), branch=call.settings.branch, at=at)
+        result = _read(call, graph, request, at)
     call.output.stream(lambda sink: form.write(result, sink), flags.out)
     if flags.out is not None:
         call.output.note(f"wrote {counted(len(result), 'row')} to {flags.out}")
+
+
+def _read(call: Call, graph: Graph, request: QueryRequest, at: str | None) -> Result:
+    if request.text is not None:
+        return graph.query(**request.arguments(), branch=call.settings.branch, at=at)
+    served: Any = graph
+    stored: Result = served.run(
+        request.name, request.params, branch=call.settings.branch, at=at, expect_mutation=False
+    )
+    return stored
 
 
 def _refuse_terminal(form: Form, out: Path | None) -> None:
@@ -172,20 +184,36 @@ def run_mutation(
     with call.connect(request.address) as graph:
         if not settings.dry_run:
             call.output.writing()
-        receipt = graph.mutate(
-            **request.arguments(),
-            branch=settings.branch,
-            if_commit=if_commit,
-            idempotency_key=idempotency_key,
-            message=message,
-            actor=settings.actor,
-            dry_run=settings.dry_run,
+        writing: dict[str, Any] = {
+            "branch": settings.branch,
+            "if_commit": if_commit,
+            "idempotency_key": idempotency_key,
+        }
+        actor = call.actor(request.address)
+        receipt = (
+            _run_stored(call, graph, request, writing, message)
+            if request.text is None
+            else graph.mutate(
+                **request.arguments(), **writing, message=message, actor=actor, dry_run=settings.dry_run
+            )
         )
         if not settings.dry_run:  # named once it was written to: a fault in the text is shown alone
             call.output.target("mutate", request.address, writes=False)
         for warning in receipt.warnings:
             call.output.note(f"warning: {warning}")
         call.output.result({"uri": graph.uri, **receipt.to_json()}, *_receipt_lines(receipt))
+
+
+def _run_stored(
+    call: Call, graph: Graph, request: QueryRequest, writing: dict[str, Any], message: str | None
+) -> Receipt:
+    if call.settings.dry_run:
+        raise InvalidRequest("a stored mutation has no dry run", remedy="Give its text with --query or -e")
+    served: Any = graph
+    receipt: Receipt = served.run(
+        request.name, request.params, **writing, message=message, expect_mutation=True
+    )
+    return receipt
 
 
 def _receipt_lines(receipt: Receipt) -> list[str]:

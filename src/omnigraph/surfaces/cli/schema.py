@@ -118,7 +118,7 @@ def apply(
             schema,
             branch=call.settings.branch,
             allow_data_loss=allow_data_loss,
-            actor=call.settings.actor,
+            actor=call.actor(where),
             message=message,
             if_commit=if_commit,
         )

@@ -15,10 +15,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.language.diagnostics import SourceError, did_you_mean
+from omnigraph.surfaces.environment import variable
 
 if TYPE_CHECKING:  # most calls have no file to read, and start without YAML
     from omnigraph.language.yaml_document import YamlMapping
@@ -26,7 +28,10 @@ if TYPE_CHECKING:  # most calls have no file to read, and start without YAML
 PROJECT_FILE = "omnigraph.yaml"
 OPERATOR_FILE = "config.yaml"
 SIGNS_OF_ADDRESS = frozenset({"/", ".", ":", os.sep})
-WAYS = "a path, file://..., s3://bucket/prefix, or a name from omnigraph.yaml or the operator config"
+WAYS = (
+    "a path, file://..., s3://bucket/prefix, http(s)://HOST/graphs/ID, "
+    "or a name from omnigraph.yaml or the operator config"
+)
 READS, WRITES = ("query", "read"), ("mutate", "change")  # the commands of an alias, newest spelling first
 
 
@@ -114,6 +119,13 @@ class Config:
         """Return an address of the project file; a path counts from its folder."""
         return address if "://" in address else str(self.project_folder / address)
 
+    def served(self, server: Any, graph: Any) -> str:
+        """Return the address of a graph of a server, or of the server's only graph."""
+        from omnigraph.surfaces.cli.support.served import server_url
+
+        url = server_url(self, str(server))
+        return url if graph is None else f"{url}/graphs/{quote(str(graph), safe='')}"
+
     def query_roots(self) -> Iterator[Path]:
         """Yield the folders in which the project keeps its queries."""
         for root in self.find("project", "query", "roots") or ():
@@ -125,6 +137,7 @@ class Settings:
     """The global flags of one call."""
 
     actor: str | None = None
+    actor_given: bool = False  # by a flag, not by a file
     json: bool = False
     quiet: bool = False
     yes: bool = False
@@ -133,11 +146,16 @@ class Settings:
     branch_given: bool = False  # by a flag, not by a file
     trace: bool = False
     profile: str | None = None
+    timeout: float | None = None  # seconds
+    server: str | None = None  # a name or URL, and the graph there: another way to name an address
+    graph: str | None = None
     config: Config = field(default_factory=Config)
 
     def address(self, *addresses: str | None) -> str:
         """Return the graph to work on: exactly one explicit address, or the configured default."""
         explicit = [address for address in addresses if address]
+        if self.server is not None and self.config.served(self.server, self.graph) not in explicit:
+            explicit.append(self.config.served(self.server, self.graph))
         if len(explicit) > 1:
             raise InvalidRequest(
                 f"two addresses given: {explicit[0]!r} and {explicit[1]!r}", remedy="Give one"
@@ -149,29 +167,54 @@ class Settings:
             )
         return address
 
+    def actor_for(self, address: str) -> str | None:
+        """Return who writes; on a server the token says that, and the configured actor is not asked."""
+        if not is_served(address):
+            return self.actor
+        if self.actor_given:
+            raise InvalidRequest(
+                "--as is for graphs that this process opens: a server takes the actor from the token",
+                remedy="Leave it out, or log in with the token of that actor",
+            )
+        return None
+
     def _default(self) -> str | None:
         """Return the graph of a call that names none: the profile, the environment, then the files."""
         config = self.config
         if self.profile is not None:
-            store = config.find("operator", "profiles", self.profile, "store")
-            if store is None:
-                profiles = config.find("operator", "profiles") or {}
-                raise InvalidRequest(
-                    f"the operator config has no profile {self.profile!r} with a store",
-                    remedy=did_you_mean(self.profile, profiles) or f"{OPERATOR_FILE} lists the profiles",
-                )
+            return self._of_profile(self.profile)
+        store, server = (config.find("operator", "defaults", key) for key in ("store", "server"))
+        if config.environment_graph is not None:
+            return self._named(config.environment_graph)
+        if store is not None and server is not None:
+            raise InvalidRequest(
+                "the operator config has both defaults.store and defaults.server", remedy="Keep one"
+            )
+        if server is not None:
+            return config.served(server, config.find("operator", "defaults", "default_graph"))
+        if store is not None:
             return self._named(store)
-        default = config.environment_graph or config.find("operator", "defaults", "store")
-        if default is not None:
-            return self._named(default)
         name = config.find("project", "cli", "graph")
         return None if name is None else config.graph_uri(name) or config.project_address(name)
+
+    def _of_profile(self, name: str) -> str:
+        profile = self.config.find("operator", "profiles", name) or {}
+        bound = {key: profile[key] for key in ("store", "server") if profile.get(key) is not None}
+        if len(bound) != 1:
+            profiles = self.config.find("operator", "profiles") or {}
+            raise InvalidRequest(
+                f"the operator config has no profile {name!r} with a store or a server",
+                remedy=did_you_mean(name, profiles) or f"{OPERATOR_FILE} lists the profiles, each with one",
+            )
+        if "server" in bound:
+            return self.config.served(bound["server"], profile.get("default_graph"))
+        return self._named(bound["store"])
 
     def is_address(self, word: str) -> bool:
         """Say whether a word names a graph; where queries are run, any other is the name of one."""
         if any(sign in word for sign in SIGNS_OF_ADDRESS) or Path(word).exists():
             return True
-        return self.config.graph_uri(word) is not None
+        return self.config.graph_uri(word) is not None or self._is_server(word)
 
     def query_files(self, file: Path) -> Iterator[Path]:
         """Yield where a query file may be: as given, then in the roots of the project file."""
@@ -191,9 +234,17 @@ class Settings:
         return self.config.find("project", "cli", project_key) if value is None else value
 
     def _named(self, address: str) -> str:
-        """Look a bare name up in the project file; anything else is an address as it stands."""
-        uri = None if Path(address).exists() else self.config.graph_uri(address)
+        """Look a name up: a server, perhaps with a graph, or a graph of the project file; else an address."""
+        if Path(address).exists():
+            return address
+        if self._is_server(address):
+            server, _, graph = address.partition("/")
+            return self.config.served(server, graph or None)
+        uri = self.config.graph_uri(address)
         return address if uri is None else uri
+
+    def _is_server(self, word: str) -> bool:
+        return word.partition("/")[0] in (self.config.find("operator", "servers") or {})
 
 
 def is_remote(address: str) -> bool:
@@ -201,22 +252,17 @@ def is_remote(address: str) -> bool:
     return "://" in address and not address.startswith("file://")
 
 
+def is_served(address: str) -> bool:
+    """Say whether an address is that of a server."""
+    return address.lower().startswith(("http://", "https://"))
+
+
 # -- files and variables -----------------------------------------------------------------------------
-
-
-def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return a variable by its short name, or else by its long one; an empty one is not set.
-
-    >>> variable("GRAPH", {"OG_GRAPH": "", "OMNIGRAPH_GRAPH": "kb.og"})
-    'kb.og'
-    """
-    return environment.get(f"OG_{name}") or environment.get(f"OMNIGRAPH_{name}") or None
 
 
 def read_config() -> Config:
     """Read the operator config, and the project file of the working directory or the nearest one above it."""
-    home = variable("HOME")
-    operator = Path(home) if home else Path.home() / ".omnigraph"
+    operator = operator_folder()
     project = find_project(Path.cwd())
     # By its relative path, messages name the file as a person standing here would.
     file = Path(os.path.relpath(project / PROJECT_FILE))
@@ -226,6 +272,22 @@ def read_config() -> Config:
         project,
         variable("GRAPH"),
     )
+
+
+def operator_folder() -> Path:
+    """Return where one person's configuration and tokens are."""
+    home = variable("HOME")
+    return Path(home) if home else Path.home() / ".omnigraph"
+
+
+def read_project(file: Path) -> Config:
+    """Read one project file, which must be there, and nothing else."""
+    if not file.is_file():
+        raise InvalidRequest(
+            f"there is no project file {str(file)!r}", remedy="Check the path", path=str(file)
+        )
+    values = _read_file(file, "the project file", PROJECT_SHAPE)
+    return Config({}, values, file.parent)
 
 
 def find_project(folder: Path) -> Path:

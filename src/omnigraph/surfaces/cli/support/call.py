@@ -16,11 +16,14 @@ import typer
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.surfaces.cli.settings import Settings, is_remote
+from omnigraph.surfaces.cli.settings import Settings, is_remote, is_served
 from omnigraph.surfaces.cli.support.output import CommandOutput
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
+    from omnigraph.surfaces.client.transport import Transport
+
+SERVED_TIMEOUT = 60.0  # seconds of a call to a server; other calls have no limit unless one is given
 
 # -- flags that several commands share ------------------------------------------------------------------
 
@@ -64,10 +67,48 @@ class Call:
     output: CommandOutput
 
     def connect(self, *addresses: str | None) -> Graph:
-        """Open the graph that the call names."""
-        from omnigraph.engine.open import connect
+        """Open the graph that the call names, here or behind a server: both have the same methods."""
+        from omnigraph.surfaces.connect import connect
 
-        return connect(self.settings.address(*addresses))
+        address = self.settings.address(*addresses)
+        if not is_served(address):
+            return connect(address)
+        return connect(address, token=self._token(address), timeout=self._timeout)
+
+    def open_here(self, command: str, *addresses: str | None) -> Graph:
+        """Open the graph that the call names, whose storage this process must reach itself."""
+        self.refuse_served(command, *addresses)
+        return self.connect(*addresses)
+
+    def refuse_served(self, command: str, *addresses: str | None) -> str:
+        """Return the address of a graph; that of a server is refused."""
+        address = self.settings.address(*addresses)
+        if is_served(address):
+            raise InvalidRequest(
+                f"{command} works on the storage of a graph, and a server does not give that out",
+                remedy="Give the address of the storage: a path or s3://..., on a machine that reaches it",
+                operation=command,
+            )
+        return address
+
+    def transport(self, address: str) -> Transport:
+        """Return calls to a server."""
+        from omnigraph.surfaces.client.transport import Transport
+
+        return Transport(address, token=self._token(address), timeout=self._timeout)
+
+    def actor(self, *addresses: str | None) -> str | None:
+        """Return who writes to the graph that the call names."""
+        return self.settings.actor_for(self.settings.address(*addresses))
+
+    def _token(self, address: str) -> str | None:
+        from omnigraph.surfaces.cli.support.served import token_for
+
+        return token_for(self.settings, address)
+
+    @property
+    def _timeout(self) -> float:
+        return SERVED_TIMEOUT if self.settings.timeout is None else self.settings.timeout
 
     def require_consent(self, operation: str, target: str, *, destroys: str, confirmed: bool) -> None:
         """Refuse to destroy without `--confirm`, on a remote target also without `--yes`; never asks."""
@@ -136,8 +177,11 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+_OF_EVERY_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+
+
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object a line; what a record was given by `extra` are further fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line."""
@@ -146,10 +190,11 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **{key: value for key, value in vars(record).items() if key not in _OF_EVERY_RECORD},
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json.dumps(line, ensure_ascii=False, default=str)
 
 
 def configure(level: LogLevel, form: LogFormat) -> None:

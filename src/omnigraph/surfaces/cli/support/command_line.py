@@ -24,7 +24,8 @@ from omnigraph.base.dataclass import dataclass
 F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = "omnigraph.surfaces.cli"
 SWITCHES = frozenset({"--json", "--quiet", "--yes", "--dry-run", "--trace", "--no-color", "--version", "-v"})
-VALUED = frozenset({"--as", "--branch", "--profile", "--timeout", "--log-level", "--log-format"})
+VALUED = frozenset({"--as", "--branch", "--profile", "--server", "--timeout", "--log-level", "--log-format"})
+OF_SERVER = "--graph"  # global beside --server; elsewhere a flag of `log` and `pipeline`
 GLOBAL_PANEL = "Global options"
 NOT_IN_COMMAND_HELP = frozenset({"version", "install_completion", "show_completion", "help"})
 JSON_WANTED = "omnigraph.json"
@@ -177,13 +178,15 @@ def split(args: Sequence[str]) -> tuple[list[str], list[str]]:
     front: list[str] = []
     rest: list[str] = []
     words = iter(args)
+    beside_server = any(word.partition("=")[0] == "--server" for word in args)
+    valued = VALUED | {OF_SERVER} if beside_server else VALUED
     for word in words:
         name, _, value = word.partition("=")
         if word == "--":
             rest += [word, *words]
-        elif word in SWITCHES or (name in VALUED and value):
+        elif word in SWITCHES or (name in valued and value):
             front.append(word)
-        elif word in VALUED:
+        elif word in valued:
             front += [word, *([following] if (following := next(words, None)) is not None else [])]
         else:
             rest.append(word)

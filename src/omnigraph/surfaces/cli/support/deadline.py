@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from enum import Enum
 
-from omnigraph.base.errors import GraphError, InvalidRequest, Kind
+from omnigraph.base.errors import DeadlineExceeded, InvalidRequest
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
@@ -31,12 +31,8 @@ class Stage(Enum):
     ANSWERED = "answered"
 
 
-class TimedOut(GraphError):
+class TimedOut(DeadlineExceeded):
     """The command did not end within its `--timeout`."""
-
-    code = "timeout"
-    kind = Kind.UNAVAILABLE
-    retryable = True
 
     def __init__(self, seconds: float, stage: Stage) -> None:
         writing = stage is Stage.WRITING

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omnigraph.base.errors import GraphError, InvalidRequest, Kind, counted
 from omnigraph.language.diagnostics import SourceError
-from omnigraph.surfaces.cli.settings import Settings, is_remote
+from omnigraph.surfaces.cli.settings import Settings, is_remote, is_served
 from omnigraph.surfaces.cli.support.deadline import DeadlineProgress, Stage
+from omnigraph.surfaces.wire import error_document
 
 if TYPE_CHECKING:  # Rich is imported by the first line that it prints
     from rich.console import Console
@@ -39,12 +40,13 @@ EXIT_BY_KIND = {
     Kind.DENIED: 3,
     Kind.CORRUPT: 1,
 }
-DETAILS_BY_CODE = {
-    "precondition_failed": ("precondition_failure", ("expected", "actual")),
-    "change_feed_gap": ("change_feed_gap", ("cursor", "first_unreadable_commit_id")),
-    "key_conflict": ("key_conflict", ("entity_kind", "type_name", "entity_id")),
+EXIT_BY_CODE = {
+    "precondition_failed": 4,
+    "schema_unsupported": 1,
+    "constraint_violation": 1,
+    "policy_invalid": 1,
+    "no_graph_to_serve": 1,
 }
-EXIT_BY_CODE = {"precondition_failed": 4, "schema_unsupported": 1, "constraint_violation": 1}
 
 
 class CommandOutput:
@@ -102,7 +104,8 @@ class CommandOutput:
             self.writing()
         if not self._settings.quiet:
             place = "remote" if is_remote(address) else "local"
-            self._err.print(f"{command} → {address} (embedded, {place})", style="dim", markup=False)
+            access = "served" if is_served(address) else "embedded"
+            self._err.print(f"{command} → {address} ({access}, {place})", style="dim", markup=False)
 
     def note(self, text: str) -> None:
         """Say something on stderr."""
@@ -169,20 +172,6 @@ def print_document(document: dict[str, Any]) -> None:
 def exit_code(error: GraphError) -> int:
     """Return the exit code of an error."""
     return EXIT_BY_CODE.get(error.code, EXIT_BY_KIND[error.kind])
-
-
-def error_document(error: GraphError) -> dict[str, Any]:
-    """Return an error as scripts read it."""
-    said = error.summary if isinstance(error, SourceError) else str(error)  # the faults of a text are listed
-    document: dict[str, Any] = {"error": said, "code": error.code, "kind": error.kind.value}
-    if isinstance(error, SourceError):
-        document["diagnostics"] = [diagnostic.to_json() for diagnostic in error.diagnostics]
-    elif error.fields:
-        document["details"] = error.fields
-    if error.code in DETAILS_BY_CODE and error.fields:
-        name, keys = DETAILS_BY_CODE[error.code]
-        document[name] = {key: error.fields.get(key) for key in keys}
-    return document
 
 
 # -- words -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import typer
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import FORMS, TimeAt, VersionAt, read_moment
-from omnigraph.surfaces.cli.settings import Settings
+from omnigraph.surfaces.cli.settings import Settings, is_served
 from omnigraph.surfaces.cli.support.call import Call
 
 # -- flags -------------------------------------------------------------------------------------------
@@ -63,8 +63,8 @@ class QueryRequest:
     """A query as a command line names it."""
 
     address: str
-    name: str | None  # of several in the text
-    text: str
+    name: str | None  # of several in the text, or of a stored query
+    text: str | None  # None: the server keeps it
     file: str  # what messages call the text
     params: dict[str, Any]
 
@@ -72,6 +72,10 @@ class QueryRequest:
         """Return what `graph.query` and its like take."""
         from omnigraph.engine.query import NamedQuery
 
+        if self.text is None:
+            raise InvalidRequest(
+                "this needs the text of the query", remedy="Give one of --query FILE and -e 'query ...'"
+            )
         return {"gq": NamedQuery(self.text, self.file), "params": self.params, "query_name": self.name}
 
 
@@ -90,8 +94,11 @@ def query_request(
     if old_name is not None:
         call.output.note("'--name NAME' is now the word NAME alone")
     address, name = graph_and_name(call.settings, words, graph_uri, old_name)
+    bound = read_params(param, params, params_file)
+    if query is None and inline is None and name is not None and is_served(address):
+        return QueryRequest(address, name, None, name, bound)
     text, file = read_text(call.settings, query, inline)
-    return QueryRequest(address, name, text, file, read_params(param, params, params_file))
+    return QueryRequest(address, name, text, file, bound)
 
 
 def graph_and_name(

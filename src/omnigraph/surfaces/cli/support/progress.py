@@ -72,6 +72,17 @@ def task_bar(console: Console | None, doing: str) -> Iterator[Callable[[int, int
 
 
 @contextmanager
+def stage_bar(console: Console | None) -> Iterator[Callable[[str, int, int], None] | None]:
+    """Show what is being done, and how much of it, on a terminal only."""
+    if console is None:
+        yield None
+        return
+    with _bar(console, "{task.description}", "{task.completed:.0f} of {task.total}") as bar:
+        task = bar.add_task("", total=1)
+        yield lambda stage, done, total: bar.update(task, description=stage, completed=done, total=total)
+
+
+@contextmanager
 def pipeline_bar(console: Console | None) -> Iterator[Callable[[RunProgress], None] | None]:
     """Show the step that is going on, with the tasks of Spark."""
     if console is None:

@@ -1,0 +1,110 @@
+"""Policies: check a bundle, ask it, try it on expected answers, print it as Cedar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.base.errors import InvalidRequest, counted
+from omnigraph.surfaces.cli.support.call import Call, call_of
+from omnigraph.surfaces.cli.support.command_line import Commands
+
+if TYPE_CHECKING:  # Cedar is an extra: other commands do without
+    from omnigraph.surfaces.policy.cases import CaseOutcome
+    from omnigraph.surfaces.policy.policy import Policy, PolicyDecision
+
+app = Commands(help="Check policies: who may do what on which branches.")
+File = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="The policy bundle (YAML).")]
+OldFile = Annotated[
+    Path | None, typer.Option("--policy", "--config", hidden=True, help="Old spelling of --file.")
+]
+
+
+@app.command("validate", example="omnigraph policy validate --file policy.yaml")
+def validate(ctx: typer.Context, file: File = None, old_file: OldFile = None) -> None:
+    """Check a policy bundle; exit 1 if it is refused."""
+    call = call_of(ctx)
+    bundle = _policy(call, file, old_file).bundle
+    actors, rules = len(bundle.actors), len(bundle.rules)
+    document = {"ok": True, "actors": actors, "rules": rules}
+    call.output.result(document, f"OK: {counted(actors, 'actor')}, {counted(rules, 'rule')}")
+
+
+@app.command("test", example="omnigraph policy test --file policy.yaml --tests policy-tests.yaml")
+def run_tests(
+    ctx: typer.Context,
+    tests: Annotated[Path, typer.Option("--tests", metavar="FILE", help="Questions and expected answers.")],
+    file: File = None,
+    old_file: OldFile = None,
+) -> int:
+    """Ask a policy questions whose answers are known; exit 1 if one differs."""
+    from omnigraph.surfaces.policy.cases import read_cases, run_cases
+
+    call = call_of(ctx)
+    outcomes = run_cases(_policy(call, file, old_file), read_cases(tests))
+    ok = all(outcome.passed for outcome in outcomes)
+    document = {"ok": ok, "cases": [outcome.to_json() for outcome in outcomes]}
+    call.output.result(document, *_case_lines(outcomes))
+    return 0 if ok else 1
+
+
+@app.command(
+    "explain", example="omnigraph policy explain --file policy.yaml --actor ada --action read --branch main"
+)
+def explain(
+    ctx: typer.Context,
+    actor: Annotated[str, typer.Option("--actor", metavar="ACTOR", help="Who asks.")],
+    action: Annotated[str, typer.Option("--action", metavar="ACTION", help="For what: read, change, ...")],
+    target_branch: Annotated[
+        str | None,
+        typer.Option("--target-branch", metavar="NAME", help="The branch to make, merge into, delete, ..."),
+    ] = None,
+    file: File = None,
+    old_file: OldFile = None,
+) -> None:
+    """Say what a policy decides, and why; --branch names the branch that is read, written or merged."""
+    call = call_of(ctx)
+    branch = call.settings.branch if call.settings.branch_given else None
+    decision = _policy(call, file, old_file).decide(actor, action, branch, target_branch)
+    call.output.result(decision.to_json(), *_decision_lines(decision))
+
+
+@app.command("export", example="omnigraph policy export --file policy.yaml")
+def export(
+    ctx: typer.Context,
+    file: File = None,
+    old_file: OldFile = None,
+    cedar: Annotated[bool, typer.Option("--cedar", help="As Cedar policies, which is the default.")] = True,
+) -> None:
+    """Print a policy bundle as Cedar policies."""
+    call = call_of(ctx)
+    text = _policy(call, file, old_file).cedar
+    call.output.result({"cedar": text}, text.rstrip("\n"))
+
+
+def _policy(call: Call, file: Path | None, old_file: Path | None) -> Policy:
+    from omnigraph.surfaces.policy.policy import Policy
+
+    if old_file is not None:
+        call.output.note("'--policy' and '--config' are now '--file'")
+    given = [path for path in (file, old_file) if path is not None]
+    if len(given) != 1:
+        raise InvalidRequest("one policy is checked at a time", remedy="Give --file FILE")
+    return Policy.read(given[0])
+
+
+def _case_lines(outcomes: tuple[CaseOutcome, ...]) -> Iterator[str]:
+    for outcome in outcomes:
+        word = "ok" if outcome.passed else "FAILED"
+        yield f"{word:<6} {outcome.case.id}: {outcome.decision.message}"
+    failed = sum(not outcome.passed for outcome in outcomes)
+    yield f"{counted(len(outcomes), 'case')}, {failed} failed"
+
+
+def _decision_lines(decision: PolicyDecision) -> Iterator[str]:
+    yield f"{'allow' if decision.allowed else 'deny'}: {decision.message}"
+    for near in decision.nearest:
+        yield f"  nearest rule {near.rule!r}: {'; '.join(near.failed)}"

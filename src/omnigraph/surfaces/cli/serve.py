@@ -1,0 +1,163 @@
+"""Serve: one or several graphs over HTTP. What a server needs is imported when one is started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.surfaces.cli.settings import Settings
+from omnigraph.surfaces.cli.support.call import Address, GraphUri, call_of
+from omnigraph.surfaces.environment import variable
+
+if TYPE_CHECKING:
+    from omnigraph.surfaces.server.settings import ServedAddress
+
+Bind = Annotated[
+    str | None,
+    typer.Option(
+        "--bind", metavar="HOST:PORT", help="Where to listen; 127.0.0.1:8080 if not given, port 0 picks one."
+    ),
+]
+GraphId = Annotated[
+    str | None,
+    typer.Option("--id", metavar="ID", help="The graph's name in paths; from its address if not given."),
+]
+Unauthenticated = Annotated[
+    bool, typer.Option("--unauthenticated", help="Let everybody do everything, without a token.")
+]
+AllowPublic = Annotated[
+    bool, typer.Option("--allow-public", help="With --unauthenticated: also from other machines.")
+]
+PolicyFile = Annotated[
+    list[Path] | None,
+    typer.Option("--policy", metavar="FILE", help="Who may do what; one for graphs, one for the server."),
+]
+Queries = Annotated[
+    Path | None, typer.Option("--queries", metavar="DIR", help="Stored queries: a folder of .gq files.")
+]
+Tokens = Annotated[
+    Path | None,
+    typer.Option("--tokens", metavar="FILE", help="Who has which token; read again when it changes."),
+]
+TokensCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--tokens-command", metavar="CMD", help="A program that prints who has which token; at SIGHUP again."
+    ),
+]
+ConfigFlag = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Serve the graphs that a project file names."),
+]
+RequireAll = Annotated[
+    bool, typer.Option("--require-all-graphs", help="Do not start if any graph cannot be opened.")
+]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Refuse every write.")]
+Cors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cors", metavar="ORIGIN", help="Let pages of this origin call the server. Repeat for more."
+    ),
+]
+Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="So many processes.")]
+
+
+def serve(
+    ctx: typer.Context,
+    address: Address = None,
+    graph_uri: GraphUri = None,
+    bind: Bind = None,
+    graph_id: GraphId = None,
+    unauthenticated: Unauthenticated = False,
+    allow_public: AllowPublic = False,
+    policy: PolicyFile = None,
+    queries: Queries = None,
+    tokens: Tokens = None,
+    tokens_command: TokensCommand = None,
+    config: ConfigFlag = None,
+    require_all_graphs: RequireAll = False,
+    read_only: ReadOnly = False,
+    cors: Cors = None,
+    workers: Workers = 1,
+) -> int:
+    """Serve graphs over HTTP until the process is told to end."""
+    call = call_of(ctx)
+    try:
+        from omnigraph.surfaces.server.admission import AdmissionLimits
+        from omnigraph.surfaces.server.process import serve as run
+        from omnigraph.surfaces.server.settings import DEFAULT_BIND, ServerSettings
+    except ModuleNotFoundError as error:
+        raise InvalidRequest(
+            f"a server needs {error.name}",
+            remedy="Install omnigraph[server]: pip install 'omnigraph[server]'",
+        ) from error
+    graphs = _served(call.settings, address, graph_uri, graph_id, config, queries)
+    port = variable("PORT") or None
+    return run(
+        ServerSettings(
+            graphs=graphs,
+            bind=bind or variable("BIND") or (f"0.0.0.0:{port}" if port else DEFAULT_BIND),
+            unauthenticated=unauthenticated or _is_set("UNAUTHENTICATED"),
+            allow_public=allow_public,
+            read_only=read_only,
+            require_all_graphs=require_all_graphs or _is_set("REQUIRE_ALL_GRAPHS"),
+            policies=tuple(policy or ()),
+            tokens=tokens,
+            tokens_command=tokens_command,
+            cors=tuple(cors or ()),
+            workers=workers,
+            admission=AdmissionLimits.from_environment(),
+            environment=os.environ,
+        )
+    )
+
+
+def _served(
+    settings: Settings,
+    address: str | None,
+    graph_uri: str | None,
+    graph_id: str | None,
+    config: Path | None,
+    queries: Path | None,
+) -> tuple[ServedAddress, ...]:
+    """Return the graphs to serve: the one that is named, or those of a project file."""
+    from omnigraph.surfaces.server.graphs import id_of
+    from omnigraph.surfaces.server.settings import ServedAddress
+
+    if config is None or address or graph_uri:
+        where = settings.address(address, graph_uri)
+        return (ServedAddress(graph_id or id_of(where), where, queries),)
+    from omnigraph.surfaces.cli.settings import read_project
+
+    project = read_project(config)
+    names = project.find("project", "graphs") or {}
+    if not names:
+        raise InvalidRequest(f"{config} names no graph", remedy="Add graphs: with a uri for each")
+    only = project.find("project", "server", "graph")
+    if only is not None and only not in names:
+        raise InvalidRequest(f"{config}: server.graph is {only!r}, which is not among graphs")
+    served = []
+    for name in [only] if only else names:
+        uri = project.graph_uri(name)
+        if uri is None:
+            raise InvalidRequest(f"{config}: graph {name!r} has no uri")
+        folder = project.find("project", "graphs", name, "queries")
+        stored = project.project_folder / folder if isinstance(folder, str) else queries
+        file = project.find("project", "graphs", name, "policy", "file")
+        served.append(
+            ServedAddress(
+                graph_id if only and graph_id else name,
+                uri,
+                stored,
+                None if file is None else project.project_folder / file,
+            )
+        )
+    return tuple(served)
+
+
+def _is_set(name: str) -> bool:
+    return (variable(name) or "").lower() in ("1", "true", "yes", "on")

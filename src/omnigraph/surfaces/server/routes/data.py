@@ -1,0 +1,344 @@
+"""Rows in and out: queries, mutations, loads, exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import IO, Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from omnigraph.base.errors import InvalidRequest, UnsupportedMedia
+from omnigraph.engine.access import Action
+from omnigraph.engine.export.export import export_lines
+from omnigraph.engine.write import Receipt
+from omnigraph.execution.result import Result
+from omnigraph.surfaces.server.answers import (
+    arrow_chunks,
+    document_response,
+    json_result,
+    result_facts,
+    row_lines,
+    stream,
+)
+from omnigraph.surfaces.server.bodies import (
+    PARQUET,
+    check_content,
+    columns_of,
+    format_of,
+    json_body,
+    spooled,
+    text_file,
+)
+from omnigraph.surfaces.server.calls import (
+    CallOf,
+    GraphCall,
+    bad_request,
+    documented,
+    pinned,
+    streamed,
+    text_of,
+)
+from omnigraph.surfaces.server.models import (
+    BranchQuery,
+    ExportRequest,
+    LoadBody,
+    MutateRequest,
+    PlanReply,
+    QueryBody,
+    QueryReply,
+    Segment,
+    SnapshotQuery,
+    WriteReply,
+)
+from omnigraph.surfaces.wire import ARROW, NDJSON, json_bytes
+
+router = APIRouter(tags=["data"])
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+ROWS: dict[str, Any] = {
+    "model": QueryReply,
+    "description": "The rows.",
+    "content": {ARROW: BINARY, NDJSON: BINARY},
+}
+
+# -- reads ---------------------------------------------------------------------------------------------
+
+
+@router.post("/query", responses=documented(QueryReply) | {200: ROWS})
+async def query(call: CallOf, body: QueryBody) -> Response:
+    """Run one read on one snapshot: the head of a branch, or a past state.
+
+    JSON unless `Accept` asks for an Arrow stream or JSON lines.
+    """
+    graph, form = call.graph, call.form
+
+    def run() -> Result:
+        return graph.query(
+            text_of(body.query),
+            body.params,
+            query_name=body.name,
+            branch=body.branch,
+            at=body.snapshot,
+            memory_bytes=body.memory_bytes,
+        )
+
+    return await rows_answer(call, run, form)
+
+
+async def rows_answer(
+    call: GraphCall, run: Callable[[], Result], form: str, name: str | None = None
+) -> Response:
+    """Run a read and answer in the form that the caller wants; `name` is that of a stored query."""
+    limits, pools = call.server.settings.limits, call.server.pools
+
+    def rendered() -> tuple[Result, bytes]:
+        answered = run()
+        return answered, json_result(answered, limits.max_json_rows)
+
+    async with call.measured() as done:
+        done.query = name
+        if form not in (ARROW, NDJSON):
+            result, body = await call.read(rendered)
+            done.result = result
+            return document_response(body, result.commit_id)
+        result = done.result = await call.read(run)
+    chunks = arrow_chunks(result.table, result_facts(result)) if form == ARROW else row_lines(result.table)
+    return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id)
+
+
+@router.post("/explain", responses=documented(PlanReply))
+async def explain(call: CallOf, body: QueryBody) -> Response:
+    """Describe how a read would run, without running it."""
+    graph = call.graph
+
+    def run() -> bytes:
+        plan = graph.explain(
+            text_of(body.query), body.params, query_name=body.name, branch=body.branch, at=body.snapshot
+        )
+        return json_bytes(plan.to_json())
+
+    return document_response(await call.read(run))
+
+
+@router.post("/profile", responses=documented(PlanReply))
+async def profile(call: CallOf, body: QueryBody) -> Response:
+    """Run a read and say what each step did."""
+    graph = call.graph
+
+    def run() -> bytes:
+        plan = graph.profile(
+            text_of(body.query), body.params, query_name=body.name, branch=body.branch, at=body.snapshot
+        )
+        return json_bytes(plan.to_json())
+
+    return document_response(await call.read(run))
+
+
+# -- writes --------------------------------------------------------------------------------------------
+
+
+@router.post("/mutate", responses=documented(WriteReply))
+async def mutate(call: CallOf, body: MutateRequest) -> Response:
+    """Run one mutation as one commit.
+
+    `If-Commit` makes it depend on the head of the branch; under an `Idempotency-Key` it is done once.
+    """
+    graph, if_commit, key = call.graph, call.if_commit, call.idempotency_key
+
+    def run() -> Receipt:
+        return graph.mutate(
+            text_of(body.query),
+            body.params,
+            query_name=body.name,
+            branch=body.branch,
+            if_commit=if_commit,
+            idempotency_key=key,
+            message=body.message,
+            dry_run=body.dry_run,
+        )
+
+    async with call.measured() as done:
+        done.receipt = await call.write(run)
+    return receipt_answer(done.receipt)
+
+
+def receipt_answer(receipt: Receipt, **more: Any) -> Response:
+    """Return what a write did as a response."""
+    document = {**receipt.to_json(), "attempts": receipt.attempts, **more}
+    replayed = {"Idempotency_Replayed": "true"} if receipt.replayed else {}
+    return document_response(json_bytes(document), receipt.commit_id, **replayed)
+
+
+# -- loads ---------------------------------------------------------------------------------------------
+
+Mode = Annotated[Literal["append", "merge", "overwrite"], Query(description="What happens to what exists.")]
+FromQuery = Annotated[str | None, Query(alias="from", description="Fork a missing branch from this one.")]
+TypeName = Annotated[str | None, Query(description="The type of all rows; tables need it.")]
+ColumnsQuery = Annotated[str | None, Query(description="JSON: the property of each column of a table.")]
+MessageQuery = Annotated[str | None, Query(description="Why; recorded on the commit.")]
+ReplaceTypes = Annotated[list[str] | None, Query(description="With overwrite: types to empty besides.")]
+
+
+@router.post(
+    "/load/ndjson",
+    responses=documented(WriteReply),
+    openapi_extra={"requestBody": {"required": True, "content": {NDJSON: BINARY}}},
+)
+async def load_ndjson(
+    call: CallOf,
+    branch: BranchQuery = None,
+    from_: FromQuery = None,
+    mode: Mode = "merge",
+    type: TypeName = None,
+    message: MessageQuery = None,
+    dry_run: bool = False,
+    replace_types: ReplaceTypes = None,
+) -> Response:
+    """Load JSON lines: every record in one commit, or nothing."""
+    options = {
+        "branch": branch,
+        "from_branch": from_,
+        "mode": mode,
+        "type": type,
+        "message": message,
+        "dry_run": dry_run,
+        "replace_types": replace_types or (),
+    }
+    if format_of(call.request) != "jsonl":
+        raise UnsupportedMedia("JSON lines are loaded here", remedy="Send anything else to /load")
+    return await _uploaded(call, "jsonl", options)
+
+
+@router.post(
+    "/load",
+    responses=documented(WriteReply),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": LoadBody.model_json_schema()},
+                **dict.fromkeys(("text/csv", PARQUET, ARROW), BINARY),
+            },
+        }
+    },
+)
+async def load(
+    call: CallOf,
+    branch: BranchQuery = None,
+    from_: FromQuery = None,
+    mode: Mode = "merge",
+    type: TypeName = None,
+    columns: ColumnsQuery = None,
+    message: MessageQuery = None,
+    dry_run: bool = False,
+    replace_types: ReplaceTypes = None,
+) -> Response:
+    """Load a table (CSV, Parquet, Arrow), or records in a JSON document, as one commit or not at all.
+
+    With JSON the options are in the document; with anything else they are in the address.
+    """
+    if call.request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
+        return await _from_document(call)
+    options = {
+        "branch": branch,
+        "from_branch": from_,
+        "mode": mode,
+        "type": type,
+        "columns": columns_of(columns),
+        "message": message,
+        "dry_run": dry_run,
+        "replace_types": replace_types or (),
+    }
+    return await _uploaded(call, format_of(call.request), options)
+
+
+async def _from_document(call: GraphCall) -> Response:
+    if call.request.query_params:
+        raise InvalidRequest(
+            "with JSON the options are in the document", remedy="Take them out of the address"
+        )
+    try:
+        body = LoadBody.model_validate(await json_body(call.request))
+    except ValidationError as error:
+        raise bad_request(error.errors()) from error
+    options = body.model_dump(exclude={"data", "from_"}) | {"from_branch": body.from_}
+    call.check_writable()
+    call.check_load(body.branch, body.from_)
+    async with call.admitted():
+        return await _loaded(call, text_file(body.data), "jsonl", options)
+
+
+async def _uploaded(call: GraphCall, format: str, options: dict[str, Any]) -> Response:
+    call.check_writable()
+    call.check_load(options["branch"], options["from_branch"])
+    limits, pools = call.server.settings.limits, call.server.pools
+    async with call.admitted(), spooled(call.request, limits, pools.streams) as spool:
+        await pools.small(lambda: check_content(spool, format, limits))
+        return await _loaded(call, spool, format, options)
+
+
+async def _loaded(call: GraphCall, data: IO[bytes], format: str, options: dict[str, Any]) -> Response:
+    graph, if_commit, key = call.graph, call.if_commit, call.idempotency_key
+
+    def run() -> Receipt:
+        return graph.load(
+            data, format=format, engine="local", if_commit=if_commit, idempotency_key=key, **options
+        )
+
+    async with call.measured() as done:
+        done.op, done.receipt = "load", await call.write_admitted(run)
+    return receipt_answer(done.receipt, uri=call.served.uri)
+
+
+# -- exports and rows ----------------------------------------------------------------------------------
+
+
+@router.post("/export", response_class=Response, responses=streamed(NDJSON))
+async def export(call: CallOf, body: ExportRequest) -> Response:
+    """Write the entities of one commit as JSON lines that a load takes back.
+
+    A failure after the answer has begun breaks it off: with `framed` the last line tells that it is whole.
+    """
+    graph, pools = call.graph, call.server.pools
+
+    def begin() -> tuple[Iterator[bytes], str]:
+        state = pinned(graph, body.branch, body.snapshot, Action.EXPORT)
+        types, at = body.type_names or None, state.commit_id
+        lines = export_lines(graph.store, types=types, branch=state.branch, at=at, framed=body.framed)
+        return lines, at
+
+    size = call.server.settings.limits.chunk_bytes
+    async with AsyncExitStack() as held:
+        await held.enter_async_context(call.server.admission.export(call.actor))
+        lines, commit_id = await call.read(begin)
+        return await stream(pools.streams, lines, size, NDJSON, commit_id, held)
+
+
+@router.get("/rows/{kind}/{type}", response_class=Response, responses=streamed(ARROW))
+async def rows(
+    call: CallOf,
+    kind: Literal["node", "edge"],
+    type: Segment,
+    branch: BranchQuery = None,
+    snapshot: SnapshotQuery = None,
+    columns: Annotated[list[str] | None, Query(description="Only these columns.")] = None,
+) -> Response:
+    """Return the rows of one type as an Arrow stream, by id."""
+    graph, pools = call.graph, call.server.pools
+
+    def read() -> tuple[Any, dict[str, Any], str]:
+        view = graph.nodes if kind == "node" else graph.edges
+        typed = view(type, branch=branch, at=snapshot).select(*(columns or ()))
+        facts = {
+            "query_name": typed.declared.name,
+            "branch": typed.snapshot.branch,
+            "graph_commit_id": typed.commit_id,
+            "columns": [{"name": name} for name in typed.columns],
+        }
+        return typed.table, facts, typed.commit_id
+
+    table, facts, commit_id = await call.read(read)
+    chunks = arrow_chunks(table, facts)
+    return await stream(pools.streams, chunks, call.server.settings.limits.chunk_bytes, ARROW, commit_id)

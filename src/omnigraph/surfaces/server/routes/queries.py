@@ -1,0 +1,82 @@
+"""Stored queries: listed, and called by name."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from omnigraph.base.errors import InvalidRequest, PermissionDenied
+from omnigraph.engine.access import Action
+from omnigraph.engine.write import Receipt
+from omnigraph.execution.result import Result
+from omnigraph.storage.manifest.records import MAIN
+from omnigraph.surfaces.server.answers import answer
+from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented
+from omnigraph.surfaces.server.models import Catalogue, Reply, Segment, StoredCall
+from omnigraph.surfaces.server.routes.data import receipt_answer, rows_answer
+from omnigraph.surfaces.server.stored import StoredQuery, no_query
+
+router = APIRouter(tags=["queries"])
+
+
+@router.get("/queries", responses=documented(Catalogue))
+async def list_queries(call: CallOf) -> Response:
+    """List the stored queries: names, parameters, what they return, whether they write."""
+    stored = call.served.stored
+    call.check(Action.READ, branch=MAIN)
+    entries = [] if stored is None else await call.server.pools.small(stored.entries)
+    return answer({"queries": entries})
+
+
+@router.post("/queries/{name}", responses=documented(Reply))
+async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None) -> Response:
+    """Run a stored query: the answer is that of `/query` or of `/mutate`."""
+    given = body or StoredCall()
+    query = await _found(call, name)
+    if given.expect_mutation not in (None, query.mutation):
+        does = "changes the graph" if query.mutation else "only reads"
+        raise InvalidRequest(f"query {name!r} {does}", remedy="Leave out expect_mutation, or call another")
+    if query.mutation:
+        return await _mutate(call, query, given)
+
+    def run() -> Result:
+        return call.graph.query(
+            query.text, given.params, query_name=query.name, branch=given.branch, at=given.snapshot
+        )
+
+    if given.message is not None:
+        raise InvalidRequest(f"query {name!r} only reads: it has no message", remedy="Leave it out")
+    return await rows_answer(call, run, call.form, query.name)
+
+
+async def _found(call: GraphCall, name: str) -> StoredQuery:
+    """Return the query; one that the actor may not call is answered like one that there is not."""
+    stored = call.served.stored
+    try:
+        call.check(Action.INVOKE_QUERY)
+    except PermissionDenied:
+        raise no_query(name) from None
+    if stored is None:
+        raise no_query(name)
+    return await call.server.pools.small(lambda: stored.get(name))
+
+
+async def _mutate(call: GraphCall, query: StoredQuery, given: StoredCall) -> Response:
+    graph, if_commit, key = call.graph, call.if_commit, call.idempotency_key
+    if given.snapshot is not None:
+        raise InvalidRequest(f"query {query.name!r} changes the graph", remedy="Leave out snapshot")
+
+    def run() -> Receipt:
+        return graph.mutate(
+            query.text,
+            given.params,
+            query_name=query.name,
+            branch=given.branch,
+            if_commit=if_commit,
+            idempotency_key=key,
+            message=given.message,
+        )
+
+    async with call.measured() as done:
+        done.receipt = await call.write(run)
+    return receipt_answer(done.receipt)
