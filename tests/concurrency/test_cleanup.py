@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +27,7 @@ from tests.support.graphs import (
     PERSON,
     PERSON_SCHEMA,
     build_history,
+    chain_of,
     make_graph,
     people,
     persons,
@@ -93,10 +96,12 @@ def test_a_parked_writer_whose_files_are_deleted_stages_again(
     check_heads(place, "main", "dev")
 
 
-def test_a_writer_that_slept_while_its_version_was_made_by_others_and_trimmed_does_not_succeed_falsely(
+def test_a_writer_that_wakes_before_it_looks_loses_to_versions_that_were_trimmed_and_lands_on_the_new_head(
     deep: GraphStore, place: Place
 ) -> None:
-    """X-09: the name of the version that it would make is free again."""
+    """The name of its version is free again, and Lance finds a newer one. What happens to one that sleeps
+    after that look is in test_false_success.py.
+    """
 
     def others() -> None:
         with again(place) as rival:
@@ -237,6 +242,29 @@ def test_a_tag_made_while_a_cleanup_of_one_branch_is_announced_keeps_its_commit(
     assert persons(again(place), at=3) == before
 
 
+@pytest.mark.parametrize("commits", [0, 12])
+def test_a_branch_made_anew_while_a_cleanup_is_announced_keeps_its_own_history(
+    deep: GraphStore, place: Place, commits: int
+) -> None:
+    """The floor of the one that is gone means nothing on the chain that has its name now."""
+    deep.branches.create("name", "main")
+    build_history(deep, 5, branch="name", prefix="old")
+    rival = again(place)
+
+    def make_anew() -> None:
+        rival.branches.delete("name")
+        rival.branches.create("name", "main")
+        build_history(rival, commits, branch="name", prefix="new")
+
+    with armed({"floor.after": Once(make_anew)}):  # main was told, or dev: "name" comes after both
+        clean_now(place)
+
+    with again(place) as fresh:
+        assert fresh.snapshot("name").state.floor == 0
+        assert len(chain_of(fresh, "name")) == commits + 1
+    check_heads(place, "main", "dev", "name")
+
+
 def test_a_merge_takes_nothing_over_that_was_deleted_meanwhile(place: Place) -> None:
     """The source moves on, just before its version of before becomes main's."""
     make_people(place)
@@ -254,6 +282,53 @@ def test_a_merge_takes_nothing_over_that_was_deleted_meanwhile(place: Place) -> 
     with og.connect(place.address, **place.kwargs) as fresh:
         check_whole(fresh)
         assert "theirs" in {row["name"] for row in fresh.query(NAMES).rows}
+
+
+@pytest.mark.parametrize("lands", ["after it", "when the source was told and the target was not"])
+def test_what_a_merge_has_taken_in_stays_the_base_of_the_next_one(place: Place, lands: str) -> None:
+    """The source moves on, and a cleanup gives up the commit that is being merged.
+
+    With a worse base the next merge would bring back what was deleted, or find conflicts that are none.
+    """
+    make_people(place)
+    with (
+        og.connect(place.address, **place.kwargs) as graph,
+        og.connect(place.address, **place.kwargs) as other,
+    ):
+        graph.branches.create("side")
+        graph.mutate(ADD, name="mine", branch="side")
+        graph.mutate(ADD, name="kept")
+        graph.mutate(ADD, name="deleted")
+        parked, go = threading.Event(), threading.Event()
+
+        def park() -> None:
+            parked.set()
+            assert go.wait(60)
+
+        merge = threading.Thread(target=lambda: graph.merge("main", "side"))
+
+        def land() -> None:
+            go.set()
+            merge.join()
+
+        points: dict[str, Action] = {"publish.before": Once(park)}
+        if lands != "after it":
+            points["floor.after"] = Once(land)
+        with armed(points):
+            merge.start()
+            assert parked.wait(60)
+            other.mutate(ADD, name="later")
+            clean_now(place)
+            land()
+        graph.mutate('query gone() { delete Person where name = "deleted" }')
+        graph.mutate('query older() { update Person set { age: 7 } where name = "kept" }')
+        graph.merge("side", "main")
+
+    with og.connect(place.address, **place.kwargs) as fresh:
+        check_whole(fresh)
+        names = {row["name"] for row in fresh.query(NAMES).rows}
+        assert {"mine", "kept", "later"} <= names
+        assert "deleted" not in names
 
 
 # -- several cleanups, beside everybody else
@@ -316,7 +391,7 @@ def test_beside_two_cleanups_everybody_gets_an_answer_or_the_reason(
     make_people(place)
     options = {"durability": "os", **place.kwargs}
     done = str(tmp_path / "done")
-    times = 3 if place.options else 25
+    times = 3 if place.options else 12
     cleaners: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         (clean_repeatedly, (place.address, options, keep, times, done)) for keep in (0, 3)
     ]
@@ -328,6 +403,58 @@ def test_beside_two_cleanups_everybody_gets_an_answer_or_the_reason(
         assert graph.cleanup(keep=0, grace="0s", dry_run=False).parts == ()
         assert len(graph.query(NAMES)) >= PEOPLE
         assert graph.verify().ok
+
+
+def test_what_one_cleanup_keeps_apart_is_not_deleted_by_another_one_that_keeps_it_in_the_history(
+    local_place: Place,
+) -> None:
+    """The second one lists what the first has put apart, and deletes after the first has raised the floor."""
+    store = make_graph(local_place.address, durability="os")
+    build_history(store, 3)
+    store.branches.create("dev", "main")
+    forked_at = store.snapshot().state.version
+    build_history(store, 3, prefix="later")
+    about_to_delete, may_delete = threading.Event(), threading.Event()
+    with again(local_place, IMPATIENT) as other:
+        sweeper = other._cleaner._sweeper
+        delete = sweeper.try_delete
+
+        def later(keys: Any) -> Any:
+            about_to_delete.set()
+            may_delete.wait(60)
+            return delete(keys)
+
+        sweeper.try_delete = later  # type: ignore[method-assign]
+
+        def clean() -> None:
+            other.cleanup(Retention(100, grace_us=0), dry_run=False)
+            about_to_delete.set()  # it had nothing to delete
+
+        second = threading.Thread(target=clean)
+
+        def start_second() -> None:
+            time.sleep(0.05)  # without a grace period a file goes once it is older than the listing
+            second.start()
+            about_to_delete.wait(60)
+
+        with armed({"kept.after": Once(start_second)}):
+            clean_now(local_place)
+        may_delete.set()
+        second.join(60)
+
+    assert again(local_place).snapshot(at=forked_at).state.version == forked_at
+
+
+def test_files_that_a_cleanup_takes_before_they_are_synced_are_staged_again(local_place: Place) -> None:
+    make_graph(local_place.address).close()
+    with GraphStore.open(local_place.address, durability="sync") as store:
+        upsert_person(store, "first")
+        with armed({"staged_sync.before": Once(lambda: clean_now(local_place))}):
+            receipt = upsert_person(store, "second")
+
+        assert receipt.attempts == 2
+        assert set(persons(store)) == {"first", "second"}
+    check_heads(local_place, "main")
 
 
 def test_writers_beside_a_cleanup_lose_nothing(place: Place, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_beside_hard_drops_everybody_gets_an_answer_or_the_reason(
 ) -> None:
     options = {"durability": "os", **prepared.kwargs}
     done = str(tmp_path / "done")
-    drops = 3 if prepared.options else 12  # on an object store a drop takes longer, and loses more often
+    drops = 3 if prepared.options else 6  # on an object store a drop takes longer, and loses more often
     run_beside([(drop, (prepared.address, options, drops, done))], prepared, group, done)
 
 

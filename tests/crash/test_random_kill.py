@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.storage.store import GraphStore
-from tests.crash import operations
+from tests.support import workers
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
 from tests.support.places import Place
 from tests.support.processes import run_processes
@@ -48,7 +48,7 @@ def test_process_killed_at_random_moments_loses_no_acknowledged_commit(
     for round_number in range(1, ROUNDS + 1):
         job = (local_place.address, str(log))
         after = chance.uniform(0, 0.15)  # a commit takes a few hundredths of a second
-        (outcome,) = run_processes(operations.commit_for_ever, [job], meanwhile=end_after(after, log))
+        (outcome,) = run_processes(workers.commit_for_ever, [job], meanwhile=end_after(after, log))
 
         assert outcome.exit_code == -signal.SIGKILL, outcome.error_text
         with GraphStore.open(local_place.address) as store:
