@@ -19,7 +19,8 @@ JVM_START = pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarnin
 
 TESTS = Path(__file__).parent
 QUERIES_RUN = ("cost", "execution", "query", "storage")
-SLOW_FOLDERS = ("concurrency", "cost", "crash", "examples", "harness", "spark")
+FAULT_CELL = "faults/test_matrix.py::test_cell["
+SLOW_FOLDERS = ("concurrency", "cost", "crash", "examples", "faults", "harness", "limits", "parity", "spark")
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups and the marks are looked at
@@ -31,11 +32,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in SLOW_FOLDERS or item.get_closest_marker("s3"):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("spark"):
+        if item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
             item.add_marker(JVM_START)
             item.add_marker(pytest.mark.xdist_group("spark"))
         if item.get_closest_marker("s3_when_full") and item.get_closest_marker("s3"):
             item.add_marker(pytest.mark.full)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much of the fault matrix ran. Here, since under xdist the main process knows no other file."""
+    reports = [one for some in terminalreporter.stats.values() for one in some]
+    calls = [one for one in reports if isinstance(one, pytest.TestReport) and one.when == "call"]
+    cells = [one for one in calls if FAULT_CELL in one.nodeid]
+    if cells:
+        from tests.faults.cells import every_cell, everyday
+
+        total, share, failed = len(list(every_cell())), len(everyday()), sum(one.failed for one in cells)
+        terminalreporter.write_line(
+            f"fault matrix: {len(cells)} of {total} cells ran, {failed} violations;"
+            f" every day {share} cells ({share / total:.0%}) run, with --full all of them"
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -256,7 +256,12 @@ def test_one_text_accepted_twice_has_two_identities() -> None:
         if "declaration_digest" in path.read_text(encoding="utf-8")
     }
     exports = {"engine/export/export.py", "engine/export/files.py", "engine/load/sources/json.py"}
-    assert users == {"catalog/catalog.py", "surfaces/cli/schema.py", *exports}
+    assert users == {
+        "catalog/catalog.py",
+        "surfaces/cli/schema.py",
+        "surfaces/server/routes/schema.py",
+        *exports,
+    }
 
 
 def test_ids_that_were_unified_are_kept_and_known() -> None:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 TYPES = 8
 SCHEMA = "\n".join(f"node T{n} {{ name: String @key  value: I32? }}" for n in range(TYPES))
 FIXED, EACH = 12, 9  # a row that is replaced in a large file is read once more: a hash never decides
-ROUNDS = 4
+ROUNDS = 3
 IN_MEMORY = 1_000
 ROWS = [
     (IN_MEMORY, 10_000, 20_000),

@@ -120,6 +120,7 @@ def test_the_page_runs_and_prints_what_it_says(
 def check_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the blocks of a page in an empty directory."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # `omnigraph` is there
     names: dict[str, Any] = {"__name__": "__page__"}
     printed: str | None = None
     for language, content, line in blocks(page.read_text()):

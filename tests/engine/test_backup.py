@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +16,10 @@ import omnigraph as og
 from omnigraph import CopyInterrupted, DestinationRefused, Graph, GraphError, InvalidRequest
 from omnigraph.storage.copy.backup import ATTEMPTS
 from omnigraph.storage.durability import armed
-from omnigraph.storage.location import Location
+from omnigraph.storage.location import UNFINISHED, Location
+from omnigraph.storage.publish import RetryPolicy
+from omnigraph.storage.retention import Retention
+from omnigraph.storage.store import GraphStore
 from tests.support.places import Place
 from tests.support.processes import run_processes
 from tests.support.told import digest_at, stored, told, write_on
@@ -94,6 +100,32 @@ def test_a_copy_tells_all_that_the_graph_tells(graph: Graph, free: str) -> None:
     assert (report.copied, report.copied_bytes) == (report.files, report.bytes)
     assert report.files == len(stored(free))
     assert report.to_json()["commits"] == heads
+
+
+def test_versions_of_new_branches_are_written_side_by_side_and_those_of_main_in_order(
+    graph: Graph, free: str
+) -> None:
+    for number in range(3):
+        graph.branches.create(f"side {number}")
+    caller, both, arrivals = threading.get_ident(), threading.Barrier(2), count()
+    threads: set[int] = set()
+    main: list[int] = []
+
+    def before() -> None:
+        threads.add(threading.get_ident())
+        if threading.get_ident() != caller and next(arrivals) < 2:
+            both.wait(60)  # for a second one that is being written
+
+    def after() -> None:
+        main.append(len(list(Path(free).glob("__manifest/_versions/*.manifest"))))
+
+    with armed({"copy_version.before": before, "copy_version.after": after}):
+        graph.backup(free)
+
+    assert len(threads) > 2
+    at_last = [number for number in main if number]
+    assert at_last == sorted(set(at_last)), "main comes last, one version after the other"
+    check_same(graph, free)
 
 
 def test_a_copy_has_the_files_of_the_graph_and_no_other(graph: Graph, free: str) -> None:
@@ -259,6 +291,45 @@ def test_beside_writing_processes_each_copy_is_of_exact_commits(graph: Graph, fr
 
 def _either(what: str, address: str, name: str, times: int) -> list[dict[str, str]] | int:
     return (write_on if what == "write" else back_up_again_and_again)(address, name, times)
+
+
+def test_a_copy_made_beside_writing_processes_is_restored_exported_and_loaded_again(
+    graph: Graph, free: str, tmp_path: Path
+) -> None:
+    reports: list[og.CopyReport] = []
+
+    def wait_for_a_commit() -> None:
+        head = graph.branches.get("main").head
+        while graph.branches.get("main").head == head:
+            time.sleep(0.01)
+
+    def copy(_: list[int]) -> None:
+        with armed({"copy_file.before": once(wait_for_a_commit)}):
+            reports.append(graph.backup(free))
+
+    outcomes = run_processes(write_on, [(graph.uri, "p", 6), (graph.uri, "q", 6)], meanwhile=copy)
+    assert [outcome.error_text for outcome in outcomes] == [None] * 2
+    og.restore(free, tmp_path / "restored.og")
+
+    commits = dict(reports[0].commits)
+    assert commits["main"] != graph.branches.get("main").head, "they went on"
+    with og.connect(tmp_path / "restored.og") as restored:
+        assert {branch.name: branch.head for branch in restored.branches.list(counts=True)} == commits
+        for branch, commit_id in commits.items():
+            assert digest_at(restored, branch) == digest_at(graph, "main", commit_id), branch
+        for branch in list(commits)[:2]:
+            check_round_trip(restored, branch, tmp_path / branch)
+
+
+def check_round_trip(graph: Graph, branch: str, folder: Path) -> None:
+    """Export a branch, load that into a fresh graph, and look for differences."""
+    graph.export(folder / "files", branch=branch, format="jsonl")
+    with og.init(folder / "fresh.og", SCHEMA, durability="os") as fresh:
+        fresh.load(folder / "files", mode="append")
+        assert digest_at(fresh, "main") == digest_at(graph, branch)
+        fresh.branches.create("loaded")
+        fresh.load(folder / "files", mode="merge")
+        assert list(fresh.diff("loaded", "main")) == []
 
 
 def check_instant(graph: Graph, copy: str, *, is_first: bool) -> bool:
@@ -440,10 +511,95 @@ def test_a_copy_that_is_too_old_to_go_on_with_is_refused(graph: Graph, free: str
         assert refusal(again, free) == "too_old"
 
 
+def clean(graph: Graph, keep: int) -> None:
+    """Clean up as after the two minutes for which versions of branches stay."""
+    with GraphStore.open(graph.uri, retry=RetryPolicy(confirm_after_s=0)) as store:
+        for _ in range(2):
+            store.cleanup(Retention(keep=keep, grace_us=0), dry_run=False)
+
+
+def test_a_copy_goes_on_after_many_changes_of_names_and_a_cleanup_that_keeps_the_history(
+    graph: Graph, free: str
+) -> None:
+    graph.branches.create("gone")
+    graph.load([{"type": "Person", "data": {"name": "Di"}}], mode="append", branch="gone")
+    graph.backup(free)
+    graph.branches.delete("gone")
+    for number in range(20):
+        graph.tags.create(f"t{number}")
+        graph.tags.delete(f"t{number}")
+    graph.load([{"type": "Person", "data": {"name": "Cy"}}], mode="append")
+    clean(graph, 100)
+
+    graph.backup(free)
+
+    check_same(graph, free)
+
+
+def test_after_many_changes_of_names_a_branch_of_the_copys_own_is_still_refused(
+    graph: Graph, free: str
+) -> None:
+    graph.backup(free)
+    with og.connect(free) as copy:
+        copy.branches.create("mine")
+    for number in range(20):
+        graph.tags.create(f"t{number}")
+        graph.tags.delete(f"t{number}")
+    clean(graph, 100)
+
+    assert refusal(graph, free) == "own_commits"
+
+
+def test_another_graph_is_called_that_also_when_the_first_names_are_trimmed(graph: Graph, free: str) -> None:
+    og.init(free, SCHEMA, durability="os").close()
+    for number in range(20):
+        graph.tags.create(f"t{number}")
+        graph.tags.delete(f"t{number}")
+    clean(graph, 0)
+
+    assert refusal(graph, free) == "another_graph"
+
+
+def test_parts_that_another_copy_is_writing_are_left_alone(graph: Graph, free: str) -> None:
+    graph.backup(free)
+    young, old = (Path(free, UNFINISHED, name) for name in ("young", "old"))
+    for part in (young, old):
+        part.parent.mkdir(exist_ok=True)
+        part.write_bytes(b"part")
+    os.utime(old, (0, 0))
+
+    graph.backup(free)
+
+    assert (young.exists(), old.exists()) == (True, False)
+
+
 def test_the_graph_itself_and_places_inside_it_are_refused(graph: Graph) -> None:
     for place in (graph.uri, f"{graph.uri}/copies/one", str(Path(graph.uri).parent)):
         with pytest.raises(InvalidRequest, match="inside"):
             graph.backup(place)
+
+
+def test_the_graph_by_another_name_is_refused_and_a_neighbour_is_not(graph: Graph, tmp_path: Path) -> None:
+    link = tmp_path / "link.og"
+    link.symlink_to(graph.uri)
+    for place in (link, link / "inside", f"{graph.uri}/../{Path(graph.uri).name}/inside"):
+        with pytest.raises(InvalidRequest, match="inside"):
+            graph.backup(place)
+
+    graph.backup(f"{graph.uri}/../beside.og")
+    with pytest.raises(InvalidRequest, match="in full"):
+        graph.backup("~nobody-of-that-name/copy.og")
+
+
+def test_a_copy_keeps_its_checksums_when_a_writer_goes_on_after_a_cleanup(graph: Graph, free: str) -> None:
+    graph.backup(free)
+    clean(graph, 1)
+    graph.load([{"type": "Person", "data": {"name": "Di"}}], mode="append")
+
+    graph.backup(free)
+
+    with og.connect(free) as copy:
+        assert copy.verify(history=True).unrecorded == ()
 
 
 def test_a_writer_on_the_destination_meanwhile_loses_nothing(graph: Graph, free: str) -> None:

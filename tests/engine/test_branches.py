@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +165,26 @@ def test_the_graph_of_commits_holds_what_was_merged(graph: Graph) -> None:
     assert side in ids
     assert len(ids) == len(set(ids)) == 5
     assert side not in [commit.id for commit in graph.commits.list()]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_branch_that_is_deleted_while_it_is_looked_at_is_not_found_or_is_the_new_one(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    graph.branches.create("dev")
+    listed = graph.store.branches.list
+
+    def deleted_first() -> Any:
+        monkeypatch.undo()
+        with og.connect(graph.uri, durability="os") as other:
+            other.branches.delete("dev")
+            if anew:
+                other.branches.create("dev")
+        return listed()
+
+    monkeypatch.setattr(graph.store.branches, "list", deleted_first)
+    if anew:
+        assert graph.branches.get("dev").name == "dev"
+    else:
+        with pytest.raises(BranchNotFound):
+            graph.branches.get("dev")

@@ -10,12 +10,31 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
+from tests.support.places import Place
 
 SCHEMA = """
 node Person { name: String @key  age: I32? @index  text: String?  photo: Blob? }
 edge Knows: Person -> Person { since: I32? }
 """
 PEOPLE = 30
+
+
+def test_a_cleanup_means_what_the_graph_is_bound_to(local_place: Place) -> None:
+    with og.init(local_place.address, "node P { k: String @key }", durability="os") as graph:
+        for number in range(3):
+            graph.load([{"type": "P", "data": {"k": str(number)}}], mode="append")
+        first = graph.commits.list()[-1].id
+        graph.branches.create("review")
+        for key in ("r", "s"):
+            graph.load([{"type": "P", "data": {"k": key}}], mode="append", branch="review")
+
+        with pytest.raises(og.PastState):
+            graph.at(first).cleanup(keep=0, dry_run=False)
+        of_branch = graph.branch("review").cleanup(keep=0)
+        of_all = graph.cleanup(keep=0)
+
+    assert [one.branch for one in of_branch.given_up] == ["review"]
+    assert [one.branch for one in of_all.given_up] == ["main", "review"]
 
 
 def written(place: Path, seed: int) -> Graph:

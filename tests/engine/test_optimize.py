@@ -491,10 +491,28 @@ def test_a_table_whose_rows_all_change_is_rewritten_again_and_then_skipped(graph
 
     assert len(rounds) == 3
     skipped, others = row(report, "Plain"), row(report)
-    assert (skipped.skipped, skipped.files and skipped.files.changed) == ("contended", False)
+    assert (skipped.skipped, skipped.files and skipped.files.changed) == ("files contended", False)
     assert (others.skipped, others.files and others.files.changed) == (None, True)
     assert len(graph.nodes("Plain")) == 2
     assert len([c for c in graph.commits.list(limit=99).commits if c.kind is CommitKind.MAINTENANCE]) == 1
+
+
+def test_of_a_table_of_which_only_indexes_landed_files_are_said_to_be_skipped(graph: Graph) -> None:
+    filled(graph, 4)
+    declared = graph.schema.catalog().node("Doc")
+
+    def overwrite(now: OptimizeProgress) -> None:
+        if now.stage == "indexing":
+            rows = [{"title": f"n{n}", "text": "new words", "size": n} for n in range(3)]
+            change(graph, "Doc", Overwrite(stored_rows(declared, rows)))
+
+    report = graph.optimize(types=["Doc"], policy=og.OptimizePolicy(replans=0), progress=overwrite)
+
+    assert row(report).committed
+    assert "size" in row(report).created
+    assert row(report).skipped == "files contended"
+    assert row(report).files is not None
+    assert not row(report).files.changed  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("event", ["a sweep", "the branch made anew"])

@@ -1,8 +1,8 @@
 """SIGKILL at every durable step of an apply: the old or the new schema, whole; nothing needs repair (A-09).
 
-The plan adds a type, fills a column, widens and fills another, renames and drops, on two tables. Locally the
-process dies at each point, at its first and its last passage (`full`: at each); on the S3 API the default run
-takes the steps that decide.
+The plan adds a type, fills a column, widens and fills another, renames and drops, on two tables. The process
+dies at each point, at its first and its last passage; the default run takes the step that decides, on local
+disk. A smaller plan dies everywhere in the fault matrix.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.storage.durability import Step
-from tests.crash.operations import LOCAL_ONLY
 from tests.engine import workers
+from tests.faults.cells import LOCAL_ONLY
 from tests.support.contents import BranchState, check_whole, insert, state
 from tests.support.death import die_on_copies, position
 from tests.support.places import Copies, Place
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.xdist_group("schema-crash")
 
 SIDES = ("before", "after")
 MANY_TIMES = ("table_data", "table_commit")  # passed once or more for each table
-DECIDING = {Step.SCHEMA_PUT, Step.PUBLISH}
 BEFORE = """
 node Person { slug: String @key  age: I32?  score: I32?  nick: String? }
 node Gone { name: String @key }
@@ -48,12 +47,7 @@ STEPS = (
     Step.HEAD_SYNC,
 )
 LOCAL = [f"{step.value}.{side}" for step in STEPS for side in SIDES]
-ON_S3 = [
-    pytest.param(f"{step.value}.{side}", marks=[] if step in DECIDING else [pytest.mark.full])
-    for step in STEPS
-    if step not in LOCAL_ONLY
-    for side in SIDES
-]
+ON_S3 = [f"{step.value}.{side}" for step in STEPS if step not in LOCAL_ONLY for side in SIDES]
 
 
 class Scene:
@@ -132,11 +126,15 @@ def check(scene: Scene, point: str, passages: list[int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", LOCAL)
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param(p, marks=[] if p.startswith(Step.PUBLISH.value) else [pytest.mark.full]) for p in LOCAL],
+)
 def test_death_during_an_apply_leaves_the_old_or_the_new_schema_whole(local_scene: Scene, point: str) -> None:
     check(local_scene, point, ends(local_scene, point))
 
 
+@pytest.mark.full
 @pytest.mark.s3
 @pytest.mark.parametrize("point", ON_S3)
 def test_death_during_an_apply_on_s3_leaves_the_old_or_the_new_schema_whole(

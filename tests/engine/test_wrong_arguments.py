@@ -39,10 +39,12 @@ edge Knows: P -> P
 """
 READ = "query r($k: String?) { match { $p: P  $p.k = $k } return { $p.k as k, $p.n as n } }"
 WRITE = "query w($k: String, $n: I64?) { insert P { k: $k, n: $n } }"
+POLICY = "{version: 1, groups: {g: [ada]}, rules: [{id: r, allow: {actors: {group: g}, actions: [read]}}]}"
 # What only our own code calls: the rooms below the façade, and the parts of the schema as they are resolved.
 INTERNAL = (
     *("GraphStore", "PinnedSnapshot", "ManifestState", "StateComparison", "Proposal"),
-    *("Catalog", "NodeType", "EdgeType", "FrozenMap", "View"),
+    *("Catalog", "NodeType", "EdgeType", "FrozenMap", "View", "Access"),
+    *("Bundle", "PolicyGuard", "Action"),
 )
 
 
@@ -85,8 +87,15 @@ CALLS: Mapping[str, Call] = {
     "init": lambda w: {"address": w.free(), "schema": SCHEMA, "durability": "os"},
     "lint": lambda w: {"schema": SCHEMA, "queries": READ},
     "connect": lambda w: {"address": w.graph.uri},
+    "upgrade": lambda w: {"address": w.graph.uri},
     "Graph": lambda w: {"store": GraphStore.open(w.graph.uri)},
     "GraphError": lambda w: {"message": "m"},
+    "Policy": lambda w: {"bundle": og.Policy.read(POLICY).bundle},
+    "Policy.read": lambda w: {"source": POLICY},
+    "Policy.decide": lambda w: {"actor": "ada", "action": "read"},
+    "Policy.guard": lambda w: {"actor": "ada", "graph_id": "kb"},
+    "Policy.server_guard": lambda w: {"actor": "ada"},
+    "Graph.acting": lambda w: {"actor": "ada"},
     "Graph.branch": lambda w: {"name": w.branch()},
     "Graph.at": lambda w: {"moment": w.head()},
     "Graph.query": lambda w: {"gq": READ, "params": {"k": "a"}},
@@ -186,7 +195,7 @@ def test_after_close_every_callable_answers_or_says_that_the_graph_was_closed(wo
     refused = {name for name, outcome in outcomes.items() if outcome is not None}
     assert {outcome for outcome in outcomes.values() if not isinstance(outcome, GraphClosed | None)} == set()
     answered = {name for name in calls if name.split(".")[0] in HANDLES} - refused
-    assert answered == {"Graph.close", "Graph.entity"}  # a name for an entity, which was not looked for
+    assert answered == {"Graph.acting", "Graph.close", "Graph.entity"}  # two names, of who asks and for what
     assert "Entity.get" in refused
 
 

@@ -84,7 +84,7 @@ def plain_way(links: dict[str, set[str]], source: str, target: str, low: int, hi
 
 
 @pytest.mark.parametrize(
-    ("many", "walked"), [(1, 3), (8, 4_096), pytest.param(10**9, 4_096, marks=pytest.mark.slow)]
+    ("many", "walked"), [(1, 3), (8, 4_096), pytest.param(10**9, 4_096, marks=pytest.mark.full)]
 )
 @pytest.mark.parametrize("word", ["knows", "<knows>"])
 @pytest.mark.parametrize("bounds", [(1, 6), (2, 3), (1, 1)])

@@ -16,6 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import LimitExceeded
+from omnigraph.base.ids import SystemClock
 from omnigraph.catalog.query.expressions import Direction, Hops
 from omnigraph.engine.derive import complete_adjacency
 from omnigraph.execution import moved_nodes
@@ -128,17 +129,24 @@ def test_what_was_worked_out_in_memory_serves_the_next_version(
     assert len(built) == 1
 
 
+class MovedClock(SystemClock):
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 def test_a_base_that_is_stored_later_is_found_after_a_while(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [100.0]
-    monkeypatch.setattr(topology_file, "monotonic", lambda: now[0], raising=False)
+    clock = MovedClock()
     monkeypatch.setattr(topology_file, "CHEAP", 1 << 20)
     link(graph, [(n, n * 11 % PEOPLE) for n in range(PEOPLE)] * 4)
     edges = tables_of(graph)[0]
     stored = EntityTable.stored_base
     monkeypatch.setattr(EntityTable, "stored_base", lambda self, cover: None)
-    topologies = Topologies()
+    topologies = Topologies(clock=clock)
     assert topology_of(graph, topologies).base is None
     monkeypatch.setattr(EntityTable, "stored_base", stored)
     complete_adjacency(graph.store, graph.schema.catalog("main"), graph.store.snapshot("main"))
@@ -146,7 +154,7 @@ def test_a_base_that_is_stored_later_is_found_after_a_while(
     link(graph, [(1, 2)])
     assert topology_of(graph, topologies).base is None  # not looked for at every write
 
-    now[0] += 60
+    clock.now += 60
     link(graph, [(1, 2)])
 
     assert topology_of(graph, topologies).base is not None

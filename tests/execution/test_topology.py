@@ -218,7 +218,14 @@ def check(world: World, topologies: Topologies) -> None:
 
 
 @pytest.mark.usefixtures("tiny_tiers")
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        0,
+        pytest.param(1, marks=pytest.mark.slow),
+        *(pytest.param(n, marks=pytest.mark.full) for n in range(2, 8)),
+    ],
+)
 def test_every_version_of_a_random_history_has_the_edges_of_the_model(tmp_path: Path, seed: int) -> None:
     """One set of caches for the whole history, so that what versions share is right in each of them."""
     world, topologies = World(tmp_path, seed), Topologies()

@@ -1,4 +1,4 @@
-"""Graphs written by earlier versions open, say what they said, and go on.
+"""Graphs written by earlier versions are upgraded, say what they said, and go on.
 
 The archives in this folder were written by make_graph.py with the code of their day, each with its answers.
 An archive never changes. An answer does when the rules of reading do: then "changed" beside it says why.
@@ -6,8 +6,6 @@ An archive never changes. An answer does when the rules of reading do: then "cha
 
 from __future__ import annotations
 
-import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from omnigraph import Graph
 from tests.formats.make_graph import REPEATED_CHANGE, REPEATED_LOAD, document
 from tests.formats.questions import Question, answer
 from tests.support.derived import EVERYTHING, derived_files, small_tiers
+from tests.support.formats import answers, unpack
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(HERE.glob("*.tar.gz"))
@@ -27,13 +26,12 @@ COUNT = "query q() { match { $d: Document } return { count($d) as n } }"
 
 @pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Graph, list[Question]]]:
-    """An old graph, unpacked where it never was before, and what it answered."""
+    """An old graph, unpacked where it never was before and upgraded, and what it answered."""
     archive: Path = request.param
-    with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "elsewhere", filter="data")
-    asked = json.loads(archive.with_name(archive.name.replace(".tar.gz", ".json")).read_text("utf-8"))
-    with og.connect(tmp_path / "elsewhere" / "graph.og", durability="os") as graph:
-        yield graph, asked
+    address = unpack(archive, tmp_path / "elsewhere")
+    og.upgrade(address)
+    with og.connect(address, durability="os") as graph:
+        yield graph, answers(archive)
 
 
 def differing(graph: Graph, asked: list[Question]) -> list[tuple[Question, Any]]:

@@ -266,6 +266,18 @@ def test_fault_strikes_the_named_request_once(
     objects.put("victim")
 
 
+def test_request_that_arrives_twice_is_answered_for_the_second_time(objects: Objects, proxy: S3Proxy) -> None:
+    """As when the first answer is lost on its way and a client of S3 sends its request again by itself."""
+    proxy.fail(lambda method, key: method == "PUT", Fault.TWICE)
+
+    with pytest.raises(ClientError, match="PreconditionFailed"):
+        objects.put("once", b"mine", IfNoneMatch="*")
+
+    assert objects.get("once") == b"mine", "the first one took effect"
+    assert [request.status for request in proxy.requests if request.method == "PUT"] == [412]
+    assert proxy.pending_faults == 0
+
+
 def test_fault_strikes_as_often_as_ordered_or_until_cleared(objects: Objects, proxy: S3Proxy) -> None:
     proxy.fail(lambda method, key: method == "PUT", Fault.ERROR_503, times=3)
     for _ in range(2):

@@ -68,7 +68,7 @@ def types(draw: DrawFn) -> str:
     elif kind == "list":
         text = f"[{draw(st.sampled_from([s for s in SCALARS if s != 'Blob']))}]"
     elif kind == "vector":
-        text = f"Vector({draw(st.sampled_from([1, 3, 768, 2147483647]))})"
+        text = f"Vector({draw(st.sampled_from([1, 3, 768, 65536]))})"
     else:
         values = draw(st.lists(st.sampled_from(VARIANTS), min_size=1, max_size=4, unique=True))
         text = f"enum({', '.join(values)})"

@@ -193,7 +193,7 @@ def check_spoilt(base: Path, expected: list[Any], folder: Path, rnd: Random, *da
         assert read(graph) == expected[-len(READS) :]
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_of_one_kind_changes_no_answer(
     base: Path, expected: list[Any], tmp_path: Path, damage: str, seed: int

@@ -123,6 +123,7 @@ def test_ranks_are_those_of_the_model_after_so_many_rounds(
     assert sum(found.values()) == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.full
 def test_it_ends_with_the_first_round_that_moves_little(spark: SparkSession, world: World) -> None:
     states = [plain_pagerank(world.nodes, world.edges(), 0.5, rounds) for rounds in range(20)]
     moved = [sum(abs(after[n] - before[n]) for n in world.nodes) for before, after in pairwise(states)]
@@ -133,6 +134,7 @@ def test_it_ends_with_the_first_round_that_moves_little(spark: SparkSession, wor
     assert found == {node: pytest.approx(rank, abs=1e-12) for node, rank in states[enough].items()}
 
 
+@pytest.mark.full
 def test_the_same_commit_gives_the_same_bits_however_spark_divides_the_work(
     spark: SparkSession, world: World
 ) -> None:
@@ -248,6 +250,7 @@ def test_loops_and_parallel_edges_count_where_they_should(spark: SparkSession, t
     world.graph.close()
 
 
+@pytest.mark.full
 def test_a_graph_without_edges_has_an_answer(spark: SparkSession, tmp_path: Path) -> None:
     lonely = make(tmp_path / "lonely.og", [("P", "a"), ("Q", "a")], {})
     assert values(pagerank(spark, lonely.graph)) == {("P", "a"): 0.5, ("Q", "a"): 0.5}

@@ -39,6 +39,7 @@ def test_workers_run_this_interpreter(spark: SparkSession) -> None:
     assert found.collect()[0].p == sys.executable
 
 
+@pytest.mark.full  # a JVM of its own
 @pytest.mark.spark
 def test_a_spark_that_is_started_here_says_nothing_of_the_machine() -> None:
     code = "from omnigraph.pipeline import spark_session; print(spark_session('local[1]').range(3).count())"

@@ -23,6 +23,7 @@ from omnigraph.pipeline.reading.scan import spark_type
 from omnigraph.pipeline.reading.source import Group, OmnigraphSource
 from omnigraph.pipeline.session import active
 from tests.spark.samples import ALL, EVERY_TYPE
+from tests.support.formats import older_release
 from tests.support.places import Place
 
 pytestmark = pytest.mark.spark
@@ -295,13 +296,20 @@ def test_spark_does_not_know_how_small_a_source_is(spark: SparkSession, filled: 
     ("options", "says", "code"),
     [
         ({"type": "Persn"}, "did you mean 'Person'?", "type_not_found"),
-        ({"branch": "nowhere"}, "nowhere", "branch_not_found"),
-        ({"at": "no-such-tag"}, "no-such-tag", "tag_not_found"),
+        pytest.param({"branch": "nowhere"}, "nowhere", "branch_not_found", marks=pytest.mark.full),
+        pytest.param({"at": "no-such-tag"}, "no-such-tag", "tag_not_found", marks=pytest.mark.full),
         ({"columns": "age,aeg"}, "there is no column 'aeg'. The columns are id, age", "bad_request"),
-        ({"brnch": "dev"}, "unknown option 'brnch'; did you mean 'branch'?", "bad_request"),
+        pytest.param(
+            {"brnch": "dev"},
+            "unknown option 'brnch'; did you mean 'branch'?",
+            "bad_request",
+            marks=pytest.mark.full,
+        ),
         ({"partition_bytes": "0"}, "option 'partition_bytes' is '0'", "bad_request"),
-        ({"kind": "edge"}, "the schema has no type 'edge:Person'", "type_not_found"),
-        ({"kind": "table"}, "option 'kind' is 'table'", "bad_request"),
+        pytest.param(
+            {"kind": "edge"}, "the schema has no type 'edge:Person'", "type_not_found", marks=pytest.mark.full
+        ),
+        pytest.param({"kind": "table"}, "option 'kind' is 'table'", "bad_request", marks=pytest.mark.full),
         ({"uri": "/nowhere/at/all"}, "/nowhere/at/all", "graph_not_found"),
         ({"type": ""}, "option 'type' is missing", "bad_request"),
     ],
@@ -315,6 +323,20 @@ def test_what_is_wrong_is_told_in_the_text(
         spark.read.format("omnigraph").options(**given).load()
     assert says in refusal(caught)
     assert f"omnigraph error code: {code}" in refusal(caught)
+
+
+def test_a_graph_of_an_older_format_is_neither_read_nor_written(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    with older_release(), og.init(tmp_path / "older.og", "node Person { name: String @key }") as graph:
+        given = {"uri": graph.uri, "type": "Person"}
+    with pytest.raises(PySparkException) as read_caught:
+        spark.read.format("omnigraph").options(**given).load()
+    rows = spark.createDataFrame([("Ada",)], "name string")
+    with pytest.raises(PySparkException) as write_caught:
+        rows.write.format("omnigraph").options(**given).mode("append").save()
+    for caught in (read_caught, write_caught):
+        assert f"omnigraph upgrade {graph.uri}" in refusal(caught)
+        assert "omnigraph error code: format_too_old" in refusal(caught)
 
 
 def test_a_column_asked_for_in_another_type_is_refused(spark: SparkSession, filled: Graph) -> None:

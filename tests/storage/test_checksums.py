@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import omnigraph as og
 from omnigraph.base.errors import GraphError, HistoryReclaimed, IntegrityError, InvalidRequest
+from omnigraph.storage import checksums
 from omnigraph.surfaces.cli.app import app
 from tests.support.derived import derived_files, put, small_tiers
 
@@ -246,3 +247,25 @@ def test_derived_files_are_checked_by_their_own_checksums_and_are_no_damage(
         assert graph.verify(history=history).derived_damaged == ()
         graph.ensure_indexes()
         assert graph.verify(history=history).derived == 5
+
+
+def test_a_process_that_writes_all_day_does_not_keep_its_checksums_from_a_cleanup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it appends to is always young; so it begins another log now and then."""
+    monkeypatch.setattr(checksums, "LOG_BYTES", 1_000)
+    with og.init(tmp_path / "g.og", "node P { k: String @key }", durability="os") as graph:
+        for number in range(30):
+            graph.mutate("query w($k: String) { insert P { k: $k } }", k=f"k{number}")
+        logs = sorted(
+            (tmp_path / "g.og" / "__checksums").rglob("*/*"), key=lambda log: log.stat().st_mtime_ns
+        )
+        assert all(log.stat().st_size < 3_000 for log in logs)
+        for path in (tmp_path / "g.og").rglob("*"):
+            if path not in logs[-1:]:
+                os.utime(path, (1, 1))
+        graph.cleanup(keep=0, grace="1h", dry_run=False)
+
+        left = [log for log in (tmp_path / "g.og" / "__checksums").rglob("*/*") if log.is_file()]
+        assert sum(log.stat().st_size for log in left) < 3_000
+        assert graph.verify().unrecorded == ()

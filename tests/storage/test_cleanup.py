@@ -9,7 +9,7 @@ import pytest
 from omnigraph.base.errors import GraphError, HistoryReclaimed, IntegrityError, InvalidRequest, StorageError
 from omnigraph.base.ids import SystemClock
 from omnigraph.storage.claims import Claim, Claims
-from omnigraph.storage.cleanup import Cleaned
+from omnigraph.storage.cleanup import Cleaned, CleanupProgress
 from omnigraph.storage.durability import armed
 from omnigraph.storage.history import merge_bases
 from omnigraph.storage.manifest.chain import KEPT, MANIFEST, versions
@@ -60,6 +60,18 @@ def store(place: Place) -> Iterator[GraphStore]:
         write(made, {KNOWS: Upsert(knows({"e": ("h0", "h1")}))})
         write(made, {PERSON: DeleteIds(people(["h1"])["id"].combine_chunks())})
         yield made
+
+
+def test_progress_counts_versions_that_are_traced_and_files_that_are_deleted(store: GraphStore) -> None:
+    told: list[CleanupProgress] = []
+
+    report = store.cleanup(Retention(1, grace_us=0), dry_run=False, progress=told.append)
+
+    stages = [now.stage for now in told]
+    assert sorted(set(stages), reverse=True) == list(dict.fromkeys(stages)) == ["tracing", "deleting"]
+    last = {now.stage: (now.done, now.total) for now in told}
+    assert last["tracing"][0] == last["tracing"][1] > 0
+    assert last["deleting"][0] == last["deleting"][1] >= report.files > 0
 
 
 def clean(
@@ -140,6 +152,21 @@ def test_the_report_is_what_was_freed_and_the_preview_is_the_report(store: Graph
     assert report.versions == sum(key.endswith(".manifest") for key in gone)
     assert report.ok
     assert [part.name for part in report.parts if part.kind in ("node", "edge")] == ["Knows", "Person"]
+
+
+def test_what_is_given_up_is_told_also_while_no_file_is_old_enough_to_go(store: GraphStore) -> None:
+    store.branches.create("dev", "main")
+    commits = [commit_id for _, commit_id in store.history.own_commits(store.snapshot().state)]
+
+    told = [store.cleanup(Retention(keep=3), dry_run=dry_run) for dry_run in (True, False)]
+
+    for report in told:
+        assert report.parts == ()
+        assert [(one.branch, one.commits) for one in report.given_up] == [("main", len(commits) - 3)]
+        assert report.given_up[0].oldest_kept == commits[2]
+    assert is_readable(store, commits[2])
+    assert not is_readable(store, commits[3])
+    assert store.cleanup(Retention(keep=3), dry_run=True).given_up == ()
 
 
 @pytest.mark.parametrize("keep", [0, 1, 3, 12, 500])
@@ -570,6 +597,23 @@ def test_what_this_process_is_reading_stays_until_it_is_done(store: GraphStore, 
         for file in stored_files(store.location, PERSON)
         if file.startswith("_versions/d")
     }
+
+
+def test_what_another_handle_of_this_process_is_reading_stays_too(store: GraphStore, place: Place) -> None:
+    with again(place) as reader:
+        old = reader.snapshot(at=4)
+        with reader.reading(old.state):
+            clean(store)
+            assert again(place).opener.table(PERSON, old.pin(PERSON).version).count_rows() > 0
+
+
+def test_a_stray_file_among_the_tables_is_left_alone(store: GraphStore) -> None:
+    stray = "tables/.DS_Store"
+    store.location.objects.create(stray, b"of a file manager")
+
+    assert clean(store).files > 0
+
+    assert store.location.objects.read(stray) is not None
 
 
 def test_a_snapshot_from_before_says_that_its_history_was_reclaimed(store: GraphStore, place: Place) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -17,6 +19,7 @@ from omnigraph.storage.manifest.chain import MANIFEST
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.opener import manifest_file
 from omnigraph.storage.publish import RetryPolicy
+from omnigraph.storage.retention import Retention
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import DeleteIds, Upsert
 from omnigraph.storage.transaction import NewTable
@@ -244,32 +247,6 @@ def stalled(s3_server: S3Server, proxy: S3Proxy, s3_place: Place) -> Iterator[Gr
 
 
 @pytest.mark.s3
-def test_a_publish_that_lands_below_the_head_is_not_believed(
-    s3_place: Place, proxy: S3Proxy, stalled: GraphStore
-) -> None:
-    """X-09: the version it had chosen was taken by others, and reclaimed, before its request arrived."""
-    rival = again(s3_place)
-    proxy.pause(lambda method, key: method == "PUT" and "/__manifest/_versions/" in key)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(upsert_person, stalled, "late")
-        proxy.wait_parked()
-        for number in range(4):
-            upsert_person(rival, f"r{number}")
-        rival.raise_floor("main", 5)
-        for version in range(1, 5):
-            rival.location.objects.delete(f"{MANIFEST}/_versions/{manifest_file(version)}")
-        proxy.resume()
-        receipt = future.result(60)
-
-    after = again(s3_place).snapshot()
-    assert receipt.commit is not None
-    assert after.commit_id == receipt.commit_id
-    assert receipt.commit.manifest_version == after.state.version == 7
-    assert set(persons(again(s3_place))) == {"r0", "r1", "r2", "r3", "late"}
-    check_intact(s3_place)
-
-
-@pytest.mark.s3
 def test_a_publish_that_stalled_and_landed_is_confirmed_and_not_repeated(
     s3_place: Place, stalled: GraphStore
 ) -> None:
@@ -298,3 +275,49 @@ def test_a_tag_that_is_made_below_the_head_of_the_registry_is_not_believed(
         future.result(60)
 
     assert [tag.name for tag in again(s3_place).tags.list()] == ["late", "r0", "r1", "r2", "r3"]
+
+
+def test_a_handle_is_not_held_by_a_version_that_a_stalled_commit_put_back(local_place: Place) -> None:
+    """Its own version is there and the next is not: on local disk that says "unchanged", but not for long."""
+    policy = RetryPolicy(confirm_after_s=0)
+    make_graph(local_place.address).close()
+    with GraphStore.open(local_place.address, retry=policy) as store:
+        upsert_person(store, "a")
+        version = store.snapshot().state.version
+        file = Path(local_place.address, MANIFEST, "_versions", manifest_file(version))
+        put_back = file.read_bytes()
+        with GraphStore.open(local_place.address, retry=policy) as rival:
+            for name in ("b", "c", "d"):
+                upsert_person(rival, name)
+            rival.cleanup(Retention(0, grace_us=0), dry_run=False)
+        assert not file.exists()
+        file.write_bytes(put_back)
+
+        assert set(persons(store)) == {"a", "b", "c", "d"}
+
+
+def test_a_kept_version_is_read_though_a_stalled_commit_put_another_in_its_place(
+    local_place: Place, tmp_path: Path
+) -> None:
+    """The tag names what was committed first, not what came late to the place that a cleanup had emptied."""
+    policy = RetryPolicy(confirm_after_s=0)
+    make_graph(local_place.address).close()
+    copytree(local_place.address, tmp_path / "stalled")
+    with GraphStore.open(str(tmp_path / "stalled")) as stalled:
+        upsert_person(stalled, "stalled")
+        version = stalled.snapshot().state.version
+        name = manifest_file(version)
+    late = (tmp_path / "stalled" / MANIFEST / "_versions" / name).read_bytes()
+    with GraphStore.open(local_place.address, retry=policy) as store:
+        upsert_person(store, "first")
+        store.tags.create("v1", store.snapshot().state)
+        upsert_person(store, "second")
+        store.cleanup(Retention(0, grace_us=0), dry_run=False)
+    file = Path(local_place.address, MANIFEST, "_versions", name)
+    assert not file.exists()
+    file.write_bytes(late)
+
+    with GraphStore.open(local_place.address) as fresh:
+        assert set(persons(fresh, at=version)) == {"first"}
+        fresh.cleanup(Retention(0, grace_us=0), dry_run=False)
+        assert set(persons(fresh, at=version)) == {"first"}

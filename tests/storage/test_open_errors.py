@@ -257,7 +257,7 @@ def forked(store: GraphStore) -> GraphStore:
 
 STAMPS: list[tuple[str | None, type[GraphError], str]] = [
     ("0", FormatTooOld, "format_too_old"),
-    ("2", FormatTooNew, "format_too_new"),
+    ("3", FormatTooNew, "format_too_new"),
     (None, FormatUnreadable, "format_unreadable"),
     ("soon", FormatUnreadable, "format_unreadable"),
 ]

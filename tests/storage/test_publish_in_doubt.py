@@ -19,6 +19,7 @@ from omnigraph.base.errors import (
 from omnigraph.base.ids import SystemClock
 from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import RECENT
+from omnigraph.storage.retention import Retention
 from omnigraph.storage.store import GraphStore
 from tests.support.faults import Match
 from tests.support.graphs import chain_of, make_graph, persons, upsert_person
@@ -115,6 +116,27 @@ def test_a_publish_that_landed_is_recognised_even_after_others_followed(
 
     chain = chain_of(healthy(counted_place, proxy))
     assert (chain[2], len(chain)) == (receipt.commit_id, 3 + followers)
+
+
+def test_a_publish_whose_trace_a_cleanup_took_before_it_was_looked_for_is_not_made_twice(
+    graph: GraphStore, proxy: S3Proxy, counted_place: Place
+) -> None:
+    """So many others followed that no state names it any more, and the floor has passed its version."""
+    clock = Interlude()
+    mine = GraphStore.open(counted_place.address, clock=clock, **counted_place.kwargs)
+
+    def meanwhile() -> None:
+        for number in range(RECENT + 2):
+            upsert_person(graph, "b", age=number)
+        graph.cleanup(Retention(0, grace_us=0), dry_run=False)
+
+    clock.meanwhile = meanwhile
+    leave_in_doubt(proxy, "/__manifest")
+
+    with pytest.raises(OutcomeUnknown):
+        upsert_person(mine, "b", age=99)
+
+    assert persons(healthy(counted_place, proxy))["b"] == RECENT + 1, "what came later stands"
 
 
 @pytest.mark.parametrize("recreated", [False, True])

@@ -14,6 +14,7 @@ from omnigraph.base.errors import (
     PreconditionFailed,
     PublishContention,
 )
+from omnigraph.base.ids import SystemClock
 from omnigraph.storage.durability import armed
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent, RetryPolicy
@@ -138,6 +139,41 @@ def test_the_time_allowed_is_a_limit_of_its_own(place: Place, store: GraphStore,
 
     with armed({"publish.before": Once(lambda: upsert_person(rival, "d"))}), pytest.raises(PublishContention):
         upsert_person(impatient, "c")
+
+
+class Leaping(SystemClock):
+    """A clock that can be put forward."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        """Return the time, so much ahead."""
+        return super().monotonic() + self.ahead_s
+
+
+def test_the_time_to_prepare_is_no_part_of_the_time_allowed(
+    place: Place, store: GraphStore, rival: GraphStore
+) -> None:
+    clock = Leaping()
+
+    def an_hour_and_a_rival() -> None:
+        clock.ahead_s += 3600
+        upsert_person(rival, "d")
+
+    first, forever = Once(an_hour_and_a_rival), Always(an_hour_and_a_rival)
+    with (
+        GraphStore.open(place.address, durability="os", clock=clock, **place.kwargs) as slow,
+        armed({"publish.before": first}),
+    ):
+        assert upsert_person(slow, "c").attempts == 2
+
+    with (
+        GraphStore.open(place.address, durability="os", clock=clock, **place.kwargs) as slow,
+        armed({"publish.before": forever}),
+        pytest.raises(PublishContention),
+    ):
+        upsert_person(slow, "f")
+    assert forever.times == 2, "an hour after the first loss"
 
 
 @pytest.mark.parametrize("one_store", [True, False], ids=["threads of one store", "separate stores"])

@@ -20,9 +20,8 @@ from omnigraph.base.errors import (
 )
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
+from omnigraph.storage.manifest.formats import FORMAT, FORMAT_KEY
 from omnigraph.storage.manifest.records import (
-    FORMAT,
-    FORMAT_KEY,
     RECENT,
     ChainIdentity,
     CommitKind,
@@ -265,13 +264,13 @@ def test_a_rename_is_noted_until_the_next_one(base: ManifestState, name: str) ->
     )
 
 
-def test_a_version_from_before_there_were_renames_has_no_name() -> None:
+def test_the_first_versions_of_format_1_had_fewer_marks() -> None:
     state = ManifestState(1, ChainIdentity("main"), commit(), FrozenMap(), ("a",), (), "a")
-    content = encode(state)
+    content = {**encode(state), FORMAT_KEY: "1"}
     marks = json.loads(content["control"])
-    del marks["name"]
+    del marks["name"], marks["reclaimed"]
 
-    assert decode(1, {**content, "control": json.dumps(marks)}, "here").name is None
+    assert decode(1, {**content, "control": json.dumps(marks)}, "here") == state
 
 
 def test_every_version_of_a_history_agrees_with_itself() -> None:
@@ -378,7 +377,7 @@ def test_a_fresh_branch_knows_that_nothing_landed_on_it() -> None:
         pytest.param(" 1", FormatUnreadable, "format_unreadable", "not a graph made by", id="blank"),
         pytest.param("²", FormatUnreadable, "format_unreadable", "not a graph made by", id="superscript"),
         pytest.param("0", FormatTooOld, "format_too_old", "Export it with the release", id="older"),
-        pytest.param("2", FormatTooNew, "format_too_new", "Upgrade this installation", id="newer"),
+        pytest.param("3", FormatTooNew, "format_too_new", "Upgrade this installation", id="newer"),
         pytest.param("9" * 30, FormatTooNew, "format_too_new", "Upgrade this installation", id="far-newer"),
     ],
 )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.base.errors import StorageError
+from omnigraph.base.ids import SystemClock
 from omnigraph.storage.derived import rows as rows_module
 from omnigraph.storage.derived.blocks import BlockFile, Unreadable
 from omnigraph.storage.derived.files import DerivedFiles
@@ -118,19 +119,19 @@ def test_candidates_of_a_value_that_stands_twice_are_found_for_both(store: Graph
 # -- key hashes that are not there, or not now
 
 
-class Clock:
+class MovedClock(SystemClock):
     def __init__(self) -> None:
         self.now = 100.0
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
 
 def test_key_hashes_that_another_process_writes_are_used_after_a_while(
     store: GraphStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock()
-    monkeypatch.setattr(store.finder, "_missing", rows_module.RecentlyMissing(now=clock))
+    clock = MovedClock()
+    monkeypatch.setattr(store.finder, "_missing", rows_module.RecentlyMissing(clock))
     handle, layout = opened(store)
     assert not store.finder.can_find(handle, layout, "number")
 
@@ -143,7 +144,7 @@ def test_key_hashes_that_another_process_writes_are_used_after_a_while(
 
 
 def test_what_is_remembered_as_missing_is_bounded() -> None:
-    missing = rows_module.RecentlyMissing(most=10)
+    missing = rows_module.RecentlyMissing(SystemClock(), most=10)
 
     for n in range(100):
         missing.add(n)

@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from omnigraph.base.errors import BadTagName, BranchExists, BranchNotFound, GraphError, TagExists, TagNotFound
 from omnigraph.storage.durability import FailpointHit, armed
+from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.store import GraphStore
-from tests.support.graphs import upsert_person
+from tests.support.graphs import make_graph, upsert_person
 from tests.support.places import Place
-from tests.support.stores import Once, check_error, nothing_written
+from tests.support.stores import Once, again, check_error, nothing_written
 
 pytestmark = pytest.mark.s3_when_full
 
 AN_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"  # not a fresh one: names of tests must not differ between runs
+
+
+@pytest.fixture
+def impatient(place: Place) -> Iterator[GraphStore]:
+    """A graph that takes every commit for one that stalled, and looks what became of it."""
+    make_graph(place.address, durability="os", **place.kwargs).close()
+    with again(place, RetryPolicy(confirm_after_s=0)) as store:
+        yield store
+
+
+def test_a_tag_that_others_removed_before_it_was_read_back_is_not_made_again(
+    impatient: GraphStore, place: Place
+) -> None:
+    state = impatient.snapshot().state
+    with again(place) as rival, armed({"tag_create.after": Once(lambda: rival.tags.delete("once"))}):
+        assert impatient.tags.create("once", state).name == "once"
+
+        assert names(rival) == []
+
+
+def test_a_tag_that_others_removed_and_made_anew_is_theirs(impatient: GraphStore, place: Place) -> None:
+    state = impatient.snapshot().state
+    with again(place) as rival:
+
+        def take_over() -> None:
+            rival.tags.delete("name")
+            rival.tags.create("name", state, message="theirs")
+
+        with armed({"tag_create.after": Once(take_over)}):
+            impatient.tags.create("name", state, message="ours")
+
+        assert [tag.message for tag in rival.tags.list()] == ["theirs"]
 
 
 def names(store: GraphStore) -> list[str]:

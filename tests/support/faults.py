@@ -22,12 +22,22 @@ class Fault(Enum):
 
     ERROR_503 = "answer 503 SlowDown; the store never sees the request"
     DENY_403 = "answer 403 AccessDenied; the store never sees the request"
+    EXPIRED = "answer 400 ExpiredToken, as S3 does when temporary credentials have run out"
+    SKEWED = (
+        "answer 403 RequestTimeTooSkewed, as S3 does when the client's clock is off by a quarter of an hour"
+    )
     CUT_BEFORE = "close the connection; the store never sees the request"
     CUT_AFTER = "let the request take effect in the store, then close the connection without an answer"
+    TWICE = "let the store see the request twice, as when its first answer is lost; pass on the second answer"
     HANG = "say nothing until the client gives up or a time limit passes; the store never sees the request"
 
 
-REFUSALS = {Fault.ERROR_503: (503, "SlowDown"), Fault.DENY_403: (403, "AccessDenied")}
+REFUSALS = {
+    Fault.ERROR_503: (503, "SlowDown"),
+    Fault.DENY_403: (403, "AccessDenied"),
+    Fault.EXPIRED: (400, "ExpiredToken"),
+    Fault.SKEWED: (403, "RequestTimeTooSkewed"),
+}
 
 
 @dataclass(slots=True)

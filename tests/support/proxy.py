@@ -229,9 +229,11 @@ class S3Proxy:
         async with self._slots:
             if self.latency_ms > 0:
                 await asyncio.sleep(self.latency_ms / 1000)
-            if fault is None or fault is Fault.CUT_AFTER:
+            if fault in (None, Fault.CUT_AFTER, Fault.TWICE):
                 reply = await self._store.ask(head, body)
-                return reply if fault is None else None
+                if fault is Fault.TWICE:
+                    reply = await self._store.ask(head, body)
+                return None if fault is Fault.CUT_AFTER else reply
             if fault is Fault.HANG:
                 await _until_gone(reader, self.hang_s)
             if fault in REFUSALS:

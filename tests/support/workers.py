@@ -7,6 +7,7 @@ Gives   plain values that travel back: ids, counts, codes of errors that were ex
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -123,6 +124,16 @@ def commit_from_threads(address: str, options: Options, prefix: str, threads: in
 
     with opened(address, options) as store, ThreadPoolExecutor(threads) as pool:
         return [commit for commits in pool.map(work, range(threads)) for commit in commits]
+
+
+def commit_for_ever(address: str, log: str) -> None:
+    """Commit row after row; note each acknowledged id, safe from any crash, before the next one begins."""
+    with GraphStore.open(address) as store, Path(log).open("a") as acknowledged:
+        while True:
+            commit_id = upsert_person(store, f"row {os.getpid()} {acknowledged.tell()}").commit_id
+            acknowledged.write(f"{commit_id}\n")
+            acknowledged.flush()
+            os.fsync(acknowledged.fileno())
 
 
 def upsert_same(address: str, options: Options, person: str, ages: list[int]) -> dict[str, int]:

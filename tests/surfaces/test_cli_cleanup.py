@@ -42,7 +42,7 @@ def test_the_run_deletes_what_the_preview_said(desk: Desk, address: str) -> None
     assert done["datasets"] == preview["datasets"] != []
     assert list(done) == [
         *("uri", "keep_versions", "older_than_secs", "dry_run"),
-        *("files_removed", "bytes_removed", "old_versions_removed", "datasets"),
+        *("files_removed", "bytes_removed", "old_versions_removed", "given_up", "datasets"),
     ]
     assert (done["uri"], done["keep_versions"], done["older_than_secs"]) == (address, 1, None)
     assert list(done["datasets"][0]) == [
@@ -53,6 +53,16 @@ def test_the_run_deletes_what_the_preview_said(desk: Desk, address: str) -> None
     assert ran.out.strip() == "nothing to delete"
     with og.connect(address) as graph:
         assert len(graph.nodes("Person")) == 6
+
+
+def test_history_that_goes_is_named_before_it_goes(desk: Desk, address: str) -> None:
+    ran = desk.run("cleanup", address, "--keep", "2")  # no file is older than the grace period
+
+    assert "main: would give up 5 commits; the oldest that stays is " in ran.out
+    assert "grace period" in ran.out
+    assert "--confirm" in ran.out
+    done = desk.run("cleanup", address, "--keep", "2", "--confirm", "--json").document
+    assert [(one["branch"], one["commits"]) for one in done["given_up"]] == [("main", 5)]
 
 
 def test_ages_have_units_and_dry_run_wins_over_confirm(desk: Desk, address: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph import __version__
 from omnigraph.storage.durability import armed
-from omnigraph.storage.manifest.records import FORMAT
+from omnigraph.storage.manifest.formats import FORMAT
 from omnigraph.storage.opener import manifest_file
 from tests.support.contents import insert, objects_at
 from tests.support.desk import BROKEN, GROWN, LESS, REFUSED, SCHEMA, Desk
@@ -419,7 +419,7 @@ def test_optimize_says_what_became_of_each_type_and_then_that_there_is_nothing_t
     assert re.search(r"node Person: 4 fragments to 1, [0-9,]+ bytes to [0-9,]+; built slug", ran.out)
     assert re.search(r"optimized main: commit [0-9A-Z]{26}", ran.out)
     assert "node Person: up to date" in again.out
-    assert "nothing to build on main" in again.out
+    assert "nothing to do on main" in again.out
 
 
 def test_optimize_tells_scripts_a_row_for_each_type_that_was_asked_for(desk: Desk) -> None:
@@ -449,7 +449,7 @@ def test_optimize_refuses_what_it_cannot_do(desk: Desk) -> None:
 
     assert desk.run("optimize", desk.graph, "--dry-run").code == 2
     assert desk.run("optimize", desk.graph, "--concurrency", "0").code == 2
-    assert desk.run("optimize", desk.graph, "--engine", "spark", "--type", "Person").code == 2
+    assert desk.run("optimize", desk.graph, "--engine", "spark", "--concurrency", "2").code == 2
     assert desk.run("optimize", desk.graph, "--type", "Persn").code == 6
 
 

@@ -15,7 +15,7 @@ from omnigraph import __version__
 from omnigraph.base import errors
 from omnigraph.base.errors import GraphError, Kind, PreconditionFailed, StaleVersion
 from omnigraph.catalog import lint as catalog_lint
-from omnigraph.storage.manifest.records import FORMAT
+from omnigraph.storage.manifest.formats import FORMAT
 from omnigraph.surfaces.cli.app import OmniGraph, main
 from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, exit_code
 from tests.support.desk import BROKEN, GROWN, REFUSED, SCHEMA, Desk

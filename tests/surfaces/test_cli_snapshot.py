@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import omnigraph as og
-from omnigraph.storage.manifest.records import FORMAT
+from omnigraph.storage.manifest.formats import FORMAT
 from tests.support.desk import Desk
 
 

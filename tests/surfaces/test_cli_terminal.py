@@ -66,6 +66,18 @@ def test_a_terminal_shows_the_stages_with_bytes_and_rows(desk: Desk, many: str) 
     assert f"{ROWS:,} rows" in shown
 
 
+def test_a_terminal_shows_how_far_doctor_and_cleanup_are_and_a_pipe_does_not(desk: Desk) -> None:
+    graph = desk.started()
+    desk.run("mutate", graph, "-e", 'query add() { insert Person { slug: "z", age: 1 } }')
+    _, examined = at_terminal("doctor", graph)
+    _, cleaned = at_terminal("cleanup", graph, "--keep", "0", "--grace", "0s")
+
+    assert re.search(r"leftovers.*[0-9]+ of [0-9]+", examined)
+    assert re.search(r"tracing.*[0-9]+ of [0-9]+", cleaned)
+    piped = desk.run("doctor", graph)
+    assert " of 23" not in piped.out + piped.err
+
+
 def test_quiet_shows_no_bar(desk: Desk, many: str) -> None:
     _, shown = at_terminal("load", desk.started(), "--data", many, "--mode", "append", "--quiet")
     assert shown.startswith("loaded ")

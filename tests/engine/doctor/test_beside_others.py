@@ -55,6 +55,21 @@ def test_writers_at_work_are_no_finding(peopled: Graph) -> None:
     assert (found, failed) == ([[], [], [], []], [])
 
 
+@pytest.mark.parametrize("check", ["lineage", "files", "history"])
+def test_a_cleanup_under_an_examination_is_no_damage(peopled: Graph, check: str) -> None:
+    for number in range(5):
+        peopled.load([person("Ada", note=str(number))], mode="merge")
+    with og.connect(peopled.uri, durability="os") as other:
+        clean = Once(lambda: other.cleanup(keep=1, grace="0s", dry_run=False))
+
+        def at_check(now: checks.DoctorProgress) -> None:
+            if now.check == check and now.looked_at == 0:
+                clean()
+
+        assert grave(peopled, deep=True, progress=at_check) == []
+    assert clean.ran
+
+
 def test_a_hard_drop_under_an_examination_is_no_damage(
     peopled: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,9 @@ from omnigraph import Graph
 from omnigraph.engine.doctor import lineage
 from omnigraph.engine.doctor.report import DoctorFinding, DoctorReport
 from omnigraph.storage.derived.blocks import BlockFile, encoded
-from omnigraph.storage.manifest.chain import MANIFEST
-from omnigraph.storage.manifest.records import FORMAT_KEY
+from omnigraph.storage.manifest.chain import MANIFEST, kept_path
+from omnigraph.storage.manifest.formats import FORMAT_KEY
+from omnigraph.storage.manifest.refs import REFS
 from omnigraph.storage.opener import manifest_file
 from tests.engine.doctor.damaged import (
     claim_more,
@@ -343,10 +344,25 @@ def test_automatic_cleanup_is_warned_of_and_stripped(graph: Graph) -> None:
     assert lance.dataset(str(folder(graph, "Person"))).config() == {}
 
 
-def test_automatic_cleanup_of_a_manifest_is_warned_of(graph: Graph) -> None:
-    lance.dataset(f"{graph.uri}/{MANIFEST}").update_config({"lance.auto_cleanup.interval": "20"})
+@pytest.mark.parametrize("path", [MANIFEST, REFS])
+def test_automatic_cleanup_of_a_manifest_or_of_names_is_warned_of_and_stripped(
+    graph: Graph, path: str
+) -> None:
+    before = graph.store.snapshot().commit_id
+    graph.branches.create("beside")
+    lance.dataset(f"{graph.uri}/{path}").update_config({"lance.auto_cleanup.interval": "20"})
     (finding,) = grave(graph.doctor())
-    assert (finding.code, finding.where.file) == ("auto_cleanup", MANIFEST)
+    assert (finding.code, finding.where.file) == ("auto_cleanup", path)
+
+    fixed = graph.doctor(fix=True)
+
+    assert grave(fixed) == []
+    assert any(path in repair.what and repair.done for repair in fixed.repairs)
+    assert lance.dataset(f"{graph.uri}/{path}").config() == {}
+    graph.mutate('query add() { insert Person { name: "Zoe" } }')  # by a writer that had seen neither
+    assert [commit.id for commit in graph.commits.list(limit=2)][1] == before
+    assert "beside" in {branch.name for branch in graph.branches.list()}
+    assert grave(graph.doctor(deep=True)) == []
 
 
 def test_leftovers_are_told(graph: Graph) -> None:
@@ -478,3 +494,29 @@ def test_a_fix_mends_nothing_that_holds_data(graph: Graph) -> None:
     report = graph.doctor(fix=True)
     assert "file_missing" in codes(report)
     assert not lost.exists()
+
+
+def test_a_first_version_of_a_table_that_is_cut_short_is_named(graph: Graph) -> None:
+    first = folder(graph, "Person") / "_versions" / manifest_file(1)
+    first.write_bytes(first.read_bytes()[:-30])
+
+    assert below(graph, first) in named(graph.doctor())
+
+
+# -- what a cleanup kept -------------------------------------------------------------------------------
+
+
+def test_a_state_that_was_kept_below_the_floor_and_is_gone(graph: Graph) -> None:
+    graph.cleanup(keep=0, grace="0s", dry_run=False)  # main's tag and fork are below the floor now
+    assert grave(graph.doctor()) == []
+    head = graph.store.snapshot().state
+    lost = [Path(graph.uri, kept_path("main", version)) for version in head.kept]
+    for version, path in zip(head.kept, lost, strict=True):
+        path.unlink()
+        Path(graph.uri, MANIFEST, "_versions", manifest_file(version)).unlink(missing_ok=True)
+
+    report = graph.doctor()
+
+    assert not report.ok
+    found = [finding for finding in grave(report) if finding.code == "kept_unreadable"]
+    assert {finding.where.file for finding in found} == {below(graph, path) for path in lost} != set()

@@ -58,6 +58,17 @@ def test_values_of_every_kind_and_blobs_have_no_finding(tmp_path: Path, deep: bo
     assert broken(report) == set()
 
 
+def test_progress_names_every_check_and_counts_what_it_looks_at(peopled: Graph) -> None:
+    told: list[checks.DoctorProgress] = []
+
+    report = peopled.doctor(progress=told.append)
+
+    looked_at = {now.check: now.looked_at for now in told}
+    assert looked_at == {check.name: check.looked_at for check in report.checks}
+    assert [now.checks_done for now in told] == sorted(now.checks_done for now in told)
+    assert {now.checks for now in told} == {len(report.checks)}
+
+
 def test_an_empty_graph_has_no_finding(graph: Graph) -> None:
     assert graph.doctor(deep=True).findings == ()
 

@@ -14,7 +14,7 @@ from omnigraph.base.errors import ChangeFeedGap, HistoryReclaimed
 from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.store import GraphStore
 
-SCHEMA = "node Person { name: String @key  age: I32? }"
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 NAMES = "query names() { match { $p: Person } return { $p.name as name } order { name } }"
 SET = 'query set($age: I32) { update Person set { age: $age } where name = "Ada" }'
 
@@ -64,11 +64,14 @@ def test_what_is_kept_reads_as_before(cleaned: Graph, ids: list[str]) -> None:
     assert len(cleaned.query(NAMES, branch="dev")) == 2
 
 
-READS: dict[str, Callable[[Graph, str], Any]] = {
+Ask = Callable[[Graph, str], Any]  # something of a commit whose history was given up
+READS: dict[str, Ask] = {
     "query": lambda g, at: g.query(NAMES, at=at),
     "nodes": lambda g, at: g.nodes("Person", at=at).to_arrow(),
+    "edges": lambda g, at: g.edges("Knows", at=at).to_arrow(),
     "view": lambda g, at: g.at(at),
     "diff": lambda g, at: list(g.diff(at, "main")),
+    "diff until": lambda g, at: list(g.diff("v1", at)),
     "entity": lambda g, at: g.at(at).entity("Person", "Ada").get(),
     "changes of": lambda g, at: g.changes.of(at),
     "branch": lambda g, at: g.branches.create("late", at=at),
@@ -77,15 +80,30 @@ READS: dict[str, Callable[[Graph, str], Any]] = {
     "export": lambda g, at: g.export(Path(g.uri).parent / "out", at=at),
     "commit": lambda g, at: g.commits.get(at),
     "revert": lambda g, at: g.revert(at),
+    "feed": lambda g, at: g.changes.poll(start=f"after:{at}"),  # of an older cursor: change_feed_gap
+    "clone": lambda g, at: g.clone(Path(g.uri).parent / "clone.og", at=at),
 }
+
+
+def check_reclaimed(ask: Ask, graph: Graph, ids: list[str]) -> None:
+    """Ask for commits that were given up; the answer must say so, and what to do."""
+    for at in (ids[2], ids[6]):
+        with pytest.raises(og.GraphError) as caught:
+            ask(graph, at)
+        assert (caught.value.code, bool(caught.value.remedy)) == ("history_reclaimed", True)
 
 
 @pytest.mark.parametrize("read", READS)
 def test_what_is_given_up_says_so(cleaned: Graph, ids: list[str], read: str) -> None:
-    for at in (ids[2], ids[6]):
-        with pytest.raises(HistoryReclaimed) as caught:
-            READS[read](cleaned, at)
-        assert caught.value.remedy
+    check_reclaimed(READS[read], cleaned, ids)
+
+
+def test_a_merge_whose_base_is_given_up_says_so(graph: Graph) -> None:
+    graph.store.raise_floor("main", graph.store.snapshot().state.version)  # a cleanup keeps such bases
+
+    with og.connect(graph.uri) as fresh, pytest.raises(HistoryReclaimed) as caught:
+        fresh.merge("dev", "main")
+    assert caught.value.remedy
 
 
 def test_the_log_ends_where_history_was_given_up(cleaned: Graph, ids: list[str]) -> None:

@@ -99,3 +99,27 @@ def test_writes_to_a_branch_leave_main_alone(graph: Graph) -> None:
 
     assert head(graph) == before
     assert (ages(graph), ages(graph, branch="new")) == ({"a": 1}, {})
+
+
+@pytest.mark.parametrize("work", ["load", "optimize", "ensure_indexes"])
+def test_a_commit_that_landed_is_acknowledged_though_its_branch_is_deleted_at_once(
+    graph: Graph, local_place: Place, work: str
+) -> None:
+    """What is written beside the tables afterwards may fail; the commit stands."""
+    graph.branches.create("gone")
+    graph.load([person("b", age=2)], mode="append", branch="gone")
+
+    def delete() -> None:
+        with og.connect(local_place.address, durability="os") as other:
+            other.branches.delete("gone")
+
+    with armed({"publish.after": once(delete)}):
+        if work == "load":
+            done = graph.load([person("c", age=3)], mode="append", branch="gone").commit_id
+        elif work == "optimize":
+            done = graph.optimize(branch="gone").commit_id
+        else:
+            done = graph.ensure_indexes(branch="gone").commit_id
+
+    assert done is not None
+    assert branches(graph) == []

@@ -10,7 +10,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.base.errors import BranchNotFound, InvalidRequest
 from omnigraph.engine.merge.conflicts import MergeConflict
-from tests.support.two_branches import change, fork, image, person, put, world
+from tests.support.two_branches import change, fork, image, knows, person, put, world
 
 
 @pytest.fixture
@@ -108,6 +108,23 @@ def test_what_equally_good_bases_disagree_on_is_a_conflict(graph: Graph) -> None
     assert [(one.kind.value, one.entity_id) for one in caught.value.conflicts] == [
         ("divergent_update", "Alice")
     ]
+
+
+def test_bases_disagree_also_about_a_type_that_the_source_has_as_the_nearer_one_has_it(graph: Graph) -> None:
+    fork(graph, "left")
+    fork(graph, "right")
+    put(graph, "right", knows("k", "Alice", "Bob"))
+    put(graph, "left", person("Eve"))  # the later of the two bases, which the source's people never left
+    fork(graph, "old-left", "left")
+    graph.merge("right", "left")
+    graph.merge("old-left", "right")
+    change(graph, "right", 'delete Person where name = "Eve"')
+
+    with pytest.raises(MergeConflict) as caught:
+        graph.merge("left", "right")
+
+    (conflict,) = caught.value.conflicts
+    assert (conflict.kind.value, conflict.entity_id) == ("divergent_update", "Eve")
 
 
 def test_edits_that_cancel_out_are_one_commit_and_then_nothing(graph: Graph) -> None:

@@ -152,7 +152,7 @@ COMMON = {
 
 
 @pytest.mark.slow
-@settings(max_examples=80, derandomize=True, **COMMON)  # type: ignore[arg-type]
+@settings(max_examples=40, derandomize=True, **COMMON)  # type: ignore[arg-type]
 @given(st.data())
 def test_rows_and_frames_find_the_same(judged: Judged, data: st.DataObject) -> None:
     check(judged, data)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.errors import InvalidRequest, QueryNotFound
 from omnigraph.language.literals import LiteralKind, LiteralSyntax
-from omnigraph.language.query import QueryNotFound, parse_query, select
+from omnigraph.language.query import parse_query, select
 from omnigraph.language.query.tree import (
     AccessSyntax,
     AggregateSyntax,

@@ -1,4 +1,4 @@
-"""A bulk load, an upsert, a read and a stream on a cluster with S3, with executors killed in the middle.
+"""A bulk load, an upsert, an optimize, a read and a stream on a cluster with S3, and executors killed then.
 
 A program: `python -m tests.spark.bulk.cluster_job ADDRESS OPTIONS`; tells what it saw as JSON.
 """
@@ -21,7 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.pipeline import load, read, register, spark_session
+from omnigraph.pipeline import load, optimize, read, register, spark_session
+from omnigraph.pipeline.bulk import optimize as optimizing
+from omnigraph.pipeline.bulk.optimize import GroupOutcome, GroupTask
+from omnigraph.pipeline.bulk.optimize import _rewritten as rewritten
+from omnigraph.storage.location import Location
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 PEOPLE = 4_000
@@ -102,6 +106,30 @@ def stream(spark: SparkSession, graph: Graph, folder: Path) -> dict[str, Any]:
     }
 
 
+def slowly_rewritten(place: Location, task: GroupTask) -> GroupOutcome:
+    """Rewrite, and take a while to say so."""
+    outcome = rewritten(place, task)
+    time.sleep(1.5)
+    return outcome
+
+
+def optimized(spark: SparkSession, graph: Graph) -> list[bool]:
+    """Rewrite the files of people in several tasks while an executor dies; say what came of it."""
+    before = graph.nodes("Person").to_arrow().sort_by("id")
+    optimizing._rewritten = slowly_rewritten
+    dead = kill_one(spark, 1.0)
+    policy = og.OptimizePolicy(small_bytes=100_000)
+    report = optimize(spark, graph, types=["Person"], policy=policy, group_bytes=1)
+    (row,) = report.types
+    return [
+        dead not in executors(spark.sparkContext.applicationId),
+        row.committed and row.error is None,
+        row.files is not None and 1 < row.files.fragments_after < row.files.fragments_before,
+        graph.nodes("Person").to_arrow().sort_by("id") == before,
+        graph.doctor(deep=True).ok,
+    ]
+
+
 def batches(graph: Graph) -> list[str]:
     """Return the numbers of the batches that made commits, oldest first."""
     found = [one.labels.get("spark.batch_id") for one in graph.commits.list().commits]
@@ -140,6 +168,7 @@ def main(address: str, options: dict[str, str]) -> dict[str, Any]:
         newest = [one.id for one in graph.commits.list().commits[:2]]
         seen["commits"] = newest == [upsert.commit_id, first.commit_id]
         seen["counts"] = [[c.name, c.inserted, c.updated] for one in (first, upsert) for c in one.types]
+        seen["optimized"] = optimized(spark, graph)
         rows = read(spark, graph, "Person")
         seen["people"] = [rows.count(), rows.select("id").distinct().count(), rows.where("age = 2").count()]
         seen["edges"] = read(spark, graph, "Knows").select("src", "dst").distinct().count()

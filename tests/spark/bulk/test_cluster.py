@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.full
 @pytest.mark.s3
 @pytest.mark.timeout(600)
-def test_load_upsert_read_and_stream_with_killed_executors(s3_server: S3Server) -> None:
+def test_load_upsert_optimize_read_and_stream_with_killed_executors(s3_server: S3Server) -> None:
     s3_server.make_bucket("bulk-cluster")
     done = subprocess.run(
         [
@@ -48,6 +48,7 @@ def test_load_upsert_read_and_stream_with_killed_executors(s3_server: S3Server) 
             ["Knows", PEOPLE, 0],
             ["Person", PEOPLE // 2, PEOPLE // 2],
         ],
+        "optimized": [True] * 5,
         "people": [PEOPLE * 3 // 2, PEOPLE * 3 // 2, PEOPLE],
         "edges": PEOPLE,
         "stream": {

@@ -1,0 +1,66 @@
+"""The graph of the tests of parity: people of all stored types, companies, and edges between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SCHEMA = """
+node Person {
+  name: String @key
+  age: I32?
+  height: F64?
+  born: Date?
+  seen: DateTime?
+  member: Bool?
+  tags: [String]?
+  place: Vector(2)?
+  mood: String? @default("calm")
+  email: String? @unique
+  @range(age, 0..120)
+}
+node Company { name: String @key }
+edge Knows: Person -> Person { since: I64? }
+edge WorksAt: Person -> Company @card(0..1)
+"""
+GROWN = SCHEMA.replace("age: I32?", "age: I64?").replace("member: Bool?", "member: Bool?  nick: String?")
+REFUSED = SCHEMA.replace("height: F64?", "height: String?")
+
+
+def person(name: str, **data: Any) -> dict[str, Any]:
+    return {"type": "Person", "data": {"name": name, **data}}
+
+
+def knows(edge: str, source: str, target: str, **data: Any) -> dict[str, Any]:
+    return {"edge": "Knows", "from": source, "to": target, "data": {"id": edge, **data}}
+
+
+RECORDS = [
+    person(
+        "Ada",
+        age=36,
+        height=1.7,
+        born="1815-12-10",
+        seen="2026-05-01T12:00:00.250Z",
+        member=True,
+        tags=["x", "y"],
+        place=[0.25, -1.0],
+        email="ada@example.org",
+    ),
+    person("Bob", age=41, tags=[]),
+    person("Cy"),
+    person("Zoë", age=7, mood="glad"),
+    {"type": "Company", "data": {"name": "Acme"}},
+    knows("ab", "Ada", "Bob", since=5_000_000_000),
+    knows("bc", "Bob", "Cy"),
+    {"edge": "WorksAt", "from": "Ada", "to": "Acme", "data": {"id": "aa"}},
+]
+ALL = "query all() { match { $p: Person } return { $p.name } }"
+ROWS = """query rows() {
+  match { $p: Person }
+  return { $p.name, $p.age, $p.height, $p.born, $p.seen, $p.member, $p.tags, $p.place, $p.mood }
+  order { $p.age desc }
+}"""
+BY_AGE = "query by($n: I32) { match { $p: Person  $p.age > $n } return { $p.name, $p.age } }"
+ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }"
+SET = "query set($name: String, $age: I32?) { update Person set { age: $age } where name = $name }"
+DROP = "query drop($name: String) { delete Person where name = $name }"

@@ -1,0 +1,167 @@
+"""What a graph refuses, it refuses the same way here and behind a server: class, code, details, exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from omnigraph.base.errors import GraphError
+from tests.parity.ground import ADD, ALL, BY_AGE, REFUSED, SCHEMA, SET, knows, person
+from tests.support.doors import Doors, Plain, failure
+
+NO_ID = "0" * 26
+BROKEN = "query q() { match { $p: Persn } return { $p.name } }"
+
+
+def _conflict(g: Any) -> object:
+    g.branches.create("side")
+    g.mutate(SET, name="Ada", age=1, branch="side")
+    g.mutate(SET, name="Ada", age=2)
+    return g.merge("side")
+
+
+def _schema_conflict(g: Any) -> object:
+    g.branches.create("side")
+    g.schema.apply(SCHEMA.replace("age: I32?", "age: I64?"), branch="side")
+    g.schema.apply(SCHEMA.replace("  age: I32?\n", "").replace("  @range(age, 0..120)\n", ""))
+    return g.merge("side")
+
+
+def _meaningless(g: Any) -> object:
+    g.branches.create("side")
+    g.mutate(SET, name="Ada", age=1, branch="side")
+    return g.merge("side", resolutions=[{"type": "Persn", "id": "Ada", "take": "ours"}])
+
+
+def _reused_key(g: Any) -> object:
+    g.mutate(ADD, name="Eve", idempotency_key="k")
+    return g.mutate(ADD, name="Fay", idempotency_key="k")
+
+
+def _reused_key_of_a_load(g: Any) -> object:
+    g.load([person("Eve")], mode="append", idempotency_key="k")
+    return g.load([person("Fay")], mode="append", idempotency_key="k")
+
+
+def _fork_and_delete(g: Any) -> object:
+    g.branches.create("side")
+    g.branches.create("below", "side")
+    return g.branches.delete("side")
+
+
+def _tag_and_delete(g: Any) -> object:
+    g.branches.create("side")
+    g.mutate(ADD, name="Eve", branch="side")
+    g.tags.create("kept", branch="side")
+    return g.branches.delete("side")
+
+
+def _cursor_of_another_filter(g: Any) -> object:
+    return g.changes(g.changes.poll().cursor, types="Person")
+
+
+def _reverted_in_conflict(g: Any) -> object:
+    commit = g.mutate(SET, name="Ada", age=1).commit_id
+    g.mutate(SET, name="Ada", age=2)
+    return g.revert(commit)
+
+
+CASES: dict[str, Callable[[Any], object]] = {
+    "text of no query": lambda g: g.query("quarry"),
+    "unknown type": lambda g: g.query(BROKEN),
+    "several faults": lambda g: g.query(BROKEN.replace("$p.name", "$q.name, $p.nme")),
+    "a mutation as a query": lambda g: g.query(ADD, name="Eve"),
+    "a query as a mutation": lambda g: g.mutate(ALL),
+    "a fault of a mutation": lambda g: g.mutate("query q() { insert Persn { name: 1 } }"),
+    "no such name": lambda g: g.query(ALL, query_name="none"),
+    "several queries": lambda g: g.query(ALL + BY_AGE),
+    "missing parameter": lambda g: g.query(BY_AGE),
+    "unknown parameter": lambda g: g.query(BY_AGE, n=1, m=2),
+    "mistyped parameter": lambda g: g.query(BY_AGE, n="x"),
+    "several parameters": lambda g: g.query(BY_AGE, {"n": True, "m": 1}),
+    "parameter given twice": lambda g: g.query(BY_AGE, {"n": 1}, n=2),
+    "unknown branch": lambda g: g.query(ALL, branch="none"),
+    "unknown branch to write": lambda g: g.mutate(ADD, name="Eve", branch="none"),
+    "unknown branch to bind": lambda g: g.branch("none"),
+    "unknown commit": lambda g: g.query(ALL, at=NO_ID),
+    "unknown tag": lambda g: g.query(ALL, at="none"),
+    "unknown commit to bind": lambda g: g.at(NO_ID),
+    "unreadable moment": lambda g: g.at("x" * 1_000),
+    "ambiguous commit": lambda g: g.commits.get(g.commits.list()[0].id[:6]),
+    "writing to the past": lambda g: g.at("main~1").mutate(ADD, name="Eve"),
+    "memory": lambda g: g.query(
+        "query q() { match { $a: Person $b: Person $c: Person } return { $a.name, $b.name, $c.name } }",
+        memory_bytes=1,
+    ),
+    "broken constraint": lambda g: g.mutate(ADD, name="Eve", age=200),
+    "head lost": lambda g: g.mutate(ADD, name="Eve", if_commit=g.commits.list()[1].id),
+    "key of another request": _reused_key,
+    "key of another load": _reused_key_of_a_load,
+    "load: key exists": lambda g: g.load([person("Ada")], mode="append"),
+    "load: bad records": lambda g: g.load([person("Eve", age="x"), {"type": "Persn"}, {}], mode="append"),
+    "load: bad line": lambda g: g.load(
+        b'{"type":"Person","data":{"name":"Eve"}}\n{nonsense\n', mode="append"
+    ),
+    "load: orphan": lambda g: g.load([knows("xx", "Ada", "nobody")], mode="append"),
+    "load: twice": lambda g: g.load([person("Eve"), person("Eve")], mode="append"),
+    "load: missing branch": lambda g: g.load([person("Eve")], mode="append", branch="none"),
+    "load: no such type": lambda g: g.load([{"name": "Eve"}], mode="append", type="Persn"),
+    "load: no such file": lambda g: g.load("none.jsonl", mode="append"),
+    "load: replaced types": lambda g: g.load([person("E")], mode="merge", replace_types=["Knows"]),
+    "load: no data": lambda g: g.load(7, mode="append"),
+    "branch exists": lambda g: (g.branches.create("side"), g.branches.create("side")),
+    "branch of no name": lambda g: g.branches.create("x" * 1_000),
+    "reserved branch": lambda g: g.branches.create("__mine"),
+    "branch with descendants": _fork_and_delete,
+    "branch with tags": _tag_and_delete,
+    "main stays": lambda g: g.branches.delete("main"),
+    "rename to one that is": lambda g: (g.branches.create("side"), g.branches.rename("side", "main")),
+    "branch that is not": lambda g: g.branches.delete("none"),
+    "merge of itself": lambda g: g.merge("main"),
+    "merge of nothing": lambda g: g.merge("none"),
+    "merge conflict": _conflict,
+    "schema conflict": _schema_conflict,
+    "meaningless decision": _meaningless,
+    "revert in conflict": _reverted_in_conflict,
+    "revert of nothing": lambda g: g.revert(NO_ID),
+    "revert of the first": lambda g: g.revert(g.commits.list()[-1].id),
+    "tag exists": lambda g: g.tags.create("v1"),
+    "tag of no name": lambda g: g.tags.create("main~1"),
+    "tag that is not": lambda g: g.tags.get("none"),
+    "diff of nothing": lambda g: g.diff("none", "main"),
+    "diff of no kind": lambda g: g.diff("main~1", kinds="nodes"),
+    "feed of no token": lambda g: g.changes("nothing of ours"),
+    "feed of another filter": _cursor_of_another_filter,
+    "feed of no start": lambda g: g.changes.poll(start="yesterday"),
+    "feed of two starts": lambda g: g.changes.poll("x", start="now"),
+    "feed of no page": lambda g: g.changes.poll(limit=0),
+    "changes of the first": lambda g: g.changes.of(g.commits.list()[-1].id),
+    "changes of no commit": lambda g: g.changes.of(NO_ID),
+    "nodes of no type": lambda g: g.nodes("Persn"),
+    "filter of no column": lambda g: g.nodes("Person").filter(nme="Ada"),
+    "history of no type": lambda g: g.entity("Persn", "Ada").history(),
+    "schema with a fault": lambda g: g.schema.plan("node Person { name: Strin @key }"),
+    "schema refused": lambda g: g.schema.apply(REFUSED),
+    "schema on a lost head": lambda g: g.schema.apply(SCHEMA, if_commit=NO_ID),
+    "export of no format": lambda g: g.export("out", format="xml"),
+    "export of no type": lambda g: g.export("out", types=["Persn"]),
+    "a wrong argument": lambda g: g.query(7),
+    "a wrong page": lambda g: g.commits.list(limit=0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refusals_are_the_same(
+    name: str, both: Doors, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refusals = []
+    for door in (both.embedded, both.served):
+        plain = Plain()
+        with door() as graph, pytest.raises(GraphError) as caught:
+            CASES[name](graph)
+        refusals.append(failure(caught.value, plain))
+    here, there = refusals
+    assert there == here

@@ -1,0 +1,315 @@
+"""Admission under load: bounds that hold, turns that are fair, slots that are never lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.base.errors import Busy, GraphError, InvalidRequest, LimitExceeded, Unavailable
+from omnigraph.surfaces.server.admission import (
+    GIB,
+    Admission,
+    AdmissionLimits,
+    FairGate,
+    retry_seconds,
+)
+from tests.surfaces.server.clocks import HandClock
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+async def settled() -> None:
+    """Let every task go on until all of them wait."""
+    for _ in range(8):
+        await asyncio.sleep(0)
+
+
+class Job:
+    """A request that holds its slot until it is told to end."""
+
+    def __init__(self, slot: AbstractAsyncContextManager[Any]) -> None:
+        self.running = False
+        self.ending = asyncio.Event()
+        self.task = asyncio.ensure_future(self._run(slot))
+
+    async def _run(self, slot: AbstractAsyncContextManager[Any]) -> None:
+        async with slot:
+            self.running = True
+            try:
+                await self.ending.wait()
+            finally:
+                self.running = False
+
+    async def end(self) -> None:
+        """End, and let the others go on."""
+        self.ending.set()
+        await settled()
+
+    async def cancel(self) -> None:
+        """Be cancelled, and let the others go on."""
+        self.task.cancel()
+        await settled()
+
+    @property
+    def refusal(self) -> GraphError | None:
+        """What it was turned away with."""
+        if not self.task.done() or self.task.cancelled():
+            return None
+        error = self.task.exception()
+        assert error is None or isinstance(error, GraphError)
+        return error
+
+
+async def jobs(*slots: AbstractAsyncContextManager[Any]) -> list[Job]:
+    """Start requests in this order."""
+    started = []
+    for slot in slots:
+        started.append(Job(slot))
+        await settled()
+    return started
+
+
+def states(started: list[Job]) -> str:
+    """Return for each request whether it runs, waits, was turned away or has ended."""
+    marks = (
+        "r" if job.running else "x" if job.refusal else "." if job.task.done() else "w" for job in started
+    )
+    return "".join(marks)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+# -- bounds -------------------------------------------------------------------------------------------
+
+
+def test_reads_run_up_to_the_bound_then_wait_up_to_another_then_are_turned_away() -> None:
+    async def work() -> None:
+        admission = Admission(AdmissionLimits(reads=2, read_queue=2), clock=HandClock())
+        started = await jobs(*(admission.read("ada") for _ in range(6)))
+        assert states(started) == "rrwwxx"
+        assert isinstance(started[-1].refusal, Unavailable)
+        assert (admission.rejected["read"], admission.waiting["read"], admission.running["read"]) == (2, 2, 2)
+        for number, after in ((0, ".rrwxx"), (2, ".r.rxx"), (1, "...rxx"), (3, "....xx")):
+            await started[number].end()
+            assert states(started) == after
+        assert (admission.waiting["read"], admission.running["read"]) == (0, 0)
+
+    run(work())
+
+
+def test_nobody_waits_for_an_export() -> None:
+    async def work() -> None:
+        admission = Admission(AdmissionLimits(exports=2), clock=HandClock())
+        started = await jobs(*(admission.export(name) for name in "abc"))
+        assert states(started) == "rrx"
+        await started[0].end()
+        assert states(await jobs(admission.export("c"))) == "r"
+
+    run(work())
+
+
+def test_writes_of_an_actor_are_bounded_by_number_whatever_the_graph() -> None:
+    async def work() -> None:
+        admission = Admission(AdmissionLimits(actor_writes=3), clock=HandClock())
+        started = await jobs(*(admission.write("ada", graph) for graph in ("g", "g", "h", "h")))
+        assert states(started) == "rrrx"
+        refusal = started[-1].refusal
+        assert isinstance(refusal, Busy)
+        assert (refusal.retry_after, refusal.fields["scope"]) == (1, "actor_writes")
+        assert states(await jobs(admission.write("bo", "g"))) == "r"
+        await started[0].end()
+        assert states(await jobs(admission.write("ada", "g"))) == "r"
+
+    run(work())
+
+
+def test_writes_of_an_actor_are_bounded_by_their_bytes() -> None:
+    async def work() -> None:
+        admission = Admission(AdmissionLimits(actor_bytes=10), clock=HandClock())
+        started = await jobs(*(admission.write("ada", "g", size) for size in (6, 4, 1, 11)))
+        assert states(started) == "rrxx"
+        assert isinstance(started[2].refusal, Busy)
+        assert isinstance(started[3].refusal, LimitExceeded)
+        assert states(await jobs(admission.write("bo", "g", 10))) == "r"
+        await started[1].end()
+        assert states(await jobs(admission.write("ada", "g", 4))) == "r"
+
+    run(work())
+
+
+def test_the_queue_of_a_graph_is_its_own() -> None:
+    async def work() -> None:
+        limits = AdmissionLimits(graph_writes=1, graph_write_queue=1)
+        admission = Admission(limits, clock=HandClock())
+        started = await jobs(*(admission.write(name, "g") for name in "abc"), admission.write("c", "h"))
+        assert states(started) == "rwxr"
+        assert isinstance(started[2].refusal, Unavailable)
+        assert admission.rejected == {"actor": 0, "read": 0, "export": 0, "write": 1}
+        # What was turned away no longer counts for its actor.
+        assert admission._actor_writes == {"a": 1, "b": 1, "c": 1}
+
+    run(work())
+
+
+def test_limits_come_from_the_environment_and_are_sane() -> None:
+    assert AdmissionLimits.from_environment({}) == AdmissionLimits()
+    assert (AdmissionLimits().actor_writes, AdmissionLimits().actor_bytes) == (16, 4 * GIB)
+    told = {"OG_PER_ACTOR_INFLIGHT_MAX": "3", "OMNIGRAPH_PER_ACTOR_BYTES_MAX": "1000"}
+    assert AdmissionLimits.from_environment(told) == AdmissionLimits(actor_writes=3, actor_bytes=1000)
+    for text in ("many", "-1", "1.5", "1k", "0"):
+        with pytest.raises(InvalidRequest):
+            AdmissionLimits.from_environment({"OG_PER_ACTOR_INFLIGHT_MAX": text})
+
+
+# -- fairness -----------------------------------------------------------------------------------------
+
+
+def test_slots_go_round_the_actors_whatever_each_has_waiting() -> None:
+    async def work() -> None:
+        gate = FairGate("read", 1, 100, HandClock())
+        (first,) = await jobs(gate.slot("greedy"))
+        waiting = await jobs(*(gate.slot(name) for name in ["greedy"] * 6 + ["ada"] * 2 + ["bo"]))
+        names = ["greedy"] * 6 + ["ada"] * 2 + ["bo"]
+        order = []
+        current = first
+        while gate.waiting:
+            await current.end()
+            number = states(waiting).index("r")
+            current = waiting[number]
+            order.append(names[number])
+        assert order[:5] == ["greedy", "ada", "bo", "greedy", "ada"]
+        assert order[5:] == ["greedy"] * 4
+
+    run(work())
+
+
+def test_a_full_queue_makes_room_for_an_actor_with_less_in_it() -> None:
+    async def work() -> None:
+        gate = FairGate("read", 1, 4, HandClock())
+        await jobs(gate.slot("greedy"))
+        greedy = await jobs(*(gate.slot("greedy") for _ in range(5)))
+        assert states(greedy) == "wwwwx"
+        ada = await jobs(*(gate.slot("ada") for _ in range(3)))
+        assert states(greedy) == "wwxxx"  # the newest ones went
+        assert states(ada) == "wwx"  # both have two now: nobody has more to give
+        assert gate.waiting == 4
+
+    run(work())
+
+
+ACTORS = st.sampled_from(["ada", "bo", "cy", None])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("start"), ACTORS),
+        st.tuples(st.sampled_from(["end", "cancel", "both", "two"]), st.integers(0, 30)),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS, st.integers(1, 3), st.integers(0, 4))
+def test_whatever_happens_slots_are_used_kept_within_bounds_and_given_back(
+    steps: list[tuple[str, Any]], slots: int, queue: int
+) -> None:
+    async def work() -> None:
+        gate = FairGate("read", slots, queue, HandClock())
+        started: list[tuple[str | None, Job]] = []
+        for step, value in steps:
+            alive = [job for _, job in started if not job.task.done()]
+            if step == "start":
+                before = Counter(name for name, job in started if not job.task.done() and not job.running)
+                (job,) = await jobs(gate.slot(value))
+                started.append((value, job))
+                if job.refusal is not None:
+                    assert gate.waiting == queue
+                    assert max(before.values(), default=0) <= before[value] + 1
+            elif alive:
+                job = alive[value % len(alive)]
+                if step in ("end", "both"):
+                    job.ending.set()
+                if step in ("cancel", "both"):
+                    job.task.cancel()
+                if step == "two":  # one ends while another is cancelled: a slot may be on its way
+                    job.ending.set()
+                    await asyncio.sleep(0)
+                    alive[(value + 1) % len(alive)].task.cancel()
+                await settled()
+            running = sum(job.running for _, job in started)
+            waiting = sum(not job.running and not job.task.done() for _, job in started)
+            assert (gate.running, gate.waiting) == (running, waiting)
+            assert running <= slots
+            assert waiting <= queue
+            assert running == slots or not waiting
+        for _, job in started:
+            job.task.cancel()
+        await settled()
+        assert (gate.running, gate.waiting, len(gate._turns)) == (0, 0, 0)
+
+    run(work())
+
+
+def test_a_slot_that_was_handed_to_a_cancelled_request_goes_to_the_next() -> None:
+    async def work() -> None:
+        gate = FairGate("read", 1, 9, HandClock())
+        first, second, third = await jobs(*(gate.slot(name) for name in "abc"))
+        first.ending.set()
+        await asyncio.sleep(0)  # the slot is on its way to the second
+        second.task.cancel()
+        await settled()
+        assert states([first, second, third]) == "..r"
+        await third.end()
+        assert gate.running == 0
+
+    run(work())
+
+
+# -- when to come again -------------------------------------------------------------------------------
+
+
+def test_the_time_to_come_again_follows_how_long_the_last_ones_took() -> None:
+    async def work() -> None:
+        clock = HandClock()
+        gate = FairGate("read", 2, 8, clock)
+        assert gate.retry_after == 1
+        for _ in range(4):
+            async with gate.slot("ada"):
+                clock.seconds += 6
+        assert gate.retry_after == 3  # two slots, six seconds each
+        await jobs(*(gate.slot("ada") for _ in range(6)))
+        assert (gate.waiting, gate.retry_after) == (4, 15)
+        for _ in range(60):
+            gate._note(1_000.0)
+        assert gate.retry_after == 30
+
+    run(work())
+
+
+def test_the_time_to_come_again_is_from_1_to_30_whole_seconds() -> None:
+    assert [retry_seconds(seconds) for seconds in (0, 0.2, 1.0, 1.1, 29.5, 31, 1e12)] == [
+        1,
+        1,
+        1,
+        2,
+        30,
+        30,
+        30,
+    ]
+
+
+def test_a_refusal_tells_when_to_come_again_in_a_field_too() -> None:
+    async def work() -> None:
+        admission = Admission(AdmissionLimits(exports=1), clock=HandClock())
+        _, refused = await jobs(admission.export("a"), admission.export("b"))
+        assert refused.refusal is not None
+        assert refused.refusal.fields == {"scope": "export", "retry_after": 1}
+
+    run(work())
