@@ -227,9 +227,53 @@ def maintain(root: Path) -> None:
         console.print(f"the copy still has {len(copy.commits.list(limit=100))} commits")
 
 
+POLICY = """
+version: 1
+groups: { readers: [ada] }
+rules:
+  - id: readers-read
+    allow: { actors: { group: readers }, actions: [read], branch_scope: any }
+"""
+ASKED = {"query": REACH, "params": {"name": "Ada"}}
+
+
+def serve(root: Path) -> None:
+    """Serve the graph on loopback: with a token it answers, without one it tells nothing."""
+    import httpx
+
+    part("10. A server: the same graph over HTTP, for whoever has a token, as the policy says")
+    tokens, policy = root.parent / "tokens.json", root.parent / "policy.yaml"
+    policy.write_text(POLICY)
+    command = [sys.executable, "-m", "omnigraph"]
+    made = ["token", "new", "--file", str(tokens), "--actor", "ada", "--quiet"]
+    token = subprocess.run([*command, *made], check=True, capture_output=True, text=True).stdout.strip()
+    console.print("a token for ada; the file has its digest only:", token not in tokens.read_text())
+    told = ["--tokens", str(tokens), "--policy", str(policy), "--bind", "127.0.0.1:0", "--quiet"]
+    server = subprocess.Popen(
+        [*command, "serve", str(root), *told], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip().partition("=")[2]
+        with httpx.Client(base_url=f"http://{address}/graphs/people", timeout=60, trust_env=False) as http:
+            answer = http.post("/query", json=ASKED)
+            console.print(f"without a token: {answer.status_code} {answer.json()['code']}")
+            http.headers["Authorization"] = f"Bearer {token}"
+            answer = http.post("/query", json=ASKED)
+            console.print(
+                f"with it: {answer.status_code}, {answer.json()['row_count']} rows, of commit", end=" "
+            )
+            console.print(answer.headers["Graph-Commit-Id"])
+            answer = http.post("/mutate", json={"query": LEAVE, "params": {"name": "Ada"}})
+            console.print(f"a delete by ada: {answer.status_code} {answer.json()['message']}")
+    finally:
+        server.terminate()
+        console.print(f"told to end, it ends with {server.wait(60)}")
+
+
 def spark() -> None:
     """Build the graph of a package archive with Spark, and use it."""
-    part("10. The main job: the Debian archive as a graph, built by Spark")
+    part("11. The main job: the Debian archive as a graph, built by Spark")
     if os.environ.get("OMNIGRAPH_HAS_JAVA") == "0":
         console.print("left out: this needs Java 17 or newer (the set-up lines above say how to get it)")
         return
@@ -289,6 +333,7 @@ def main() -> None:
             conflicts(graph)
         crash(root)
         maintain(root)
+        serve(root)
     spark()
     console.print("\n[bold]Done.[/bold] The tour is in README.md, the tests run with scripts/test.")
 

@@ -102,7 +102,7 @@ install_packages() {
     say "installing the pinned packages (some minutes the first time)"
     # The build tools come first and from the pins; building without isolation then needs no network.
     if ! { "${pip[@]}" hatchling setuptools &&
-        "${pip[@]}" --no-build-isolation --editable "${ROOT}[spark,dev]"; }; then
+        "${pip[@]}" --no-build-isolation --editable "${ROOT}[spark,server,embed,otel,dev]"; }; then
         fail "the packages could not be installed; the reason is above." \
             "Without a network, only a set-up that was once completed can be used."
     fi
