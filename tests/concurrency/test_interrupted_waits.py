@@ -16,8 +16,8 @@ import pytest
 
 from omnigraph.storage import publish
 from omnigraph.storage.durability import armed
-from omnigraph.storage.publish import FairLock, Turn
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.turns import FairLock, Turn
 from tests.support.graphs import make_graph, persons, upsert_person
 from tests.support.places import Place
 

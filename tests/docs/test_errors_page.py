@@ -34,9 +34,11 @@ def all_errors() -> list[type[GraphError]]:
             yield from below(further)
 
     # Classes that are made while a program runs, for codes of later releases, are in no module.
-    ours = {error for error in below(GraphError) if vars(sys.modules[error.__module__]).get(error.__name__) is error}
-    ours = {error for error in ours if error.__module__.startswith("omnigraph.")}
-    return sorted(ours, key=lambda error: error.__name__)
+    def is_ours(error: type[GraphError]) -> bool:
+        module = error.__module__
+        return module.startswith("omnigraph.") and vars(sys.modules[module]).get(error.__name__) is error
+
+    return sorted(filter(is_ours, below(GraphError)), key=lambda error: error.__name__)
 
 
 def listed() -> dict[str, set[str]]:

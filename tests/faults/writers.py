@@ -13,13 +13,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import omnigraph as og
 from omnigraph import Graph
+from omnigraph.base.ids import new_id
 from omnigraph.storage.durability import Step
+from omnigraph.storage.publish import Intent, RetryPolicy
+from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PublishPlan, PublishReceipt, Write, WriteTxn
+from omnigraph.storage.turns import Precedences
 
 Options = Mapping[str, str]
 SETTLED = 4_200  # rows past the first tier
@@ -92,6 +98,41 @@ def options_of(graph: Graph) -> Options:
 def mutation(graph: Graph) -> object:
     """Update people of the settled fragment and of the tail."""
     return graph.mutate(_q('update Person set { note: "x" } where age = 7'), idempotency_key=KEY)
+
+
+def outrun(graph: Graph) -> object:
+    """The same, by a write that loses its first race, and asks to go first from then on."""
+    place = graph.uri.removeprefix("file://")
+    policy = RetryPolicy(asks_after=1)
+    store = GraphStore.open(place, storage_options=options_of(graph), durability="os", retry=policy)
+    publish = store.publisher.publish
+
+    def losing(branch: str, write: Write, intent: Intent | None = None) -> PublishReceipt:
+        chain, _ = store.branches.writable(branch)
+        rival = partial(Precedences(store.clock).ask, chain, new_id(), 0.0)  # moves the head, and no row
+        return publish(branch, _LosesOnce(write, rival), intent)
+
+    store.publisher.publish = losing  # type: ignore[method-assign]
+    with og.Graph(store) as other:
+        return mutation(other)
+
+
+class _LosesOnce:
+    """A write that somebody overtakes while it is prepared for the first time."""
+
+    def __init__(self, write: Write, overtake: Callable[[], None]) -> None:
+        self._write = write
+        self._overtakes = iter([overtake])
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        """Prepare."""
+        for overtake in self._overtakes:
+            overtake()
+        return self._write.prepare(txn)
+
+    def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
+        """Validate."""
+        self._write.validate(txn, plan)
 
 
 def two_types(graph: Graph) -> object:
@@ -328,6 +369,7 @@ THERE = "already_initialized"
 
 WRITERS = (
     Writer("mutation", mutation, KEYED, rival=write_rows),
+    Writer("mutation-outrun", outrun, (Step.TURN, *KEYED), rival=write_rows),
     Writer("mutation-of-two-types", two_types, KEYED, rival=write_rows),
     Writer("load", load, LOADING, rival=write_rows),
     Writer("spark-load", spark_load, LOADING, spark=True, rival=write_rows),

@@ -29,7 +29,7 @@ FORBIDDEN_CALLS = {
     "write_dataset": "moves the head",
 }
 MOVES_A_HEAD = ("storage/manifest/chain.py", "storage/tables/files.py")  # metadata, and creation itself
-PUBLISHERS = ("storage/publish.py", "storage/manifest/branches.py", "storage/store.py")
+PUBLISHERS = ("storage/publish.py", "storage/turns.py", "storage/manifest/branches.py", "storage/store.py")
 MAKES_STATES = ("advance", "control")  # both always write graph_head (test_records.py)
 READS_OF_LANCE = {
     ".scanner": "storage/lance_reads.py",

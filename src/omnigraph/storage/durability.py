@@ -51,6 +51,7 @@ class Step(Enum):
     CHECKSUM = "checksum"
     PUBLISH = "publish"
     HEAD_SYNC = "head_sync"
+    TURN = "turn"  # a write that lost often asks to go first
     BRANCH_CHAIN = "branch_chain"
     BRANCH_REGISTER = "branch_register"
     BRANCH_MARK = "branch_mark"

@@ -1,8 +1,8 @@
 """Publish: how staged work becomes visible to readers, and what happens after a lost race.
 
 `Publisher` runs a `Write`: capture, prepare, validate, stage, compare-and-swap. When the swap loses, `decide`
-says from the two states how to go on. Only this module, the branch protocol and the retention floor call
-`Chain.commit`.
+says from the two states how to go on. Only this module, whoever asks for a turn, the branch protocol and the
+retention floor call `Chain.commit`.
 
 An attempt that lost had no effect, so every retry starts from a fresh capture. The commit id is the same in
 every attempt: a writer can always recognise its own work. After an error nothing of the write is visible;
@@ -11,9 +11,8 @@ OutcomeUnknown alone says that it cannot tell.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Set
-from dataclasses import field, replace
+from dataclasses import replace
 from enum import Enum
 
 from omnigraph.base.dataclass import dataclass
@@ -42,6 +41,7 @@ from omnigraph.storage.manifest.records import CommitRecord, ManifestState, Pin,
 from omnigraph.storage.staging import StagedPlan, Staging
 from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan, PublishReceipt, Write, WriteTxn
+from omnigraph.storage.turns import FairLock, Precedences, Turn
 
 # -- after a lost race: a pure decision ----------------------------------------------------------------
 #
@@ -111,55 +111,6 @@ def _name(base: ManifestState, now: ManifestState, table: str) -> str:
     return table if pin is None else pin.name
 
 
-# -- fair lock ---------------------------------------------------------------------------------------
-#
-# Those who wait get their turn in order of arrival, also when some of them give up. For threads of one
-# process; between processes the compare-and-swap decides.
-#
-# Every turn has a plain lock of its own, held from before it lines up until it is over. Whoever comes next
-# waits for that lock. Nobody hands anything over, so there is nobody who could fail to. An exception may come
-# anywhere (Ctrl-C, a second Ctrl-C), so the end of a turn must not be code of ours: `with turn.held` lets go
-# inside the interpreter, where nothing can come in between.
-
-
-@dataclass(eq=False)
-class FairLock:
-    """A lock for one at a time, first come, first served."""
-
-    guard: threading.Lock = field(default_factory=threading.Lock)
-    last: Turn | None = None  # the end of the line
-
-
-@dataclass(eq=False)
-class Turn:
-    """One thread's turn; it begins when `wait` returns and is over at the end of `with turn.held`.
-
-    >>> turn = Turn(FairLock())
-    >>> with turn.held:
-    ...     turn.wait()
-    """
-
-    lock: FairLock
-    held: threading.Lock = field(default_factory=threading.Lock)
-    before: Turn | None = None  # the last one that may still be in front of this one
-    lined_up: bool = False
-
-    def wait(self) -> None:
-        """Wait until all who came before have had their turn or given up; the second time, do nothing."""
-        if self.lined_up:
-            return
-        if not self.held.locked():
-            raise AssertionError("a turn must be held before it lines up: nobody would wait for it")
-        self.lined_up = True
-        with self.lock.guard:
-            self.before = self.lock.last  # first: whoever comes next must find it, however this ends
-            self.lock.last = self
-        while (before := self.before) is not None:
-            with before.held:
-                pass
-            self.before = before.before  # whoever gave up leaves us to those it was waiting for
-
-
 # -- the publisher ---------------------------------------------------------------------------------
 
 
@@ -173,6 +124,7 @@ class RetryPolicy:
     attempts: int = 400
     seconds: float = 120.0  # since the first loss
     pause_s: float = 0.02  # longest pause after the first loss; shrinks with each further one
+    asks_after: int = 8  # losses, each time: then the write asks other processes to let it go first
     confirm_after_s: float = 60.0  # a slower swap is read back before it is believed
     failures: int = 3  # publish calls that fail outright, with the head unmoved, before giving up
 
@@ -218,6 +170,7 @@ class Publisher:
         self._clock = clock
         self._policy = policy or RetryPolicy()
         self._losers: dict[str, FairLock] = {}  # by chain
+        self._precedences = Precedences(clock)
 
     def publish(self, branch: str, write: Write, intent: Intent | None = None) -> PublishReceipt:
         """Run a write to its end."""
@@ -261,7 +214,7 @@ class Publisher:
                 break
             patience.lose(attempts)
             attempts += 1
-        attempt, doubted = first, False
+        attempt, doubted, watch = first, False, Stopwatch(self._clock)
         turn = Turn(self._losers.setdefault(attempt.chain.incarnation, FairLock()))
         with turn.held:
             while True:
@@ -274,6 +227,9 @@ class Publisher:
                     return PublishReceipt(attempt.txn.snapshot.branch, record, record.tables, attempts)
                 turn.wait()  # the losers of this process go on one at a time, or they would beat each other
                 self._pause(attempts)
+                if attempts % self._policy.asks_after == 0 and isinstance(failed, HeadMoved):
+                    self._precedences.ask(attempt.chain, commit_id, watch.seconds())
+                watch = Stopwatch(self._clock)
                 chain, txn = self._recapture(attempt, branch, commit_id, failed)
                 if self._landed(chain, txn.snapshot.state, attempt, commit_id):
                     return self._acknowledged(chain, txn, record, attempts, intent)
@@ -293,6 +249,8 @@ class Publisher:
 
     def _capture(self, branch: str, commit_id: str) -> tuple[Chain, WriteTxn]:
         chain, state = self._branches.writable(branch)
+        while self._precedences.has_waited(chain, state, commit_id):
+            chain, state = self._branches.writable(branch)
         return chain, WriteTxn(PinnedSnapshot(branch, state), commit_id, self._reads, self._readability)
 
     def _recapture(
@@ -447,7 +405,7 @@ class Publisher:
     # -- retry ----------------------------------------------------------------------------------
 
     def _pause(self, attempts: int) -> None:
-        """Wait a random moment, shorter for those who have lost more often: that is the fairness."""
+        """Wait a random moment, shorter for those who have lost more often."""
         self._clock.sleep(random_fraction() * self._policy.pause_s / attempts)
 
 

@@ -44,9 +44,10 @@ from omnigraph.engine.write import (
 from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import measured
 from omnigraph.storage.manifest.records import CommitKind, TableChange
-from omnigraph.storage.publish import FairLock, Intent, Publisher, Turn
+from omnigraph.storage.publish import Intent, Publisher
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PublishReceipt, WriteTxn
+from omnigraph.storage.turns import FairLock, Turn
 
 UNNAMED = "query.gq"  # what messages call a text
 COMPILED = 256  # queries kept ready

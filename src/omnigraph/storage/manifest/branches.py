@@ -188,6 +188,7 @@ class Branches:
             # What lineage no longer names (a cleanup saw to that) does not come back with an older version.
             seen=FrozenMap({c: v for c, v in origin.ancestry.items() if c in head.ancestry}),
             name=None,
+            precedence=None,
         )
         chain.create(first, Step.BRANCH_CHAIN)
 

@@ -1,8 +1,8 @@
 """Chain: one line of graph versions, main's or one lifetime of a branch, and the dataset that holds it.
 
 `Chain` turns the maps of a metadata dataset into `ManifestState` values and back: `latest` (one probe), `at`
-a version, `find` by commit id, and `commit` (the compare-and-swap), which only publish.py, branches.py and
-the retention floor may call.
+a version, `find` by commit id, and `commit` (the compare-and-swap), which only publish.py, turns.py,
+branches.py and the retention floor may call.
 
 `MetadataDataset` is a map of text keys, changed only by compare-and-swap: a Lance dataset with zero rows
 whose schema metadata is the map. Creating it carries the first map, so there is never a half-made one; every

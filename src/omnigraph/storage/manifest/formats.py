@@ -7,7 +7,8 @@ refuses what carries it: so whatever an older release would lose or misread need
 
     1   the first
     2   cleanup: a chain's `control` may hold `kept`, `swept_us` and `condemned`, which a release of format 1
-        drops with its next control write; `__kept/` holds versions below the floor
+        drops with its next control write; `__kept/` holds versions below the floor. `precedence` came later:
+        whoever ignores it loses nothing
 
 The reasons are in docs/decisions/0025-format-stamps-and-upgrades.md.
 """

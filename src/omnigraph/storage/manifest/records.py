@@ -13,7 +13,7 @@
     newest_id          greatest commit id on the chain so far: makes search by id a binary search
     seen               other chains this one has taken in, by fork or merge, and up to which version
     control            retention floor, versions kept below it, tables with reclaimed pins, what a sweep may
-                       delete, tombstone, name given by a rename
+                       delete, tombstone, name given by a rename, a write that is to go first
 """
 
 from __future__ import annotations
@@ -105,6 +105,15 @@ class ChainIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class Precedence:
+    """A write that asks others to let it go first, which lost to them too often."""
+
+    commit_id: str
+    version: int  # while this one is the newest
+    wait_ms: int  # and no longer than this after it was seen
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestState:
     """Everything one manifest version says."""
 
@@ -125,6 +134,7 @@ class ManifestState:
     tombstone: str | None = None  # the delete that ended this chain
     name: str | None = None  # the name that the last rename gave this chain, or was about to
     seen: FrozenMap[str, int] = field(default_factory=FrozenMap)  # other chain -> newest version taken in
+    precedence: Precedence | None = None  # of no meaning in later versions
 
     @property
     def head(self) -> str:
@@ -220,6 +230,7 @@ def control(
     sweep: Sweep | None = None,
     tombstone: str | None = None,
     name: str | None = None,
+    precedence: Precedence | None = None,
 ) -> tuple[ManifestState, dict[str, str | None]]:
     """Return the state after a control write. It repeats the head, so every stale writer conflicts."""
     version = base.version + 1
@@ -228,6 +239,7 @@ def control(
         version=version,
         tombstone=base.tombstone or tombstone,
         name=name or base.name,
+        precedence=precedence,
     )
     updates: dict[str, str | None] = {"graph_head": state.head, "control": _control(state)}
     if state.seen != base.seen:
@@ -307,6 +319,7 @@ def decode(version: int, content: Mapping[str, str], where: str) -> ManifestStat
             reclaimed=FrozenMap({t: int(since) for t, since in dict(marks["reclaimed"]).items()}),
             tombstone=marks["tombstone"],
             name=marks["name"],
+            precedence=Precedence(**marks["precedence"]) if "precedence" in marks else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
@@ -335,7 +348,12 @@ def _control(state: ManifestState) -> str:
         "tombstone": state.tombstone,
         "name": state.name,
     }
-    rare = {"kept": state.kept, "swept_us": state.swept_us, "condemned": state.condemned}
+    rare: dict[str, Any] = {
+        "kept": state.kept,
+        "swept_us": state.swept_us,
+        "condemned": state.condemned,
+        "precedence": None if state.precedence is None else asdict(state.precedence),
+    }
     return _dump(marks | {key: value for key, value in rare.items() if value not in ((), None)})
 
 
