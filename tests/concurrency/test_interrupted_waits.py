@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.storage import publish
+from omnigraph.storage import turns
 from omnigraph.storage.durability import armed
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.turns import FairLock, Turn
@@ -37,7 +37,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 def is_waiting(thread: threading.Thread) -> bool:
     """Say whether a thread waits for its turn."""
     frame = sys._current_frames().get(thread.ident or 0)
-    return frame is not None and frame.f_code.co_filename == publish.__file__
+    return frame is not None and frame.f_code.co_filename == turns.__file__
 
 
 class Taker:
@@ -108,7 +108,7 @@ class InterruptAt:
         self.raised = False
 
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != publish.__file__:
+        if frame.f_code.co_filename != turns.__file__:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
