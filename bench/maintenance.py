@@ -185,8 +185,10 @@ def report(commits: int, rows: dict[str, int], kept: dict[str, Figures], asked: 
         each = 1000 / commits
         shown = f"{figures['bytes'] * each:>14.0f} {figures['files'] * each:>8.0f}"
         print(f"{name:24}{figures['bytes']:>12.0f}{figures['files']:>9.0f}{shown}")
-    ratio = kept["after"]["bytes"] / kept["fresh"]["bytes"]
-    print(f"after over fresh: {ratio:.2f} {verdict(ratio, 'bytes')}")
+    # Optimize builds the declared indexes, and a load builds none: like is compared with like.
+    ratio = kept["after"]["bytes"] / kept["fresh, with indexes"]["bytes"]
+    print(f"after over fresh with the same indexes: {ratio:.2f} {verdict(ratio, 'bytes')}")
+    print(f"after over fresh without indexes: {kept['after']['bytes'] / kept['fresh']['bytes']:.2f}")
     print(f"\n{'requests':24}" + "".join(f"{state:>9}" for state in asked) + f"{'after/fresh':>14}")
     for name in asked["fresh"]:
         ratio = asked["after"][name] / asked["fresh"][name]
