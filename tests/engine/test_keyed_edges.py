@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import ConstraintViolation, GraphError, KeyConflict
+from omnigraph.base.errors import ConstraintViolation, GraphError, KeyConflict, SchemaUnsupported
 
 ENDS = "node P { n: String @key }  node Film { n: String @key }\n"
 SCHEMA = ENDS + "edge Rates: P -> Film { stars: I32  note: String?  @key(src, dst) }"
@@ -134,3 +134,176 @@ def test_unicode_and_quotes_in_ends_are_escaped_once(graph: Graph) -> None:
     graph.load([{**rating(1), "from": odd}], mode="merge")
 
     assert json.loads(rated(graph)[0][0]) == [odd, "Up"]
+
+
+# -- migrations --------------------------------------------------------------------------------------
+
+
+def duplicates(refused: pytest.ExceptionInfo[SchemaUnsupported]) -> list[dict[str, Any]]:
+    assert [step["code"] for step in refused.value.fields["steps"]] == ["OG-ED-102"]
+    groups: list[dict[str, Any]] = refused.value.fields["duplicates"]
+    return groups
+
+
+def test_a_key_gives_the_edges_their_ids(plain: Graph) -> None:
+    plain.load([rating(3, id="e1")], mode="append")
+
+    receipt = plain.schema.apply(SCHEMA)
+
+    assert [step.to_json()["kind"] for step in receipt.plan.steps] == ["add_key"]
+    assert rated(plain) == [(UP, 3, None)]
+    plain.load([rating(4)], mode="merge")
+    assert rated(plain) == [(UP, 4, None)]
+
+
+def test_edges_that_are_equal_become_one_if_asked_for(plain: Graph) -> None:
+    for number in range(2):
+        plain.load([rating(3, id=f"e{number}")], mode="append")
+
+    with pytest.raises(SchemaUnsupported) as refused:
+        plain.schema.apply(SCHEMA)
+    assert duplicates(refused) == [{"key": UP, "ids": ["e0", "e1"], "properties": []}]
+    assert refused.value.fields["total"] == 1
+
+    plain.schema.apply(SCHEMA, dedupe="equal")
+    assert rated(plain) == [(UP, 3, None)]
+
+
+def test_of_different_edges_the_latest_stays_if_asked_for(plain: Graph) -> None:
+    plain.load([rating(3, id="e2")], mode="append")
+    plain.load([rating(4, id="e1")], mode="append")
+
+    for way in (None, "equal"):
+        with pytest.raises(SchemaUnsupported) as refused:
+            plain.schema.apply(SCHEMA, dedupe=way)
+        assert duplicates(refused) == [{"key": UP, "ids": ["e1", "e2"], "properties": ["stars"]}]
+
+    plain.schema.apply(SCHEMA, dedupe="latest")
+    assert rated(plain) == [(UP, 4, None)]
+
+
+def test_the_latest_is_by_change_and_then_by_id(plain: Graph) -> None:
+    plain.load([rating(3, id="e1"), rating(4, id="e2"), rating(5, id="e3")], mode="append")
+    plain.mutate('query q() { update Rates set { note: "kept" } where stars = 4 }')
+    plain.load([rating(5, id="e3")], mode="merge")  # changes no value
+    plain.branches.create("equal")
+    plain.mutate("query q() { delete Rates where stars = 4 }", branch="equal")
+
+    plain.schema.apply(SCHEMA, dedupe="latest")
+    plain.schema.apply(SCHEMA, dedupe="latest", branch="equal")
+
+    assert rated(plain) == [(UP, 4, "kept")]
+    assert rated(plain, branch="equal") == [(UP, 5, None)]
+
+
+def test_a_plan_that_checks_rows_names_the_duplicates(plain: Graph) -> None:
+    for number in range(2):
+        plain.load([rating(3, id=f"e{number}")], mode="append")
+
+    assert plain.schema.plan(SCHEMA).supported
+    with pytest.raises(SchemaUnsupported) as refused:
+        plain.schema.plan(SCHEMA, check_rows=True)
+    assert len(duplicates(refused)) == 1
+    assert plain.schema.plan(SCHEMA, check_rows=True, dedupe="equal").supported
+
+
+def test_the_first_groups_of_many_are_shown_and_all_are_counted(plain: Graph) -> None:
+    films = [f"F{number:02d}" for number in range(25)]
+    plain.load([{"type": "Film", "data": {"n": film}} for film in films], mode="append")
+    twice = [{**rating(3), "to": film} for film in films for _ in range(2)]
+    plain.load(twice, mode="append")
+
+    with pytest.raises(SchemaUnsupported) as refused:
+        plain.schema.apply(SCHEMA)
+
+    assert [group["key"] for group in duplicates(refused)] == [f'["Ada","{film}"]' for film in films[:20]]
+    assert refused.value.fields["total"] == 25
+
+
+def test_groups_are_whole_when_they_come_in_shares(plain: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.engine.schema.rekey.ROWS_AT_ONCE", 3)
+    films = [f"F{number:02d}" for number in range(9)]
+    plain.load([{"type": "Film", "data": {"n": film}} for film in films], mode="append")
+    plain.load([{**rating(3), "to": film} for film in films for _ in range(2)], mode="append")
+    plain.load([rating(1)], mode="append")
+
+    plain.schema.apply(SCHEMA, dedupe="equal")
+
+    assert [row[0] for row in rated(plain)] == [f'["Ada","{film}"]' for film in [*films, "Up"]]
+
+
+def test_a_key_may_change_and_go(graph: Graph) -> None:
+    graph.load([rating(3, note="a")], mode="append")
+    longer = SCHEMA.replace("note: String?  @key(src, dst)", "note: String?  @key(src, dst, stars)")
+
+    changed = graph.schema.apply(longer)
+    assert [step.to_json()["kind"] for step in changed.plan.steps] == ["change_key"]
+    assert rated(graph) == [('["Ada","Up","3"]', 3, "a")]
+
+    gone = graph.schema.apply(PLAIN)
+    assert [step.to_json()["kind"] for step in gone.plan.steps] == ["drop_key"]
+    assert rated(graph) == [('["Ada","Up","3"]', 3, "a")]
+    graph.load([rating(4)], mode="merge")
+    assert len(rated(graph)) == 2
+
+
+def test_a_key_may_have_a_property_that_comes_with_it(plain: Graph) -> None:
+    plain.load([rating(3, id="e1")], mode="append")
+    schema = (
+        ENDS
+        + 'edge Rates: P -> Film { stars: I64  note: String?  by: String @default("x")  '
+        + ("@key(src, dst, by, stars) }")
+    )
+
+    plain.schema.apply(schema)
+
+    assert rated(plain) == [('["Ada","Up","3","x"]', 3, None)]  # the older one first
+
+
+def test_a_wider_member_of_a_key_is_spelt_anew(tmp_path: Path) -> None:
+    schema = ENDS + "edge Rates: P -> Film { day: Date  stars: I32?  note: String?  @key(src, dst, day) }"
+    with made(tmp_path, schema) as graph:
+        graph.load([rating(3, day="2026-01-01")], mode="append")
+
+        receipt = graph.schema.apply(schema.replace("day: Date ", "day: DateTime "))
+
+        assert "change_key" in [step.to_json()["kind"] for step in receipt.plan.steps]
+        assert rated(graph) == [('["Ada","Up","1767225600000"]', 3, None)]
+
+
+def test_a_rename_changes_no_id(graph: Graph) -> None:
+    graph.load([rating(3)], mode="append")
+
+    renamed = ENDS.replace("node P", 'node Critic @rename_from("P")') + (
+        'edge Judges: Critic -> Film @rename_from("Rates") { stars: I32  note: String?  @key(src, dst) }'
+    )
+    receipt = graph.schema.apply(renamed)
+
+    assert {step.to_json()["kind"] for step in receipt.plan.steps} == {"rename_type"}
+    assert graph.edges("Judges").to_arrow()["id"].to_pylist() == [UP]
+
+
+def test_a_new_key_is_seen_as_old_edges_gone_and_new_ones_come(plain: Graph) -> None:
+    plain.load([rating(3, id="e1")], mode="append")
+    before = plain.commits.list()[0].id
+
+    plain.schema.apply(SCHEMA)
+
+    assert plain.commits.list()[0].kind.value == "schema"
+    changes = [(change.op.value, change.id) for change in plain.diff(before, "main")]
+    assert changes == [("insert", UP), ("delete", "e1")]
+    assert [row["id"] for row in plain.edges("Rates", at=before).to_arrow().to_pylist()] == ["e1"]
+
+
+def test_an_empty_type_gets_a_key_for_nothing(plain: Graph) -> None:
+    (step,) = plain.schema.plan(SCHEMA).steps
+
+    assert step.to_json()["effect"] == "metadata"
+    plain.schema.apply(SCHEMA)
+    plain.load([rating(3)], mode="merge")
+    assert [row[0] for row in rated(plain)] == [UP]
+
+
+def test_an_unknown_way_to_dedupe_is_refused(plain: Graph) -> None:
+    with pytest.raises(GraphError, match="equal"):
+        plain.schema.apply(SCHEMA, dedupe="newest")  # type: ignore[arg-type]

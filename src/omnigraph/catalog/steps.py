@@ -321,6 +321,51 @@ class DropConstraint(_ConstraintStep):
     other_label = "replaced_by"
 
 
+# -- edge keys ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _KeyStep(_TypeStep):
+    """Keys are tuples of names, as they are shown."""
+
+    def fields(self) -> Json:
+        return {"type_kind": self.type_kind.value, "type_name": self.type_name}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddKey(_KeyStep):
+    """The edges get the ids that their key makes."""
+
+    kind = "add_key"
+    key: tuple[str, ...]
+
+    def fields(self) -> Json:
+        return {**super().fields(), "key": list(self.key)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeKey(_KeyStep):
+    """The edges get the ids that another key makes, or another spelling of its values."""
+
+    kind = "change_key"
+    old_key: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def fields(self) -> Json:
+        return {**super().fields(), "from": list(self.old_key), "to": list(self.key)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropKey(_KeyStep):
+    """New edges get generated ids; those that are there keep theirs."""
+
+    kind = "drop_key"
+    old_key: tuple[str, ...]
+
+    def fields(self) -> Json:
+        return {**super().fields(), "key": list(self.old_key)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnsupportedChange(_Step):
     """A change that no step can bring about; the plan is refused whole."""
@@ -354,6 +399,9 @@ Step: TypeAlias = (
     | DropProperty
     | AddConstraint
     | DropConstraint
+    | AddKey
+    | ChangeKey
+    | DropKey
     | UnsupportedChange
 )
 
@@ -397,6 +445,8 @@ KEY_CHANGED = _code(
 )
 
 ENDPOINTS_CHANGED = _code("OG-ED-101", "endpoints_changed", "an edge type joins other node types")
+EDGES_SHARE_KEY = _code("OG-ED-102", "edges_share_key", "edges share the key that their type shall have")
+IDS_REWRITTEN = _code("OG-ED-103", "ids_rewritten", "edges get the ids that their key makes", Severity.WARN)
 EMBED_CHANGED = _code(
     "OG-VE-101", "embed_changed", "the vectors of a property are cleared and need a fill", Severity.WARN
 )

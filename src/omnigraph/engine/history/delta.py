@@ -24,7 +24,7 @@ from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import END_NAMES, ID, EdgeType, TableType
 from omnigraph.catalog.past import columns_then, compared_type, types_then
 from omnigraph.catalog.types import Scalar, numbers_in
-from omnigraph.engine.schema.lower import scalar
+from omnigraph.engine.schema.existing import scalar
 from omnigraph.execution.result import json_value
 from omnigraph.storage.manifest.records import ManifestState, Pin
 from omnigraph.storage.tables.differences import OneSided

@@ -31,7 +31,7 @@ from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, Property, TableType
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.load.cells import ColumnTarget, InputColumn
 from omnigraph.engine.load.fingerprint import Fingerprint
-from omnigraph.engine.schema.lower import scalar as default_scalar
+from omnigraph.engine.schema.existing import scalar as default_scalar
 from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
 from omnigraph.engine.validate.values import (
     Breach,

@@ -23,10 +23,19 @@ from omnigraph.catalog.lint import lint
 from omnigraph.catalog.steps import Step
 from omnigraph.engine.access import Action
 from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.entity import last_changes
 from omnigraph.engine.history.resolve_at import read_state, resolve
 from omnigraph.engine.options import View
 from omnigraph.engine.schema.hard_drop import ReclaimedType, Reclamation, is_hard, reclaim
-from omnigraph.engine.schema.lower import Proposal, SchemaChange, judge_rows, propose
+from omnigraph.engine.schema.lower import (
+    Deduplication,
+    Proposal,
+    SchemaChange,
+    judge_rows,
+    propose,
+    rekeyed,
+)
+from omnigraph.engine.schema.rekey import DEDUPES, Dedupe
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
 from omnigraph.storage.cost import Cost, measured
@@ -139,17 +148,20 @@ class Schemas:
         allow_data_loss: bool = False,
         if_commit: str | None = None,
         check_rows: bool = False,
+        dedupe: Dedupe | None = None,
     ) -> SchemaPlan:
         """Say what applying a schema would do; reads the branch's head, writes nothing.
 
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
+        `dedupe` says which edges stay where several have one key: see `apply`.
         """
+        _check_dedupe(dedupe)
         target = self._view.line(branch)
         checked = load_schema(schema)
         expected = self._expected(target, if_commit)
 
         def proposed() -> SchemaPlan:
-            return self._proposed(checked, target, expected, allow_data_loss, check_rows)
+            return self._proposed(checked, target, expected, allow_data_loss, check_rows, dedupe)
 
         return of_the_newest(proposed)
 
@@ -160,6 +172,7 @@ class Schemas:
         if_commit: str | None,
         allow_data_loss: bool,
         check_rows: bool,
+        dedupe: Dedupe | None,
     ) -> SchemaPlan:
         snapshot = self._store.snapshot(branch)
         if if_commit is not None and not snapshot.state.same_content_as(if_commit):
@@ -167,8 +180,10 @@ class Schemas:
         state = snapshot.state
         proposal = propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss)
         if check_rows and proposal.plan.supported:
+            table, now_ms = partial(self._store.table, snapshot), self._now_ms()
             with self._store.reading(state):
-                judge_rows(proposal, partial(self._store.table, snapshot), now_ms=self._now_ms())
+                rekeyed(proposal, state, table, self._deduplication(dedupe), now_ms=now_ms)
+                judge_rows(proposal, table, now_ms=now_ms)
         return SchemaPlan(proposal)
 
     def apply(
@@ -180,12 +195,17 @@ class Schemas:
         actor: str | None = None,
         message: str | None = None,
         if_commit: str | None = None,
+        dedupe: Dedupe | None = None,
     ) -> SchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
         deleted, down to what the heads of live branches need.
+
+        An edge type gets a key only if no two edges share it, or `dedupe` says which one stays: with "equal"
+        edges that have equal properties become one, with "latest" the one that changed last.
         """
+        _check_dedupe(dedupe)
         target = self._view.writable(branch)
         self._view.allow(Action.SCHEMA_APPLY, target=target)
         by = self._view.by(actor)
@@ -193,6 +213,7 @@ class Schemas:
         change = SchemaChange(
             checked,
             self._catalogs,
+            self._deduplication(dedupe),
             allow_data_loss=allow_data_loss,
             now_ms=self._now_ms(),
         )
@@ -222,8 +243,16 @@ class Schemas:
     def _expected(self, branch: str, if_commit: str | None) -> str | None:
         return None if if_commit is None else self._view.full_id(self._store, branch, if_commit)
 
+    def _deduplication(self, dedupe: Dedupe | None) -> Deduplication:
+        return Deduplication(dedupe, partial(last_changes, self._store, self._catalogs))
+
     def _now_ms(self) -> int:
         return self._store.clock.now_us() // 1000
+
+
+def _check_dedupe(dedupe: Dedupe | None) -> None:
+    if dedupe is not None and dedupe not in DEDUPES:
+        raise InvalidRequest(f"unknown dedupe {dedupe!r}", remedy="Use 'equal' or 'latest'")
 
 
 def load_schema(schema: SchemaText) -> CheckedSchema:
