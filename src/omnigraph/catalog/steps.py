@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -49,6 +49,9 @@ class DropMode(Enum):
 
     SOFT = "soft"  # earlier commits still show the data, until cleanup
     HARD = "hard"  # history that holds the data is reclaimed
+
+
+Dedupe = Literal["equal", "latest"]  # of edges that would share a key: equal ones become one, or one stays
 
 
 class Support(Enum):
@@ -375,9 +378,10 @@ class UnsupportedChange(_Step):
     entity: str
     reason: str
     code: str
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)  # rows that stand in the way
 
     def fields(self) -> Json:
-        return {"entity": self.entity, "reason": self.reason, "code": self.code}
+        return {"entity": self.entity, "reason": self.reason, "code": self.code, **self.details}
 
     @property
     def message(self) -> str:

@@ -10,6 +10,7 @@ plan carries the new schema object, the table effects and the pins together; one
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -29,15 +30,18 @@ from omnigraph.catalog.steps import (
     AlterProperty,
     ChangeEmbed,
     ChangeKey,
+    Dedupe,
     DropProperty,
     DropType,
     RenameType,
+    Step,
+    UnsupportedChange,
 )
 from omnigraph.catalog.steps import Effect as Cost
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.schema.existing import ColumnSource, DesiredRows, judge_existing, needs_rows, scalar
 from omnigraph.engine.schema.hard_drop import as_executed, is_hard, rewrites
-from omnigraph.engine.schema.rekey import Dedupe, KeyedRows, RekeyedRows, surplus
+from omnigraph.engine.schema.rekey import KeyedRows, RekeyedRows, surplus
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema
 from omnigraph.storage.manifest.records import CommitKind, ManifestState
@@ -204,6 +208,7 @@ class SchemaChange:
         proposal = propose(
             self._checked, self._catalogs, state, txn.commit_id, allow_data_loss=self._allow_data_loss
         )
+        proposal, rekeyed = with_rekeyed(proposal, state, txn.table, self._dedupe, now_ms=self._now_ms)
         self.proposal = proposal
         refuse_unsupported(proposal.plan)
         if not proposal.plan.steps:
@@ -214,7 +219,7 @@ class SchemaChange:
             txn,
             now_ms=self._now_ms,
             relied_on_empty=relied_on_empty(proposal.plan, proposal.empty),
-            rekeyed=rekeyed(proposal, state, txn.table, self._dedupe, now_ms=self._now_ms),
+            rekeyed=rekeyed,
         )
 
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
@@ -242,25 +247,32 @@ class Deduplication:
     last_changed: Callable[[ManifestState, TableType, pa.Array], Mapping[str, int]]
 
 
-def rekeyed(
+def with_rekeyed(
     proposal: Proposal,
     state: ManifestState,
     table: Callable[[str], Handle],
     dedupe: Deduplication,
     *,
     now_ms: int,
-) -> list[RekeyedRows]:
-    """Return the edges that get other ids; raise when some would share one."""
-    changed = []
+) -> tuple[Proposal, list[RekeyedRows]]:
+    """Return the edges that get other ids; where some would share one, the step is refused."""
+    changed: list[RekeyedRows] = []
+    shown: list[Step] = []
+    supported = proposal.plan.supported
     for step in proposal.plan.steps:
-        if not isinstance(step, AddKey | ChangeKey) or step.effect is Cost.METADATA:
+        if not isinstance(step, AddKey | ChangeKey) or step.effect is Cost.METADATA or not supported:
+            shown.append(step)
             continue
         declared = proposal.desired.table(step.type_id)
         assert isinstance(declared, EdgeType)
         rows = KeyedRows(declared, table(step.type_id), _sources(declared, proposal.plan, now_ms))
         gone = surplus(rows, dedupe.way, partial(dedupe.last_changed, state))
-        changed.append(RekeyedRows(rows, gone))
-    return changed
+        if isinstance(gone, UnsupportedChange):
+            shown.append(gone)
+        else:
+            shown.append(step)
+            changed.append(RekeyedRows(rows, gone))
+    return replace(proposal, plan=MigrationPlan(tuple(shown))), changed
 
 
 def refuse_unsupported(steps: MigrationPlan) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,19 +20,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import SchemaUnsupported
 from omnigraph.catalog import steps
 from omnigraph.catalog.keys import ids_where_whole
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType
-from omnigraph.catalog.steps import UnsupportedChange
+from omnigraph.catalog.steps import Dedupe, UnsupportedChange
 from omnigraph.engine.history.delta import differs
 from omnigraph.engine.schema.existing import ColumnSource
 from omnigraph.storage.derived.key_hashes import hashes_of
 from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.opener import Handle
 
-Dedupe = Literal["equal", "latest"]
-DEDUPES: tuple[Dedupe, ...] = ("equal", "latest")
 LastChanged = Callable[[EdgeType, pa.Array], Mapping[str, int]]  # id -> when; a greater number is later
 GROUPS_SHOWN = 20
 ROWS_AT_ONCE = 500_000  # rows of groups that are compared at a time
@@ -116,39 +113,36 @@ class Duplicates:
         return f"{self.key} ({len(self.ids)} edges: {shown}{differ})"
 
 
-def surplus(rows: KeyedRows, dedupe: Dedupe | None, last_changed: LastChanged) -> pa.Array:
-    """Return the ids of the edges that go, one of each group being kept; refuse groups that none may."""
+def surplus(
+    rows: KeyedRows, dedupe: Dedupe | None, last_changed: LastChanged
+) -> pa.Array | UnsupportedChange:
+    """Return the ids of the edges that go, one of each group being kept; or the groups that stay several."""
     refused: list[Duplicates] = []
     total = 0
     gone: list[pa.Array] = [pa.array([], pa.string())]
     for groups in _shares(rows):
-        open_groups = groups.refused(dedupe)
-        total += len(open_groups)
-        first = [groups.duplicates(number) for number in open_groups[:GROUPS_SHOWN]]
+        several = groups.several(dedupe)
+        total += len(several)
+        first = [groups.duplicates(number) for number in several[:GROUPS_SHOWN]]
         refused = sorted([*refused, *first], key=lambda group: group.key)[:GROUPS_SHOWN]
         if not total:
             order = last_changed(rows.declared, groups.ids) if dedupe == "latest" else {}
             gone.append(groups.surplus(order))
-    if total:
-        raise _duplicate_keys(rows.declared, refused, total)
-    return pa.concat_arrays(gone)
+    return _refusal(rows.declared, refused, total, dedupe) if total else pa.concat_arrays(gone)
 
 
-def _duplicate_keys(declared: EdgeType, groups: Sequence[Duplicates], total: int) -> SchemaUnsupported:
+def _refusal(
+    declared: EdgeType, groups: Sequence[Duplicates], total: int, dedupe: Dedupe | None
+) -> UnsupportedChange:
     count = "1 group of edges shares" if total == 1 else f"{total} groups of edges share"
     members = ", ".join(member.name for member in declared.key_members)
-    change = UnsupportedChange(
+    shown = "; ".join(map(str, groups[:3])) + ("; ..." if total > 3 else "")
+    ways = "'equal' makes equal edges one, " if dedupe is None else ""
+    return UnsupportedChange(
         entity=f"edge:{declared.name}",
-        reason=f"{count} a key ({members}): {'; '.join(map(str, groups[:3]))}",
+        reason=f"{count} a key ({members}): {shown}. Use dedupe: {ways}'latest' keeps what changed last",
         code=steps.EDGES_SHARE_KEY.code,
-    )
-    return SchemaUnsupported(
-        f"the schema cannot be changed like this: {change.message}",
-        remedy="Nothing was changed; dedupe='equal' makes edges one that have equal properties, and "
-        "dedupe='latest' keeps the edge of each group that changed last",
-        steps=[change.to_json()],
-        duplicates=[group.to_json() for group in groups],
-        total=total,
+        details={"duplicates": [group.to_json() for group in groups], "total": total},
     )
 
 
@@ -178,7 +172,7 @@ class _Groups:
         """The ids of all rows."""
         return self.rows[ID].combine_chunks()
 
-    def refused(self, dedupe: Dedupe | None) -> list[int]:
+    def several(self, dedupe: Dedupe | None) -> list[int]:
         """Return the numbers of the groups that are not made one."""
         if dedupe == "latest":
             return []

@@ -20,7 +20,7 @@ from omnigraph.base.times import At
 from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.lint import lint
-from omnigraph.catalog.steps import Step
+from omnigraph.catalog.steps import Dedupe, Step
 from omnigraph.engine.access import Action
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.entity import last_changes
@@ -33,9 +33,8 @@ from omnigraph.engine.schema.lower import (
     SchemaChange,
     judge_rows,
     propose,
-    rekeyed,
+    with_rekeyed,
 )
-from omnigraph.engine.schema.rekey import DEDUPES, Dedupe
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
 from omnigraph.storage.cost import Cost, measured
@@ -153,9 +152,8 @@ class Schemas:
         """Say what applying a schema would do; reads the branch's head, writes nothing.
 
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
-        `dedupe` says which edges stay where several have one key: see `apply`.
+        `dedupe` says which edges stay where several would share a key: see `apply`.
         """
-        _check_dedupe(dedupe)
         target = self._view.line(branch)
         checked = load_schema(schema)
         expected = self._expected(target, if_commit)
@@ -179,10 +177,10 @@ class Schemas:
             raise PreconditionFailed(branch, expected=if_commit, actual=snapshot.commit_id)
         state = snapshot.state
         proposal = propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss)
-        if check_rows and proposal.plan.supported:
-            table, now_ms = partial(self._store.table, snapshot), self._now_ms()
-            with self._store.reading(state):
-                rekeyed(proposal, state, table, self._deduplication(dedupe), now_ms=now_ms)
+        table, now_ms = partial(self._store.table, snapshot), self._now_ms()
+        with self._store.reading(state):
+            proposal, _ = with_rekeyed(proposal, state, table, self._deduplication(dedupe), now_ms=now_ms)
+            if check_rows and proposal.plan.supported:
                 judge_rows(proposal, table, now_ms=now_ms)
         return SchemaPlan(proposal)
 
@@ -205,7 +203,6 @@ class Schemas:
         An edge type gets a key only if no two edges share it, or `dedupe` says which one stays: with "equal"
         edges that have equal properties become one, with "latest" the one that changed last.
         """
-        _check_dedupe(dedupe)
         target = self._view.writable(branch)
         self._view.allow(Action.SCHEMA_APPLY, target=target)
         by = self._view.by(actor)
@@ -248,11 +245,6 @@ class Schemas:
 
     def _now_ms(self) -> int:
         return self._store.clock.now_us() // 1000
-
-
-def _check_dedupe(dedupe: Dedupe | None) -> None:
-    if dedupe is not None and dedupe not in DEDUPES:
-        raise InvalidRequest(f"unknown dedupe {dedupe!r}", remedy="Use 'equal' or 'latest'")
 
 
 def load_schema(schema: SchemaText) -> CheckedSchema:
