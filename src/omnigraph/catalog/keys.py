@@ -97,6 +97,17 @@ def join_key(texts: Sequence[str]) -> str:
     return json.dumps(list(texts), ensure_ascii=False, separators=(",", ":"))
 
 
+def edge_text(type_name: str, row_id: str, ends: tuple[str, str]) -> str:
+    """Return an edge as people read it: by its ends, and by its id where that says more.
+
+    >>> edge_text("Knows", '["Ada","Bo"]', ("Ada", "Bo")), edge_text("Knows", "e1", ("Ada", "Bo"))
+    ('Knows Ada -> Bo', 'Knows Ada -> Bo #e1')
+    """
+    source, target = ends
+    number = "" if row_id == join_key(ends) else f" #{row_id}"
+    return f"{type_name} {source} -> {target}{number}"
+
+
 # -- arrays ------------------------------------------------------------------------------------------
 
 

@@ -256,3 +256,32 @@ def test_a_key_and_a_new_property_of_the_other_side_go_together(plain: Graph) ->
 
     assert rated(plain) == [(UP, 1, None), (BO, 5, None)]
     assert plain.schema.catalog().node("Film").find("year") is not None
+
+
+# -- by their ends -----------------------------------------------------------------------------------
+
+
+def test_changes_and_conflicts_show_an_edge_by_its_ends(keyed: Graph) -> None:
+    keyed.branches.create("side")
+    rate(keyed, "side", 3)
+    rate(keyed, "main", 5)
+
+    (change,) = keyed.diff("main~1", "main")
+    with pytest.raises(MergeConflict) as refused:
+        keyed.merge("side")
+
+    document = change.to_json()
+    assert (document["id"], document["from"], document["to"]) == (UP, "Ada", "Up")
+    assert change.text == "Rates Ada -> Up"
+    conflict = only(refused).to_json()
+    assert (conflict["entity_id"], conflict["from"], conflict["to"]) == (UP, "Ada", "Up")
+    assert conflict["message"].startswith("divergent_insert: edge Rates Ada -> Up was inserted")
+
+
+def test_an_edge_without_a_key_is_shown_with_its_id(plain: Graph) -> None:
+    rate(plain, "main", 3, id="e1")
+
+    (change,) = plain.diff("main~1", "main")
+
+    assert change.text == "Rates Ada -> Up #e1"
+    assert change.to_json()["from"] == "Ada"

@@ -16,7 +16,7 @@ from omnigraph.base.errors import ConflictError, InvalidRequest, at_most
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query import BadParameters, Parameter, bind_params
-from omnigraph.engine.history.changes import find_type
+from omnigraph.engine.history.changes import ends_json, find_type
 from omnigraph.engine.validate.relation import Violation
 
 
@@ -81,6 +81,7 @@ class Conflict:
     properties: tuple[PropertyConflict, ...] = ()
     ours: Origin | None = None
     theirs: Origin | None = None
+    ends: tuple[str, str] | None = None  # of an edge
 
     def __repr__(self) -> str:
         return f"Conflict({self.kind.value}: {self.message})"
@@ -91,6 +92,7 @@ class Conflict:
             "entity_kind": self.entity_kind,
             "type_name": self.type_name,
             "entity_id": self.entity_id,
+            **ends_json(self.ends),
             "kind": self.kind.value,
             "message": self.message,
             "properties": [disputed.to_json() for disputed in self.properties],

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.keys import ids_where_whole
+from omnigraph.catalog.keys import edge_text, ids_where_whole
 from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.engine.change import last_of_each
 from omnigraph.engine.merge.conflicts import Conflict, ConflictKind
@@ -54,7 +54,8 @@ class KeyedState:
         made = ids_where_whole(declared, lambda member: values(member.column, member.type.arrow))
         ids = pc.coalesce(made, values(ID, pa.string()))
         keyed = rows.set_column(0, rows.schema.field(ID), ids)
-        before = pa.table({"key": ids, ID: rows[ID]}).sort_by([("key", "ascending"), (ID, "ascending")])
+        before = pa.table({"key": ids, **{name: rows[name] for name in (ID, *ENDPOINTS)}})
+        before = before.sort_by([("key", "ascending"), (ID, "ascending")])
         return cls(declared, last_of_each(keyed).sort_by(ID), before)
 
     def conflicts(self, side: SideName) -> list[Conflict]:
@@ -63,13 +64,15 @@ class KeyedState:
             return []
         counts = pc.value_counts(self.before["key"])
         shared = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-        found: dict[str, list[str]] = {}
+        found: dict[str, list[dict[str, str]]] = {}
         for row in self.before.filter(pc.is_in(self.before["key"], value_set=shared)).to_pylist():
-            found.setdefault(row["key"], []).append(row[ID])
-        return [self._conflict(key, ids, side) for key, ids in found.items()]
+            found.setdefault(row["key"], []).append(row)
+        return [self._conflict(key, rows, side) for key, rows in found.items()]
 
-    def _conflict(self, key: str, ids: list[str], side: SideName) -> Conflict:
+    def _conflict(self, key: str, rows: list[dict[str, str]], side: SideName) -> Conflict:
         kind, name = ConflictKind.UNIQUE, self.declared.name
-        listed = " and ".join(map(repr, ids))
-        message = f"{kind.value}: edges {listed} of {name} on the {side} have one key, {key}"
-        return Conflict(self.declared.kind.value, name, kind, message, key)
+        listed = " and ".join(repr(row[ID]) for row in rows)
+        source, target = (rows[0][end] for end in ENDPOINTS)
+        what = edge_text(name, key, (source, target))
+        message = f"{kind.value}: edges {listed} on the {side} have the same key, that of {what}"
+        return Conflict(self.declared.kind.value, name, kind, message, key, ends=(source, target))
