@@ -7,11 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, GraphError, KeyConflict, SchemaUnsupported
+from omnigraph.catalog.catalog import Catalog
+from omnigraph.catalog.identity import IdMinter
+from omnigraph.catalog.resolve import resolve_text
+from omnigraph.engine.change import ChangeSet, TypeChange
+from omnigraph.engine.validate.evaluate import questions
+from tests.engine.doctor.damaged import put_rows
+from tests.support.command_line import run_json
 
 ENDS = "node P { n: String @key }  node Film { n: String @key }\n"
 SCHEMA = ENDS + "edge Rates: P -> Film { stars: I32  note: String?  @key(src, dst) }"
@@ -31,8 +39,8 @@ def rated(graph: Graph, *, branch: str | None = None) -> list[tuple[str, int, st
     return [(row["id"], row["stars"], row["note"]) for row in rows]
 
 
-def made(folder: Path, schema: str) -> Graph:
-    graph = og.init(folder / "graph.og", schema, durability="os")
+def made(folder: Path, schema: str, name: str = "graph.og") -> Graph:
+    graph = og.init(folder / name, schema, durability="os")
     graph.load(NODES, mode="append")
     return graph
 
@@ -45,7 +53,7 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Iterator[Graph]:
-    with made(tmp_path, PLAIN) as opened:
+    with made(tmp_path, PLAIN, "plain.og") as opened:
         yield opened
 
 
@@ -306,3 +314,81 @@ def test_an_empty_type_gets_a_key_for_nothing(plain: Graph) -> None:
 def test_an_unknown_way_to_dedupe_is_refused(plain: Graph) -> None:
     with pytest.raises(GraphError, match="equal"):
         plain.schema.apply(SCHEMA, dedupe="newest")  # type: ignore[arg-type]
+
+
+# -- everything else that knows ids ------------------------------------------------------------------
+
+
+def test_the_doctor_finds_an_edge_whose_id_is_not_that_of_its_key(graph: Graph) -> None:
+    graph.load([rating(3)], mode="append")
+    assert graph.doctor().ok
+
+    put_rows(graph, "Rates", [{"id": "e1", "src": "Ada", "dst": "Up", "stars": 1, "note": None}])
+
+    assert [(finding.code, finding.where.row) for finding in graph.doctor().of("error")] == [
+        ("wrong_id", "e1")
+    ]
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_an_export_gives_an_equal_graph(graph: Graph, tmp_path: Path, format: str) -> None:
+    graph.load([rating(3, note="a")], mode="append")
+    graph.export(tmp_path / "out", format=format)
+
+    with og.init(tmp_path / "copy.og", SCHEMA, durability="os") as copy:
+        copy.load(tmp_path / "out", mode="merge")
+        copy.load(tmp_path / "out", mode="merge")
+        assert rated(copy) == rated(graph)
+
+
+def test_a_schema_keeps_its_edge_keys_and_older_releases_refuse_it(graph: Graph, plain: Graph) -> None:
+    catalog = graph.schema.catalog()
+    stored = json.loads(catalog.to_json())
+
+    assert Catalog.from_json(catalog.to_json()) == catalog
+    assert (stored["format"], stored["edges"][0]["key"]) == (2, ["src", "dst"])
+    assert json.loads(plain.schema.catalog().to_json())["format"] == 1
+    assert catalog.declaration_digest != plain.schema.catalog().declaration_digest
+
+
+def test_a_diagram_shows_the_key(tmp_path: Path) -> None:
+    schema = ENDS + "edge Rates: P -> Film { day: Date  stars: I32  @key(src, dst, day) }"
+    with made(tmp_path, schema) as graph:
+        assert ": Rates key [day key, stars]" in graph.schema.diagram()
+
+
+def test_a_unique_constraint_over_the_key_asks_nothing(plain: Graph) -> None:
+    unique = SCHEMA.replace("@key(src, dst)", "@key(src, dst)  @unique(dst, src)")
+    plain.load([rating(3)], mode="append")
+
+    plan = plain.schema.plan(unique)
+    catalog = resolve_text(unique, None, IdMinter("x")).catalog
+    declared = catalog.edge("Rates")
+    row = {"id": UP, "src": "Ada", "dst": "Up", "stars": 1, "note": None}
+    rows = pa.Table.from_pylist([row], declared.stored_schema)
+
+    assert [(step.to_json()["kind"], step.effect.value) for step in plan.steps] == [
+        ("add_key", "rewrite"),
+        ("add_constraint", "metadata"),
+    ]
+    asked = {question.order for question in questions(ChangeSet.of(catalog, [TypeChange(declared, rows)]))}
+    assert asked == {("edge", "side", "node")}
+
+
+def test_lint_says_what_a_key_does_to_ids(plain: Graph, graph: Graph) -> None:
+    assert [finding.code for finding in plain.schema.lint(SCHEMA)] == ["OG-ED-103"]
+    assert [finding.code for finding in graph.schema.lint(PLAIN)] == ["OG-CD-101"]
+
+
+def test_the_command_line_dedupes(plain: Graph, tmp_path: Path) -> None:
+    for number in range(2):
+        plain.load([rating(3, id=f"e{number}")], mode="append")
+    (tmp_path / "new.pg").write_text(SCHEMA)
+    call = ["schema", "apply", plain.uri, "--schema", str(tmp_path / "new.pg"), "--as", "ada"]
+
+    refused = run_json(*call)
+    status, done = run_json(*call, "--dedupe", "equal")
+
+    assert (refused[0], "OG-ED-102" in str(refused[1])) == (1, True)
+    assert (status, done["steps"][0]["key"]) == (0, ["src", "dst"])
+    assert rated(plain) == [(UP, 3, None)]
