@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from omnigraph.surfaces.cli.app import main
-from tests.parity.ground import ADD, BY_AGE, GROWN, REFUSED, ROWS, SET
+from tests.parity.ground import ADD, BY_AGE, GROWN, KEYED, REFUSED, ROWS, SET
 from tests.support.doors import Doors, Plain
 
 ADDRESS = "ADDR"
@@ -92,6 +92,16 @@ LINES: dict[str, list[list[str]]] = {
         ["export", ADDRESS, "folder", "--format", "jsonl"],
         ["export", ADDRESS, "folder", "--format", "jsonl"],
     ],
+    "keyed edges": [
+        ["load", ADDRESS, "--data", "knows.jsonl", "--mode", "merge"],
+        ["schema", "plan", ADDRESS, "--schema", "keyed.pg"],
+        ["schema", "apply", ADDRESS, "--schema", "keyed.pg"],
+        ["schema", "apply", ADDRESS, "--schema", "keyed.pg", "--dedupe", "equal", "--dry-run"],
+        ["schema", "apply", ADDRESS, "--schema", "keyed.pg", "--dedupe", "latest"],
+        ["diff", ADDRESS, "main~1", "main"],
+        ["load", ADDRESS, "--data", "knows.jsonl", "--mode", "append"],
+        ["schema", "diagram", ADDRESS],
+    ],
 }
 
 
@@ -109,6 +119,8 @@ def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "Person.csv").write_text("name,age\nGus,7\n")
         (folder / "grown.pg").write_text(GROWN)
         (folder / "refused.pg").write_text(REFUSED)
+        (folder / "keyed.pg").write_text(KEYED)
+        (folder / "knows.jsonl").write_text('{"edge":"Knows","from":"Ada","to":"Bob","data":{"since":1}}\n')
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path
 
