@@ -69,7 +69,8 @@ class PolicyFiles:
         """The policies that hold now; whoever comes while they are read takes those before."""
         if self._watches and self._lock.acquire(blocking=False):
             try:
-                if any([watch.changed() for watch in self._watches]):  # each of them looks
+                changed = [watch.changed() for watch in self._watches]  # each of them looks
+                if any(changed):
                     self._read()
             finally:
                 self._lock.release()

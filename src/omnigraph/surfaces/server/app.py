@@ -21,6 +21,7 @@ from omnigraph.surfaces.server.access import OPEN, AccessRules
 from omnigraph.surfaces.server.admission import Admission
 from omnigraph.surfaces.server.answers import problem
 from omnigraph.surfaces.server.calls import Server, bad_request
+from omnigraph.surfaces.server.contract import check_headers
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
 from omnigraph.surfaces.server.graphs import ServedGraphs
@@ -67,10 +68,11 @@ def create_app(
     app.openapi = cache(partial(openapi_document, app, with_tokens=not access.is_open))  # type: ignore[method-assign]
     app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics)
     app.include_router(system.router)
+    checked = Depends(check_headers)
     for router in GRAPH_ROUTES:
-        app.include_router(router, prefix="/graphs/{graph_id}", dependencies=[Depends(_graph_id)])
+        app.include_router(router, prefix="/graphs/{graph_id}", dependencies=[Depends(_graph_id), checked])
         if served.sole is not None:
-            app.include_router(router, include_in_schema=False)
+            app.include_router(router, include_in_schema=False, dependencies=[checked])
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_middleware(

@@ -85,7 +85,7 @@ class _Serving(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Drain on SIGTERM and SIGINT, and end with 0, not by the signal; read again what may change on SIGHUP."""
+        """Drain on SIGTERM and SIGINT, and end with 0, not by the signal; on SIGHUP read things again."""
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         if hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
@@ -115,7 +115,7 @@ def _leave_no_core() -> None:
 
 
 def read_again(server: Server) -> None:
-    """Read tokens, policies and stored queries again; whatever is broken stays as it was, and that is logged."""
+    """Read tokens, policies and stored queries again; what is broken stays as it was, and is logged."""
     server.access.reload()
     for served in server.graphs.ready:
         if served.stored is not None:

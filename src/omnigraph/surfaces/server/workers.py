@@ -1,8 +1,8 @@
 """Workers: several processes that serve the same graphs from one socket.
 
 The parent binds, starts the others and waits; the system hands each connection to one of them. A worker that
-dies is replaced. Told to end, or to read again what may change (SIGHUP), the parent tells its workers; it ends
-when they have drained, and without a parent they end, too. Limits and metrics are those of each process.
+dies is replaced. Told to end, or to read things again (SIGHUP), the parent tells its workers; it ends when
+they have drained, and without a parent they end, too. Limits and metrics are those of each process.
 """
 
 from __future__ import annotations
