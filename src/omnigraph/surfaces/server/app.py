@@ -28,7 +28,7 @@ from omnigraph.surfaces.server.graphs import ServedGraphs
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
-from omnigraph.surfaces.server.routes import branches, data, history, queries, schema, system
+from omnigraph.surfaces.server.routes import branches, data, former, history, queries, schema, system
 from omnigraph.surfaces.server.settings import ServerSettings
 from omnigraph.surfaces.server.tracing import Tracing
 from omnigraph.surfaces.server.work import Pools
@@ -39,6 +39,7 @@ GRAPH_ROUTES: tuple[APIRouter, ...] = (
     branches.router,
     schema.router,
     queries.router,
+    former.router,
 )
 DESCRIPTION = "A typed, versioned property graph over HTTP."
 EXPOSED = ("Graph-Commit-Id", "Idempotency-Replayed", "X-Request-Id", "Og-Version", "Retry-After")

@@ -180,6 +180,14 @@ def receipt_answer(receipt: Receipt, **more: Any) -> Response:
 # -- loads ---------------------------------------------------------------------------------------------
 
 LOADS = asks(Action.CHANGE, Action.BRANCH_CREATE)
+
+
+def document_body(model: type[LoadBody], *others: str) -> dict[str, Any]:
+    """Return what the document says of a body that is a JSON document, or of one of other types."""
+    content = {"application/json": {"schema": model.model_json_schema()}} | dict.fromkeys(others, BINARY)
+    return {"requestBody": {"required": True, "content": content}}
+
+
 Mode = Annotated[Literal["append", "merge", "overwrite"], Query(description="What happens to what exists.")]
 FromQuery = Annotated[str | None, Query(alias="from", description="Fork a missing branch from this one.")]
 TypeName = Annotated[str | None, Query(description="The type of all rows; tables need it.")]
@@ -222,16 +230,7 @@ async def load_ndjson(
 @router.post(
     "/load",
     responses=documented(WriteReply),
-    openapi_extra=LOADS
-    | {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": LoadBody.model_json_schema()},
-                **dict.fromkeys(("text/csv", PARQUET, ARROW), BINARY),
-            },
-        }
-    },
+    openapi_extra=LOADS | document_body(LoadBody, "text/csv", PARQUET, ARROW),
     dependencies=[CONDITIONAL, KEYED],
 )
 async def load(
@@ -250,7 +249,7 @@ async def load(
     With JSON the options are in the document; with anything else they are in the address.
     """
     if call.request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
-        return await _from_document(call)
+        return await from_document(call, LoadBody)
     options = {
         "branch": branch,
         "from_branch": from_,
@@ -264,13 +263,14 @@ async def load(
     return await _uploaded(call, format_of(call.request), options)
 
 
-async def _from_document(call: GraphCall) -> Response:
+async def from_document(call: GraphCall, model: type[LoadBody]) -> Response:
+    """Load the records that are in a JSON document."""
     if call.request.query_params:
         raise InvalidRequest(
             "with JSON the options are in the document", remedy="Take them out of the address"
         )
     try:
-        body = LoadBody.model_validate(await json_body(call.request))
+        body = model.model_validate(await json_body(call.request))
     except ValidationError as error:
         raise bad_request(error.errors()) from error
     options = body.model_dump(exclude={"data", "from_"}) | {"from_branch": body.from_}
