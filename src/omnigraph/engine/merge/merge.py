@@ -72,6 +72,7 @@ class MergeOutcome:
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
     cost: Cost = field(default_factory=Cost)
+    replayed: bool = False  # an earlier call with the same idempotency key did it
 
     def __repr__(self) -> str:
         result = counted(self.total_conflicts, "conflict") if self.total_conflicts else self.outcome.value
@@ -213,6 +214,7 @@ class Merges:
             None,
             commit,
             counts_of(done, self._catalogs.get(state.schema)),
+            replayed=True,
         )
 
     # -- running -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from omnigraph.execution.result import Result
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.surfaces.server.answers import answer
 from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented
+from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
 from omnigraph.surfaces.server.models import Catalogue, Reply, Segment, StoredCall
 from omnigraph.surfaces.server.routes.data import receipt_answer, rows_answer
 from omnigraph.surfaces.server.stored import StoredQuery, no_query
@@ -19,7 +20,7 @@ from omnigraph.surfaces.server.stored import StoredQuery, no_query
 router = APIRouter(tags=["queries"])
 
 
-@router.get("/queries", responses=documented(Catalogue))
+@router.get("/queries", responses=documented(Catalogue), openapi_extra=asks(Action.READ))
 async def list_queries(call: CallOf) -> Response:
     """List the stored queries: names, parameters, what they return, whether they write."""
     stored = call.served.stored
@@ -28,7 +29,12 @@ async def list_queries(call: CallOf) -> Response:
     return answer({"queries": entries})
 
 
-@router.post("/queries/{name}", responses=documented(Reply))
+@router.post(
+    "/queries/{name}",
+    responses=documented(Reply),
+    openapi_extra=asks(Action.INVOKE_QUERY, Action.READ, Action.CHANGE),
+    dependencies=[CONDITIONAL, KEYED],
+)
 async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None) -> Response:
     """Run a stored query: the answer is that of `/query` or of `/mutate`."""
     given = body or StoredCall()
@@ -44,8 +50,10 @@ async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None
             query.text, given.params, query_name=query.name, branch=given.branch, at=given.snapshot
         )
 
-    if given.message is not None:
-        raise InvalidRequest(f"query {name!r} only reads: it has no message", remedy="Leave it out")
+    if given.message is not None or call.if_commit is not None:
+        raise InvalidRequest(
+            f"query {name!r} only reads: it has no message, and no condition", remedy="Leave them out"
+        )
     return await rows_answer(call, run, call.form, query.name)
 
 
