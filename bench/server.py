@@ -9,7 +9,7 @@
 
     .venv/bin/python bench/server.py [PART ...] [--seconds 60] [--place FOLDER] [--json]
 
-Clients are processes of their own on the same machine. Ratios are of one run; exit code 1 if a bound is missed.
+Clients are processes of their own on the same machine. Ratios are of one run; exit code 1 if one is not held.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ import pyarrow as pa
 from server_work import ADD, ALL, LOOK_UP, Caller, Task, Told, person, together
 
 import omnigraph as og
-from omnigraph.engine.graph import Graph
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -85,7 +84,7 @@ def serving(root: Path, *arguments: str) -> Iterator[Server]:
     process = subprocess.Popen(
         [sys.executable, "-m", "omnigraph", *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout is not None
     errors: list[str] = []
     threading.Thread(target=lambda: errors.extend(process.stderr or ()), daemon=True).start()
     try:

@@ -1,6 +1,6 @@
 """What the clients of bench/server.py do, each group of them in a process of its own.
 
-They speak plain HTTP, as a client in any language would: what they take of the machine is taken from the server.
+They speak plain HTTP, as a client in any language would: what they take of the machine, the server has not.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _process(task: Task, names: list[str], go: Any, sink: Any) -> None:
 def together(
     task: Task, clients: int, processes: int = 1, *, meanwhile: Callable[[], object] | None = None
 ) -> tuple[Told, float]:
-    """Let clients work in separate processes from one moment on; return what they were told, and the seconds."""
+    """Let clients work in separate processes from one moment on; return what they were told, and how long."""
     context = get_context("spawn")
     go, sink = context.Barrier(clients + 1), context.Queue()
     names = [f"c{n}" for n in range(clients)]
