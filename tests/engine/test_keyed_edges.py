@@ -302,6 +302,32 @@ def test_a_new_key_is_seen_as_old_edges_gone_and_new_ones_come(plain: Graph) -> 
     assert [row["id"] for row in plain.edges("Rates", at=before).to_arrow().to_pylist()] == ["e1"]
 
 
+def test_a_refused_key_leaves_its_idempotency_key_free(plain: Graph) -> None:
+    for number in range(2):
+        plain.load([rating(3, id=f"e{number}")], mode="append")
+
+    with pytest.raises(SchemaUnsupported):
+        plain.schema.apply(SCHEMA, idempotency_key="k")
+    done = plain.schema.apply(SCHEMA, dedupe="equal", idempotency_key="k")
+    again = plain.schema.apply(SCHEMA, dedupe="equal", idempotency_key="k")
+
+    assert (again.replayed, again.commit, rated(plain)) == (True, done.commit, [(UP, 3, None)])
+    with pytest.raises(GraphError, match="another request"):
+        plain.schema.apply(SCHEMA, dedupe="latest", idempotency_key="k")
+
+
+def test_a_key_can_be_reverted(plain: Graph) -> None:
+    plain.load([rating(3, id="e1")], mode="append")
+    applied = plain.schema.apply(SCHEMA).commit
+    assert applied is not None
+    plain.load([{**rating(4), "from": "Bo"}, {"type": "P", "data": {"n": "Bo"}}], mode="append")
+
+    plain.revert(applied.id)
+
+    assert [row[0] for row in rated(plain)] == ['["Bo","Up"]', "e1"]
+    assert "@key(src, dst)" not in plain.schema.show()
+
+
 def test_an_empty_type_gets_a_key_for_nothing(plain: Graph) -> None:
     (step,) = plain.schema.plan(SCHEMA).steps
 

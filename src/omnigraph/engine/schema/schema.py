@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from typing import Any, Literal
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.base.times import At
 from omnigraph.catalog import diagram
@@ -35,13 +37,17 @@ from omnigraph.engine.schema.lower import (
     propose,
     with_rekeyed,
 )
+from omnigraph.engine.schema.rekey import RekeyedRows
+from omnigraph.engine.write import KEY
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
+from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import Cost, measured
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.records import CommitRecord
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
 
 SchemaText = str | os.PathLike[str]
 log = logging.getLogger(__name__)
@@ -99,6 +105,7 @@ class SchemaReceipt:
     cost: Cost
     reclaimed: tuple[ReclaimedType, ...] = ()
     warnings: tuple[str, ...] = ()
+    replayed: bool = False  # an earlier call with the same idempotency key did it
 
     @property
     def applied(self) -> bool:
@@ -177,11 +184,10 @@ class Schemas:
             raise PreconditionFailed(branch, expected=if_commit, actual=snapshot.commit_id)
         state = snapshot.state
         proposal = propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss)
-        table, now_ms = partial(self._store.table, snapshot), self._now_ms()
         with self._store.reading(state):
-            proposal, _ = with_rekeyed(proposal, state, table, self._deduplication(dedupe), now_ms=now_ms)
+            proposal, _ = self._with_rekeyed(proposal, snapshot, dedupe)
             if check_rows and proposal.plan.supported:
-                judge_rows(proposal, table, now_ms=now_ms)
+                judge_rows(proposal, partial(self._store.table, snapshot), now_ms=self._now_ms())
         return SchemaPlan(proposal)
 
     def apply(
@@ -194,11 +200,12 @@ class Schemas:
         message: str | None = None,
         if_commit: str | None = None,
         dedupe: Dedupe | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
-        deleted, down to what the heads of live branches need.
+        deleted, down to what the heads of live branches need. Under an idempotency key it is done once.
 
         An edge type gets a key only if no two edges share it, or `dedupe` says which one stays: with "equal"
         edges that have equal properties become one, with "latest" the one that changed last.
@@ -215,16 +222,50 @@ class Schemas:
             now_ms=self._now_ms(),
         )
         with measured() as meter:
-            receipt = self._store.publish(
-                target, change, Intent(by, message, self._expected(target, if_commit))
-            )
-            assert change.proposal is not None
-            plan = SchemaPlan(change.proposal)
+            intent = Intent(by, message, self._expected(target, if_commit))
+            if idempotency_key is not None:
+                commit_id = self._claim(idempotency_key, checked, target, by, allow_data_loss, dedupe)
+                intent = replace(intent, labels=FrozenMap({KEY: idempotency_key}), commit_id=commit_id)
+            receipt = self._store.publish(target, change, intent)
             commit = receipt.commit
+            if receipt.replayed and commit is not None:
+                plan = self._plan_of(commit, checked, allow_data_loss)
+            else:
+                assert change.proposal is not None
+                plan = SchemaPlan(change.proposal)
             taken = Reclamation() if commit is None else reclaim(self._store, commit, plan.steps)
         if commit is not None:
             log.info("schema of %s changed by commit %s", target, commit.id)
-        return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings)
+        return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings, receipt.replayed)
+
+    def _claim(
+        self,
+        key: str,
+        checked: CheckedSchema,
+        branch: str,
+        actor: str | None,
+        allow_data_loss: bool,
+        dedupe: Dedupe | None,
+    ) -> str | None:
+        """Return the commit id of a key; a change that can never be made claims nothing."""
+        what = ["schema", checked.source.text, allow_data_loss, *([] if dedupe is None else [dedupe])]
+        base = self._store.snapshot(branch)
+        claim = Claim(key, base, actor, spelling(what).encode())
+        claims = Claims(self._store.location, self._store.syncer)
+        wanted = propose(checked, self._catalogs, base.state, new_id(), allow_data_loss=allow_data_loss)
+        with self._store.reading(base.state):
+            wanted, _ = self._with_rekeyed(wanted, base, dedupe)
+        # A change that cannot be made now may have been right under an earlier schema.
+        claimed = claims.take(claim) if wanted.plan.supported else claims.find(claim)
+        return None if claimed is None else claimed.alone
+
+    def _plan_of(self, commit: CommitRecord, checked: CheckedSchema, allow_data_loss: bool) -> SchemaPlan:
+        """Return what a commit did, by the state that it was made from."""
+        assert commit.parent is not None
+        before = self._store.snapshot(commit.branch, at=commit.parent).state
+        return SchemaPlan(
+            propose(checked, self._catalogs, before, commit.id, allow_data_loss=allow_data_loss)
+        )
 
     def lint(self, schema: SchemaText, *, branch: str | None = None) -> tuple[Diagnostic, ...]:
         """Say everything there is to say about a schema text, migration included; raises nothing."""
@@ -242,6 +283,12 @@ class Schemas:
 
     def _deduplication(self, dedupe: Dedupe | None) -> Deduplication:
         return Deduplication(dedupe, partial(last_changes, self._store, self._catalogs))
+
+    def _with_rekeyed(
+        self, proposal: Proposal, snapshot: PinnedSnapshot, dedupe: Dedupe | None
+    ) -> tuple[Proposal, list[RekeyedRows]]:
+        table, how = partial(self._store.table, snapshot), self._deduplication(dedupe)
+        return with_rekeyed(proposal, snapshot.state, table, how, now_ms=self._now_ms())
 
     def _now_ms(self) -> int:
         return self._store.clock.now_us() // 1000

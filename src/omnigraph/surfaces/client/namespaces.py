@@ -289,11 +289,12 @@ class RemoteSchemas:
         message: str | None = None,
         if_commit: str | None = None,
         dedupe: Dedupe | None = None,
+        idempotency_key: str | None = None,
     ) -> RemoteSchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
-        deleted, down to what the heads of live branches need.
+        deleted, down to what the heads of live branches need. Under an idempotency key it is done once.
 
         An edge type gets a key only if no two edges share it, or `dedupe` says which one stays: with "equal"
         edges that have equal properties become one, with "latest" the one that changed last.
@@ -308,13 +309,16 @@ class RemoteSchemas:
             "message": message,
             "dedupe": dedupe,
         }
-        document = self._calls.write("POST", "/schema/apply", body, if_commit=if_commit, source=source)
+        document = self._calls.write(
+            "POST", "/schema/apply", body, if_commit=if_commit, key=idempotency_key, source=source
+        )
         return RemoteSchemaReceipt(
             _plan(document),
             self._applied(document.get("commit"), target),
             decode.cost(document.get("cost")),
             tuple(decode.fields_of(ReclaimedType, entry) for entry in document["reclaimed"]),
             tuple(document["warnings"]),
+            bool(document.get("replayed")),
         )
 
     def _applied(self, commit: Any, branch: str) -> CommitRecord | None:
