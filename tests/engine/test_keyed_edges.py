@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -237,6 +238,20 @@ def test_groups_are_whole_when_they_come_in_shares(plain: Graph, monkeypatch: py
     plain.schema.apply(SCHEMA, dedupe="equal")
 
     assert [row[0] for row in rated(plain)] == [f'["Ada","{film}"]' for film in [*films, "Up"]]
+
+
+def test_keys_whose_hashes_collide_are_no_duplicates(plain: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "omnigraph.engine.schema.rekey.hashes_of", lambda values: np.zeros(len(values), np.uint64)
+    )
+    plain.load([{"type": "Film", "data": {"n": film}} for film in ("A", "B")], mode="append")
+    plain.load([{**rating(3), "to": film} for film in ("A", "B", "A", "Up")], mode="append")
+
+    (refused,) = plain.schema.plan(SCHEMA).to_json()["steps"]
+    plain.schema.apply(SCHEMA, dedupe="equal")
+
+    assert [(group["key"], len(group["ids"])) for group in refused["duplicates"]] == [('["Ada","A"]', 2)]
+    assert [row[0] for row in rated(plain)] == ['["Ada","A"]', '["Ada","B"]', UP]
 
 
 def test_a_key_may_change_and_go(graph: Graph) -> None:
