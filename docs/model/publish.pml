@@ -111,10 +111,14 @@ c_decl { static unsigned long marks; extern int atexit(void (*)(void));
 
 /* Whoever finds that somebody else is to go first waits until the head has moved, or its time is over: at any moment,
  * but with PATIENT, where every attempt ends before the time that it asked for. */
-#if !defined(TURNS) || !defined(PATIENT) || defined(NO_TURN)
 #define GOES_ON(me) true
-#else
+#ifdef TURNS
+#ifdef PATIENT
+#ifndef NO_TURN
+#undef GOES_ON
 #define GOES_ON(me) (first_at != head || first_who == me)
+#endif
+#endif
 #endif
 
 inline check_promises() {
