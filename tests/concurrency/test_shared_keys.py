@@ -227,8 +227,13 @@ def test_a_group_whose_outcome_is_unknown_is_found_by_its_keys(graph: Graph, oth
 # -- groups that are overtaken -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", [point for point in POINTS if point != "publish.after"])
-@pytest.mark.parametrize("repeated", [("k1",), KEYS], ids=["one", "all"])
+@pytest.mark.parametrize(
+    ("point", "repeated"),
+    [
+        *((point, ("k1",)) for point in POINTS if point != "publish.after"),
+        *((point, KEYS) for point in ("claim.after", "publish.before", "head_sync.before")),
+    ],
+)
 def test_a_repetition_that_overtakes_its_group_lands_once(
     graph: Graph, other: Graph, point: str, repeated: tuple[str, ...]
 ) -> None:
