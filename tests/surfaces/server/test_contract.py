@@ -98,6 +98,7 @@ ROWS = [
     Row("POST /schema/apply", "/schema/apply?dry_run=true", {"schema_source": SCHEMA}),
     Row("GET /snapshot", "/snapshot"),
     Row("GET /stats", "/stats"),
+    Row("GET /storage", "/storage"),
     Row("GET /queries", "/queries"),
     Row("POST /queries/{name}", "/queries/everybody"),
     Row("POST /queries/{name}", "/queries/add", {"params": {"name": "Stored", "age": 2}}),
