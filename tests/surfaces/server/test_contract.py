@@ -194,7 +194,7 @@ def routes() -> dict[str, APIRoute]:
         f"{method} {route.path}": route
         for route in listed
         if isinstance(route, APIRoute)
-        for method in route.methods
+        for method in route.methods or ()
     }
 
 

@@ -197,7 +197,7 @@ class Merges:
         if key is None:
             return options.intent, None
         base = self._store.snapshot(into)
-        commit_id = self._claims.take(Claim(key, base, options.actor, spelling(request).encode()))
+        commit_id = self._claims.take(Claim(key, base, options.actor, spelling(request).encode())).alone
         intent = replace(options.intent, labels=FrozenMap({KEY: key}), commit_id=commit_id)
         state = self._store.branches.chain(base.state.line.incarnation).find(commit_id, base.state)
         return intent, None if state is None else self._landed(source, into, state)

@@ -228,9 +228,9 @@ class Schemas:
         claim = Claim(key, base, actor, spelling(what).encode())
         claims = Claims(self._store.location, self._store.syncer)
         wanted = propose(checked, self._catalogs, base.state, new_id(), allow_data_loss=allow_data_loss)
-        if wanted.plan.supported:
-            return claims.take(claim)
-        return claims.find(claim)  # it may have been right under an earlier schema
+        # A change that cannot be made now may have been right under an earlier schema.
+        claimed = claims.take(claim) if wanted.plan.supported else claims.find(claim)
+        return None if claimed is None else claimed.alone
 
     def _plan_of(self, commit: CommitRecord, checked: CheckedSchema, allow_data_loss: bool) -> SchemaPlan:
         """Return what a commit did, by the state that it was made from."""

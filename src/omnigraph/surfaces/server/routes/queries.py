@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from omnigraph.base.errors import InvalidRequest, PermissionDenied
+from omnigraph.base.errors import PermissionDenied
 from omnigraph.engine.access import Action
+from omnigraph.engine.stored import StoredQuery, no_query
 from omnigraph.engine.write import Receipt
 from omnigraph.execution.result import Result
 from omnigraph.storage.manifest.records import MAIN
@@ -15,7 +16,6 @@ from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented
 from omnigraph.surfaces.server.contract import CONDITIONAL, INTEGERS, KEYED, asks
 from omnigraph.surfaces.server.models import Catalogue, Reply, Segment, StoredCall
 from omnigraph.surfaces.server.routes.data import receipt_answer, rows_answer
-from omnigraph.surfaces.server.stored import StoredQuery, no_query
 
 router = APIRouter(tags=["queries"])
 
@@ -39,9 +39,12 @@ async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None
     """Run a stored query: the answer is that of `/query` or of `/mutate`."""
     given = body or StoredCall()
     query = await _found(call, name)
-    if given.expect_mutation not in (None, query.mutation):
-        does = "changes the graph" if query.mutation else "only reads"
-        raise InvalidRequest(f"query {name!r} {does}", remedy="Leave out expect_mutation, or call another")
+    query.check(
+        at=given.snapshot,
+        if_commit=call.if_commit,
+        message=given.message,
+        expect_mutation=given.expect_mutation,
+    )
     if query.mutation:
         return await _mutate(call, query, given)
 
@@ -50,10 +53,6 @@ async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None
             query.text, given.params, query_name=query.name, branch=given.branch, at=given.snapshot
         )
 
-    if given.message is not None or call.if_commit is not None:
-        raise InvalidRequest(
-            f"query {name!r} only reads: it has no message, and no condition", remedy="Leave them out"
-        )
     return await rows_answer(call, run, call.form, query.name)
 
 
@@ -71,8 +70,6 @@ async def _found(call: GraphCall, name: str) -> StoredQuery:
 
 async def _mutate(call: GraphCall, query: StoredQuery, given: StoredCall) -> Response:
     graph, if_commit, key = call.graph, call.if_commit, call.idempotency_key
-    if given.snapshot is not None:
-        raise InvalidRequest(f"query {query.name!r} changes the graph", remedy="Leave out snapshot")
 
     def run() -> Receipt:
         return graph.mutate(
