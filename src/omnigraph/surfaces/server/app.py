@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import Annotated
 
@@ -16,12 +18,14 @@ from starlette.responses import Response
 
 from omnigraph import __version__
 from omnigraph.base.errors import GraphError, InvalidRequest, MethodNotAllowed, NotFound
+from omnigraph.base.ids import SystemClock
 from omnigraph.engine.graph import Graph
 from omnigraph.surfaces.server.access import OPEN, AccessRules
 from omnigraph.surfaces.server.admission import Admission
 from omnigraph.surfaces.server.answers import problem
 from omnigraph.surfaces.server.calls import Server, bad_request
 from omnigraph.surfaces.server.contract import check_headers
+from omnigraph.surfaces.server.coverage import CoverageLook
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
 from omnigraph.surfaces.server.graphs import ServedGraphs
@@ -49,6 +53,7 @@ def create_app(
     settings: ServerSettings,
     graphs: ServedGraphs | Mapping[str, Graph],
     access: AccessRules = OPEN,
+    tracing: Tracing | None = None,
 ) -> FastAPI:
     """Return the application that serves these graphs, to everybody unless `access` says to whom."""
     served = graphs if isinstance(graphs, ServedGraphs) else ServedGraphs.of(graphs)
@@ -63,11 +68,14 @@ def create_app(
         separate_input_output_schemas=False,
     )
     admission = Admission(settings.admission)
-    metrics = Metrics(admission)
+    metrics = Metrics(admission, served.embedder)
+    access = replace(access, decided=metrics.decided)
     for one in served:
         metrics.ready(one.graph_id, served=one.graph is not None)
     app.openapi = cache(partial(openapi_document, app, with_tokens=not access.is_open))  # type: ignore[method-assign]
     app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics)
+    app.state.tracing = tracing or Tracing.from_environment(settings.environment)
+    app.state.coverage = CoverageLook(served, metrics, SystemClock())
     app.include_router(system.router)
     checked = Depends(check_headers)
     for router in GRAPH_ROUTES:
@@ -83,7 +91,7 @@ def create_app(
         identity=access.identity,
         observer=Observer(metrics),
         open_metrics=is_loopback(settings.host),
-        tracing=Tracing.from_environment(settings.environment),
+        tracing=app.state.tracing,
     )
     if settings.cors:
         app.add_middleware(
@@ -108,6 +116,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     server: Server = app.state.server
     await server.pools.finish_writes()
     server.pools.close()
+    await asyncio.to_thread(app.state.tracing.close)  # sends the last spans
 
 
 # -- failures that the framework finds ---------------------------------------------------------------------

@@ -182,8 +182,8 @@ async def mutate(call: CallOf, body: MutateRequest) -> Response:
         )
 
     async with call.measured() as done:
-        done.receipt = await call.write(run)
-    return receipt_answer(done.receipt)
+        receipt = done.receipt = await call.write(run)
+    return receipt_answer(receipt)
 
 
 def receipt_answer(receipt: Receipt, **more: Any) -> Response:
@@ -313,8 +313,9 @@ async def _loaded(call: GraphCall, data: IO[bytes], format: str, options: dict[s
         )
 
     async with call.measured() as done:
-        done.op, done.receipt = "load", await call.write_admitted(run)
-    return receipt_answer(done.receipt, uri=call.served.uri)
+        done.op = "load"
+        receipt = done.receipt = await call.write_admitted(run)
+    return receipt_answer(receipt, uri=call.served.uri)
 
 
 # -- exports and rows ----------------------------------------------------------------------------------

@@ -83,5 +83,5 @@ async def _mutate(call: GraphCall, query: StoredQuery, given: StoredCall) -> Res
         )
 
     async with call.measured() as done:
-        done.receipt = await call.write(run)
-    return receipt_answer(done.receipt)
+        receipt = done.receipt = await call.write(run)
+    return receipt_answer(receipt)

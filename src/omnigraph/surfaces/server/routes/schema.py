@@ -116,7 +116,9 @@ async def apply_schema(
             idempotency_key=key,
         )
 
-    receipt = await call.write(run, long=True)
+    async with call.measured() as done:
+        done.op = "schema"
+        receipt = done.receipt = await call.write(run, long=True)
     document = {
         **_plan(receipt.plan),
         **receipt.to_json(),
