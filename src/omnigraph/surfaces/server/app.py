@@ -29,6 +29,7 @@ from omnigraph.surfaces.server.coverage import CoverageLook
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
 from omnigraph.surfaces.server.graphs import ServedGraphs
+from omnigraph.surfaces.server.heads import Heads
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
@@ -46,7 +47,15 @@ GRAPH_ROUTES: tuple[APIRouter, ...] = (
     former.router,
 )
 DESCRIPTION = "A typed, versioned property graph over HTTP."
-EXPOSED = ("Graph-Commit-Id", "Idempotency-Replayed", "X-Request-Id", "Og-Version", "Retry-After")
+EXPOSED = (
+    "Graph-Commit-Id",
+    "Idempotency-Replayed",
+    "X-Request-Id",
+    "Og-Version",
+    "Retry-After",
+    "Deprecation",
+    "Link",
+)
 
 
 def create_app(
@@ -84,6 +93,7 @@ def create_app(
             app.include_router(router, include_in_schema=False, dependencies=[checked])
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_middleware(Heads)  # within the gate
     app.add_middleware(
         Gate,
         limits=settings.limits,
@@ -97,7 +107,7 @@ def create_app(
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors,
-            allow_methods=("GET", "POST", "PATCH", "DELETE"),
+            allow_methods=("GET", "HEAD", "POST", "PATCH", "DELETE"),
             allow_headers=("*",),
             expose_headers=EXPOSED,
         )
