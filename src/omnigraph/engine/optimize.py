@@ -39,6 +39,7 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import (
     Fragmentation,
     FragmentFacts,
+    IndexState,
     OptimizePolicy,
     Rewriter,
     fragment_facts,
@@ -110,14 +111,23 @@ def _fragmentation(store: GraphStore, snapshot: PinnedSnapshot, declared: TableT
     with store.reading(snapshot.state, tables=(declared.id,)):
         handle = store.table(snapshot, declared.id)
         layout = store.reads.layout(handle)
-        lacking = lacks(handle, layout, declared_indexes(declared)) if layout.parts else {}
-        uncovered = (
-            sum(layout.parts[n].size.rows for n in lack.fragments if not _covered(n, lack.stored.values()))
-            for lack in lacking.values()
-        )
+        specs = declared_indexes(declared)
+        lacking = lacks(handle, layout, specs) if layout.parts else {}
+        uncovered = {
+            spec: sum(
+                layout.parts[n].size.rows for n in lack.fragments if not _covered(n, lack.stored.values())
+            )
+            for spec, lack in lacking.items()
+        }
+        names = {one.column: one.name for one in declared.properties}
+        indexes = [IndexState(names[spec.column], spec.kind.value, uncovered.get(spec, 0)) for spec in specs]
         facts = fragment_facts(handle, layout)
         return Fragmentation(
-            declared.name, declared.kind.value, tuple(facts.values()), max(uncovered, default=0)
+            declared.name,
+            declared.kind.value,
+            tuple(facts.values()),
+            max(uncovered.values(), default=0),
+            tuple(indexes),
         )
 
 

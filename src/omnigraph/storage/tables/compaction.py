@@ -65,6 +65,15 @@ class FragmentFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexState:
+    """One declared index, and the rows that it does not cover."""
+
+    property: str
+    kind: str
+    unindexed_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fragmentation:
     """The fragments of one table, and how many of its rows some declared index does not cover."""
 
@@ -72,11 +81,17 @@ class Fragmentation:
     kind: str
     fragments: tuple[FragmentFacts, ...]
     unindexed_rows: int
+    indexes: tuple[IndexState, ...] = ()
 
     @property
     def rows(self) -> int:
         """How many rows the table has."""
         return sum(fragment.rows - fragment.deleted for fragment in self.fragments)
+
+
+def coverage(rows: int, unindexed: int) -> float:
+    """Return the share of rows that an index covers; all of none."""
+    return 1 - min(unindexed, rows) / rows if rows else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,10 +44,23 @@ class AdmissionCounts(Protocol):
         ...
 
 
+class EmbedderCounts(Protocol):
+    """What an embedder tells about itself."""
+
+    provider: str
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often it was asked, by outcome."""
+        ...
+
+
 class Metrics:
     """The counters of one process; safe for many threads."""
 
-    def __init__(self, admission: AdmissionCounts | None = None) -> None:
+    def __init__(
+        self, admission: AdmissionCounts | None = None, embedder: EmbedderCounts | None = None
+    ) -> None:
         self.registry = registry = CollectorRegistry()
         self._http = Counter(
             "og_http_requests", "Requests answered", ("route", "method", "code"), registry=registry
@@ -93,7 +106,20 @@ class Metrics:
             buckets=STAGES,
             registry=registry,
         )
-        registry.register(_Totals(admission))
+        self._decisions = Counter(
+            "og_policy_decisions",
+            "Questions to policies, by what they said",
+            ("action", "decision"),
+            registry=registry,
+        )
+        self._coverage = Gauge(
+            "og_index_coverage_ratio",
+            "Share of the rows on main that an index covers",
+            ("graph", "type", "property"),
+            registry=registry,
+        )
+        self._covered: dict[str, frozenset[tuple[str, str]]] = {}
+        registry.register(_Totals(admission, embedder))
 
     def render(self) -> bytes:
         """Return everything in the text format, whose content type is `CONTENT_TYPE`."""
@@ -143,6 +169,18 @@ class Metrics:
         """Count a run of optimize: it committed, failed, or nothing came of it."""
         self._optimized.labels(graph, outcome).inc()
 
+    def decided(self, action: str, decision: str) -> None:
+        """Count a question to a policy and its answer."""
+        self._decisions.labels(action, decision).inc()
+
+    def covered(self, graph: str, ratios: Mapping[tuple[str, str], float]) -> None:
+        """Note how far the indexes of a graph go, by type and property; those that are gone are left out."""
+        for gone in self._covered.get(graph, frozenset()) - ratios.keys():
+            self._coverage.remove(graph, *gone)
+        for index, ratio in ratios.items():
+            self._coverage.labels(graph, *index).set(ratio)
+        self._covered[graph] = frozenset(ratios)
+
     def ready(self, graph: str, *, served: bool) -> None:
         """Note whether a graph is served."""
         self._ready.labels(graph).set(served)
@@ -151,8 +189,9 @@ class Metrics:
 class _Totals(Collector):
     """What others count, asked for when Prometheus asks."""
 
-    def __init__(self, admission: AdmissionCounts | None) -> None:
+    def __init__(self, admission: AdmissionCounts | None, embedder: EmbedderCounts | None) -> None:
         self._admission = admission
+        self._embedder = embedder
 
     def describe(self) -> Iterator[Metric]:
         """Name nothing in advance: there is one of these in a registry."""
@@ -167,6 +206,12 @@ class _Totals(Collector):
             ("written_bytes", "Bytes that this process wrote", totals.bytes_written),
         ):
             yield CounterMetricFamily(f"og_process_storage_{name}", text, value=value)
+        if self._embedder is not None:
+            labels = ("provider", "outcome")
+            calls = CounterMetricFamily("og_embedding_calls", "Requests for vectors", labels=labels)
+            for outcome, count in self._embedder.calls.items():
+                calls.add_metric((self._embedder.provider, outcome), count)
+            yield calls
         if self._admission is None:
             return
         rejected = CounterMetricFamily("og_admission_rejected", "Requests turned away", labels=("scope",))
