@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-import omnigraph as og
 from omnigraph.base.errors import GraphError
 from omnigraph.surfaces.cli.app import main
 from tests.parity.ground import ADD, ALL, BY_AGE, REFUSED, SCHEMA, SET, knows, person
@@ -286,8 +285,7 @@ def test_the_command_line_refuses_the_same(
         Path("omnigraph.yaml").write_text(json.dumps(project))
         address = both.address(place) if served else str(place)
         # The case itself is what leads up to the refusal: asked once more, the command line is refused, too.
-        opened = og.connect(address) if served else og.connect(address, queries=both.queries)
-        with opened as graph, pytest.raises(GraphError) as caught:
+        with both.opened(address) as graph, pytest.raises(GraphError) as caught:
             CASES[name](graph)
         code = main([_word(word, address) for word in LINES[name]] + ["--json"])
         document = json.loads(capsys.readouterr().out)
