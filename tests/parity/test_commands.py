@@ -218,7 +218,7 @@ def test_the_command_line_prints_what_python_gives(
     name: str, both: Doors, desktop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line, ask = VALUES[name]
-    answers = []
+    answers: list[Any] = []
     for address in [*(str(both.place()) for _ in range(2)), both.address(both.place())]:
         project = {"graphs": {"kb": {"uri": address, "queries": str(both.queries)}}}
         (desktop / "here/omnigraph.yaml").write_text(json.dumps(project))
