@@ -21,13 +21,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph.engine.access import Action
-from omnigraph.surfaces.policy import Policy
-from omnigraph.surfaces.server.access import AccessRules
+from omnigraph.surfaces.server.access import AccessRules, PolicyFiles
 from omnigraph.surfaces.server.app import create_app
 from omnigraph.surfaces.server.graphs import ServedGraph, ServedGraphs
 from omnigraph.surfaces.server.identity import AccessMode, Identity, StartState
 from omnigraph.surfaces.server.jwt import JwtSettings, JwtVerifier
-from omnigraph.surfaces.server.settings import Limits, ServerSettings
+from omnigraph.surfaces.server.settings import Limits, ServedAddress, ServerSettings
 from omnigraph.surfaces.server.stored import StoredQueries
 from omnigraph.surfaces.server.tokens import TokenSource
 from omnigraph.surfaces.wire import NDJSON
@@ -97,9 +96,13 @@ def site(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iterat
     clock = HandClock()
     source = TokenSource.from_environment({}, file=tokens, clock=clock)
     identity = Identity(source, JwtVerifier(JwtSettings(ISSUER, AUDIENCE, str(jwks)), clock=clock))
-    rules = AccessRules(
-        StartState(AccessMode.POLICY), identity, {"kb": Policy.read(POLICY)}, Policy.read(SERVER_POLICY)
+    policies = {"graph.yaml": POLICY, "server.yaml": SERVER_POLICY}
+    for name, text in policies.items():
+        (folder / name).write_text(text)
+    served = ServerSettings(
+        graphs=(ServedAddress("kb", "kb.og"),), policies=tuple(folder / name for name in policies)
     )
+    rules = AccessRules(StartState(AccessMode.POLICY), identity, PolicyFiles(served))
     with og.connect(make_graph(folder), durability="os") as graph:
         graph.branches.create("secret")
         commit = graph.mutate(INSERT, name="Hidden", age=1, branch="secret").commit_id
