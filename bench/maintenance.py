@@ -1,12 +1,13 @@
 """What maintenance is worth, and what it costs whoever writes meanwhile.
 
-worn      a loaded graph, then one-row commits on two types of nodes and one of edges, then optimize and cleanup: bytes and files
+worn      a loaded graph, then one-row commits on nodes and edges, then optimize and cleanup: bytes and files
           on local disk, and requests on S3 (moto's, behind a counting proxy) to open, probe, read and write,
           beside a fresh graph with the same rows
 beside    writers paced at half of what they can do, with and without optimize and cleanup in another
           process, in alternating phases: failed writes, and the median time of a write
 
-PYTHONPATH=. python bench/maintenance.py [worn] [beside] [--base 100000] [--commits 2000] [--rows 200000] [--phases 6]
+PYTHONPATH=. python bench/maintenance.py [worn] [beside] [--base 100000] [--commits 2000]
+    [--rows 200000] [--phases 6]
 """
 
 from __future__ import annotations
