@@ -219,6 +219,35 @@ def test_a_default_or_a_profile_names_a_served_graph(
     assert run(capsys, "branch", "list", *profile) == (0, {"branches": ["main"]})
 
 
+ALIASES = """
+aliases:
+  who: { server: team, graph: kb, query: named, args: [n], format: csv }
+  eve: { server: team, query: add, params: { n: Eva, a: 9 } }
+  bad: { server: team }
+"""
+
+
+def test_an_alias_of_a_person_calls_a_stored_query(
+    served: Served, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config(home, served, ALIASES)
+    monkeypatch.setenv("OG_TOKEN_TEAM", "t-ada")
+    assert main(["alias", "who", "Ada"]) == 0
+    assert capsys.readouterr().out.split() == ["p.age", "36"]
+    code, receipt = run(capsys, "alias", "eve")
+    assert (code, receipt["affected_nodes"], receipt["actor_id"]) == (0, 1, "ada")
+    assert run(capsys, "alias", "who", "Eva")[1]["rows"] == [{"p.age": 9}]
+    for line, told, named in (
+        (["alias", "bad"], "bad_request", "names no query"),
+        (["alias", "wo"], "not_found", "'who'"),
+        (["alias", "who", "Ada", "--explain"], "bad_request", "no plan"),
+        (["alias", "who", "Ada", "--as", "bob"], "bad_request", "the token"),
+    ):
+        _, refused = run(capsys, *line)
+        assert refused["code"] == told
+        assert named in refused["error"]
+
+
 def test_a_stored_query_needs_no_text(
     served: Served, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -271,10 +271,14 @@ NEEDS_STORAGE: list[list[str]] = [
     ["restore", ADDRESS, "copy"],
     ["clone", ADDRESS, "copy"],
     ["merge", ADDRESS, "side", "--engine", "spark"],
+    ["load", ADDRESS, "--data", "more.jsonl", "--mode", "append", "--engine", "spark"],
+    ["serve", ADDRESS, "--unauthenticated"],
+    ["doctor", "--environment", ADDRESS],
+    ["export", ADDRESS, "out", "--engine", "spark"],
 ]
 
 
-@pytest.mark.parametrize("line", NEEDS_STORAGE, ids=lambda line: line[0])
+@pytest.mark.parametrize("line", NEEDS_STORAGE, ids=" ".join)
 def test_what_needs_the_storage_says_so(
     line: list[str], desktop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

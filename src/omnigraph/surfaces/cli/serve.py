@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.surfaces.cli.settings import Settings, read_project
+from omnigraph.surfaces.cli.settings import Settings, is_served, read_project
 from omnigraph.surfaces.cli.support.call import Address, GraphUri, call_of
 from omnigraph.surfaces.environment import variable
 
@@ -142,6 +142,11 @@ def _served(
 
     if config is None or address or graph_uri:
         where = settings.address(address, graph_uri)
+        if is_served(where):
+            raise InvalidRequest(
+                "serve works on the storage of a graph, and a server does not give that out",
+                remedy="Give the address of the storage: a path or s3://..., on a machine that reaches it",
+            )
         return (ServedAddress(graph_id or id_of(where), where, queries),)
     project = read_project(config)
     names = project.find("project", "graphs") or {}
