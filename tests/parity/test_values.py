@@ -11,7 +11,21 @@ import pyarrow.compute as pc
 import pytest
 
 from omnigraph.engine.history.diff import steps_json
-from tests.parity.ground import ADD, ALL, BY_AGE, DROP, GROWN, KEYED, REFUSED, ROWS, SET, knows, person
+from tests.parity.ground import (
+    ADD,
+    ALL,
+    BOTH_RANKED,
+    BY_AGE,
+    DROP,
+    GROWN,
+    KEYED,
+    NEAREST,
+    REFUSED,
+    ROWS,
+    SET,
+    knows,
+    person,
+)
 from tests.support.doors import Doors, Plain
 
 Body = Callable[[Any], Iterator[Any]]
@@ -116,6 +130,16 @@ def rows_of_one_type(g: Any) -> Iterator[Any]:
     yield g.nodes("Person").columns
     yield len(g.nodes("Person"))
     yield g.at("main~1").nodes("Person").select("age")
+
+
+@body
+def rankings(g: Any) -> Iterator[Any]:
+    for text in (NEAREST, BOTH_RANKED):
+        ranked = g.query(text, t="a dog in the park")
+        yield ranked
+        yield ranked.rows
+        assert len(ranked) == 3
+    yield g.query(NEAREST, t="taxes", at="v1")
 
 
 @body

@@ -98,6 +98,7 @@ ROWS = [
     Row("POST /schema/apply", "/schema/apply?dry_run=true", {"schema_source": SCHEMA}),
     Row("GET /snapshot", "/snapshot"),
     Row("GET /stats", "/stats"),
+    Row("GET /storage", "/storage"),
     Row("GET /queries", "/queries"),
     Row("POST /queries/{name}", "/queries/everybody"),
     Row("POST /queries/{name}", "/queries/add", {"params": {"name": "Stored", "age": 2}}),
@@ -238,7 +239,7 @@ def in_document(route: str) -> set[str]:
     """Return the headers that the document says a route takes."""
     method, path = route.split()
     operation = document()["paths"]["/graphs/{graph_id}" + path][method.lower()]
-    return {one["name"] for one in operation.get("parameters", []) if one["in"] == "header"}
+    return {one["name"] for one in operation.get("parameters", []) if one.get("in") == "header"}
 
 
 @pytest.mark.parametrize("name", WRITE_HEADERS)

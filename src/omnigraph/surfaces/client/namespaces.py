@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
 from omnigraph.base.arguments import checked_methods
-from omnigraph.base.errors import BranchExists, BranchNotFound, GraphError, NotFound, TagExists, TagNotFound
+from omnigraph.base.errors import (
+    BranchExists,
+    BranchNotFound,
+    GraphError,
+    NotFound,
+    PermissionDenied,
+    TagExists,
+    TagNotFound,
+)
 from omnigraph.base.times import At
 from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
@@ -74,7 +83,10 @@ class RemoteBranches:
 
     def delete(self, name: str, *, dry_run: bool = False) -> Branch:
         """Delete a branch that nothing was forked from and nothing of which is tagged; return what it was."""
-        was = None if dry_run else self._document(name)  # a lost reply would have said so
+        was = None
+        if not dry_run:  # a lost reply would have said what it was; whether it may be deleted is said below
+            with suppress(BranchNotFound, PermissionDenied):
+                was = self._document(name)
 
         def already(error: GraphError) -> Json | None:
             return was if isinstance(error, BranchNotFound) else None

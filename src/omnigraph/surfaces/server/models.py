@@ -360,6 +360,26 @@ class Snapshot(Reply):
     datasets: list[dict[str, Any]]
 
 
+class StatsReply(Reply):
+    """How the tables of a branch lie in storage, and how far indexes cover them."""
+
+    graph_branch: str
+    types: list[dict[str, Any]]
+
+
+class StorageReply(Reply):
+    """What a graph takes in storage."""
+
+    graph_branch: str
+    graph_commit_id: str
+    files: int
+    bytes: int
+    system: dict[str, dict[str, int]]
+    types: list[dict[str, Any]]
+    other_tables: dict[str, int]
+    cleanup: dict[str, Any] | None
+
+
 class EntityReply(Reply):
     """One entity, or null."""
 
