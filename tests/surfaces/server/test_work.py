@@ -19,10 +19,13 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, Cancelled, cancelled_by
 from omnigraph.engine.query import Queries
+from omnigraph.engine.write import ChangeWrite
+from omnigraph.storage.tables.differences import OneSided
 from omnigraph.surfaces.server.answers import stream
 from omnigraph.surfaces.server.app import create_app
-from omnigraph.surfaces.server.settings import Limits, ServerSettings
-from tests.support.people import INSERT
+from omnigraph.surfaces.server.limits import Limits
+from omnigraph.surfaces.server.settings import ServerSettings
+from tests.support.people import INSERT, person
 from tests.surfaces.server.conftest import make_graph
 
 READ = "query all() { match { $p: Person } return { $p.name as name } }"
@@ -66,6 +69,43 @@ class Held:
         return held
 
 
+class Caller:
+    """Somebody who sends one request and may leave before it is answered."""
+
+    def __init__(self, method: str, path: str, body: bytes = b"", kind: bytes = b"application/json") -> None:
+        where, _, query = f"/graphs/kb{path}".partition("?")
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        self.sent = list[Any]()
+        self._body = [body]
+        self._left = asyncio.Event()
+        self._scope = {
+            "type": "http",
+            "method": method,
+            "path": where,
+            "raw_path": where.encode(),
+            "query_string": query.encode(),
+            "headers": headers if body else [],
+            "server": ("kb", 80),
+        }
+
+    async def ask(self, app: FastAPI) -> None:
+        """Send it, and take the answer."""
+        await app(self._scope, self._receive, self._send)
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self._left.set()
+
+    async def _receive(self) -> Any:
+        if self._body:
+            return {"type": "http.request", "body": self._body.pop()}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
 def test_a_cancelled_query_stops_where_it_asks_for_memory(graph: Graph) -> None:
     stopped = Cancellation()
     stopped.cancel("nobody waits")
@@ -84,7 +124,7 @@ def test_a_read_that_takes_too_long_is_stopped(graph: Graph, monkeypatch: pytest
             assert (answer.status_code, answer.json()["code"]) == (504, "timeout")
             assert answer.json()["retryable"] is True
             held.may_end.set()
-            await asyncio.to_thread(held.ended.wait, 60)
+            assert await asyncio.to_thread(held.ended.wait, 60)
 
     asyncio.run(ask())
 
@@ -101,30 +141,161 @@ def test_a_read_whose_caller_has_gone_is_stopped(graph: Graph, monkeypatch: pyte
             raise
 
     monkeypatch.setattr(Queries, "run", held.around(noted))
-    body = json.dumps({"query": PAIRS}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    path = "/graphs/kb/query"
-    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "headers": headers}
 
     async def ask() -> None:
         async with running(graph) as (app, _):
-            sent, messages = list[Any](), [{"type": "http.request", "body": body}]
-
-            async def receive() -> Any:
-                if messages:
-                    return messages.pop()
-                await asyncio.to_thread(held.begun.wait, 60)
-                return {"type": "http.disconnect"}
-
-            async def send(message: Any) -> None:
-                sent.append(message)
-
-            await app({**scope, "query_string": b"", "server": ("kb", 80)}, receive, send)
+            caller = Caller("POST", "/query", json.dumps({"query": PAIRS}).encode())
+            asked = asyncio.ensure_future(caller.ask(app))
+            assert await asyncio.to_thread(held.begun.wait, 60)
+            caller.leave()
+            await asked
+            assert caller.sent == []
             held.may_end.set()
-            await asyncio.to_thread(held.ended.wait, 60)
+            assert await asyncio.to_thread(held.ended.wait, 60)
 
     asyncio.run(ask())
     assert isinstance(outcome[0], Cancelled)
+
+
+def test_a_read_that_was_given_up_counts_until_it_has_ended(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    monkeypatch.setattr(Queries, "run", held.around(Queries.run))
+
+    async def ask() -> None:
+        async with running(graph, reads=1, read_queue=1) as (app, http):
+            admission = app.state.server.admission
+            late = await http.post("/query", json={"query": READ}, headers={"X-Timeout-Ms": "50"})
+            assert late.status_code == 504
+            assert admission.running["read"] == 1
+            # Whoever waits behind it is given up in time, too, and was never begun.
+            waited = await http.post("/query", json={"query": READ}, headers={"X-Timeout-Ms": "50"})
+            assert waited.status_code == 504
+            assert (admission.running["read"], admission.waiting["read"]) == (1, 0)
+            held.may_end.set()
+            assert (await http.post("/query", json={"query": READ})).status_code == 200
+            assert admission.running["read"] == 0
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("path", ["/query", "/mutate"])
+def test_whoever_leaves_the_queue_is_never_begun(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    held, begun = Held(), list[str]()
+    verb = path.removeprefix("/")
+    act = getattr(Graph, verb)
+
+    def noted(self: Graph, text: str, *args: Any, **kwargs: Any) -> Any:
+        begun.append(text)
+        return held.around(act)(self, text, *args, **kwargs)
+
+    monkeypatch.setattr(Graph, verb, noted)
+    params = {"params": {"name": "New", "age": 1}} if path == "/mutate" else {}
+
+    async def ask() -> None:
+        async with running(graph, reads=1, graph_writes=1) as (app, http):
+            text = INSERT if path == "/mutate" else READ
+            first = asyncio.ensure_future(http.post(path, json={"query": text, **params}))
+            assert await asyncio.to_thread(held.begun.wait, 60)
+            caller = Caller("POST", path, json.dumps({"query": f"{text} ", **params}).encode())
+            waiting = asyncio.ensure_future(caller.ask(app))
+            kind = "write" if path == "/mutate" else "read"
+            while not app.state.server.admission.waiting[kind]:
+                await asyncio.sleep(0.01)
+            caller.leave()
+            await waiting
+            assert app.state.server.admission.waiting[kind] == 0
+            held.may_end.set()
+            assert (await first).status_code == 200
+
+    asyncio.run(ask())
+    assert len(begun) == 1
+
+
+LINES = b"".join(json.dumps(person(f"P{number}")).encode() + b"\n" for number in range(3))
+
+
+def test_a_load_whose_caller_goes_while_it_is_checked_writes_nothing(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    monkeypatch.setattr(ChangeWrite, "validate", held.around(ChangeWrite.validate))
+    before = graph.store.snapshot().commit_id
+
+    async def ask() -> None:
+        async with running(graph) as (app, _):
+            caller = Caller("POST", "/load/ndjson", LINES, b"application/x-ndjson")
+            asked = asyncio.ensure_future(caller.ask(app))
+            assert await asyncio.to_thread(held.begun.wait, 60)
+            caller.leave()
+            await asked
+            assert app.state.server.admission.running["write"] == 1
+            held.may_end.set()
+            assert await asyncio.to_thread(held.ended.wait, 60)
+            while app.state.server.admission.running["write"]:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+    assert graph.store.snapshot().commit_id == before
+
+
+def test_a_load_that_publishes_outlives_its_caller(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, accepted = Held(), Cancellation.go_on
+
+    def gone_on(self: Cancellation) -> None:
+        accepted(self)
+        held.around(lambda: None)()
+
+    monkeypatch.setattr(Cancellation, "go_on", gone_on)
+    before = graph.store.snapshot().commit_id
+
+    async def ask() -> None:
+        async with running(graph) as (app, _):
+            caller = Caller("POST", "/load/ndjson", LINES, b"application/x-ndjson")
+            asked = asyncio.ensure_future(caller.ask(app))
+            assert await asyncio.to_thread(held.begun.wait, 60)
+            caller.leave()
+            await asyncio.sleep(0)
+            held.may_end.set()
+            await asked
+
+    asyncio.run(ask())
+    assert graph.store.snapshot().commit_id != before
+
+
+@pytest.mark.parametrize("path", ["/diff?from=other", "/commits/{head}/changes", "/changes?start=beginning"])
+def test_a_comparison_whose_caller_has_gone_is_stopped(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    graph.branches.create("other")
+    graph.load([person("Zoe")], mode="append", branch="other")
+    held, rest, head = Held(), list[Any](), graph.store.snapshot().commit_id
+    batches = OneSided._batches
+
+    def noted(self: OneSided, columns: Any) -> Any:
+        held.around(lambda: None)()
+        yield from batches(self, columns)
+        if self.rows:
+            rest.append(columns)
+
+    monkeypatch.setattr(OneSided, "_batches", noted)
+
+    async def ask() -> None:
+        async with running(graph) as (app, _):
+            caller = Caller("GET", path.format(head=head))
+            asked = asyncio.ensure_future(caller.ask(app))
+            assert await asyncio.to_thread(held.begun.wait, 60)
+            caller.leave()
+            await asked
+            held.may_end.set()
+            while app.state.server.admission.running["read"]:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+    assert rest == []  # no rows were read to their end
 
 
 def test_a_write_goes_on_after_its_deadline_and_is_told_by_its_key(
@@ -198,7 +369,7 @@ def test_heavy_queries_hold_up_no_health_check(graph: Graph, monkeypatch: pytest
     async def ask() -> None:
         async with running(graph) as (_, http):
             heavy = [asyncio.create_task(http.post("/query", json={"query": READ})) for _ in range(20)]
-            await asyncio.to_thread(held.begun.wait, 60)
+            assert await asyncio.to_thread(held.begun.wait, 60)
             assert (await http.get("http://kb/healthz")).status_code == 200
             assert (await http.get("/branches")).status_code == 200
             held.may_end.set()
@@ -233,7 +404,7 @@ def test_a_server_that_drains_is_not_ready_and_ends_with_its_writes(
     async def ask() -> None:
         async with running(graph) as (app, http):
             writing = asyncio.create_task(http.post("/mutate", json=asked))
-            await asyncio.to_thread(held.begun.wait, 60)
+            assert await asyncio.to_thread(held.begun.wait, 60)
             app.state.server.pools.draining.set()
             ready = await http.get("http://kb/readyz")
             assert (ready.status_code, ready.json()["draining"]) == (503, True)

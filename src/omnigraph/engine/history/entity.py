@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.base.arguments import checked_methods
+from omnigraph.base.cancellation import stoppable
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
 from omnigraph.base.times import At
@@ -179,7 +180,7 @@ def _versions(
     down_to: ManifestState | None = None,
 ) -> Iterator[tuple[CommitRecord, Change]]:
     """Yield what commits did to an entity, newest first; raise where history was cleaned."""
-    for commit in _commits(store, head, down_to):
+    for commit in stoppable(_commits(store, head, down_to)):
         if commit.parent is None or all(table.table_id not in declared.ids for table in commit.tables):
             continue
         chain = store.branches.chain(commit.incarnation)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -63,6 +64,12 @@ Cors = Annotated[
         "--cors", metavar="ORIGIN", help="Let pages of this origin call the server. Repeat for more."
     ),
 ]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit", metavar="NAME=VALUE", help="Another limit than the usual one: see docs/server.md. Repeat."
+    ),
+]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="So many processes.")]
 
 
@@ -83,11 +90,12 @@ def serve(
     read_only: ReadOnly = False,
     cors: Cors = None,
     workers: Workers = 1,
+    limit: Limit = None,
 ) -> int:
     """Serve graphs over HTTP until the process is told to end."""
     call = call_of(ctx)
     try:
-        from omnigraph.surfaces.server.admission import AdmissionLimits
+        from omnigraph.surfaces.server.limits import Limits
         from omnigraph.surfaces.server.process import serve as run
         from omnigraph.surfaces.server.settings import DEFAULT_BIND, ServerSettings
     except ModuleNotFoundError as error:
@@ -110,7 +118,7 @@ def serve(
             tokens_command=tokens_command,
             cors=tuple(cors or ()),
             workers=workers,
-            admission=AdmissionLimits.from_environment(),
+            limits=Limits.told(limit or (), os.environ, _limits_of(call.settings, config)),
             environment=os.environ,
         )
     )
@@ -157,6 +165,14 @@ def _served(
             )
         )
     return tuple(served)
+
+
+def _limits_of(settings: Settings, config: Path | None) -> Mapping[str, Any]:
+    """Return the limits that a project file asks for: the one that is named, or that of the folder."""
+    from omnigraph.surfaces.cli.settings import read_project
+
+    project = settings.config if config is None else read_project(config)
+    return project.find("project", "server", "limits") or {}
 
 
 def _is_set(name: str) -> bool:

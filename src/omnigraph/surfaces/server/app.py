@@ -60,7 +60,7 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         separate_input_output_schemas=False,
     )
-    admission = Admission(settings.admission)
+    admission = Admission(settings.limits)
     metrics = Metrics(admission)
     for one in served:
         metrics.ready(one.graph_id, served=one.graph is not None)

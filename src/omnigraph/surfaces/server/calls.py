@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends
@@ -27,7 +27,7 @@ from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.transaction import PinnedSnapshot
 from omnigraph.surfaces.server.access import AccessRules
-from omnigraph.surfaces.server.admission import Admission
+from omnigraph.surfaces.server.admission import Admission, Place
 from omnigraph.surfaces.server.graphs import ServedGraph, ServedGraphs, opened, unknown
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.models import Problem
@@ -95,26 +95,29 @@ class GraphCall:
 
     async def read(self, act: Callable[[], T]) -> T:
         """Run a read."""
-        seconds = self.seconds
-        async with self.server.admission.read(self.actor):
-            return await self.server.pools.read(self.request, seconds, act)
+        placed = self.server.admission.read(self.actor)
+        return await self.server.pools.read(self.request, self.seconds, placed, act)
 
     async def write(self, act: Callable[[], T], *, long: bool = False) -> T:
         """Run a write."""
         self.check_writable()
         seconds = self.long_seconds if long else self.seconds
-        async with self.admitted():
-            return await self.server.pools.write(seconds, act)
+        with self.upload(self.server.settings.limits.max_json_bytes) as upload:
+            return await self.server.pools.write(self.request, seconds, self._placed(upload), act)
 
-    def admitted(self) -> AbstractAsyncContextManager[None]:
-        """Hold the place of a write, by the size of its body."""
-        length = self.request.headers.get("content-length", "0")
-        size = int(length) if length.isdecimal() and len(length) < 20 else 0
-        return self.server.admission.write(self.actor, self.served.graph_id, size)
+    def upload(self, most: int) -> AbstractContextManager[Place]:
+        """Count a write for its actor: by the length of its body, or by the most that it may be."""
+        length = self.request.headers.get("content-length", "")
+        size = int(length) if length.isdecimal() and len(length) < 20 else most
+        return self.server.admission.upload(self.actor, self.served.graph_id, size)
 
-    async def write_admitted(self, act: Callable[[], T]) -> T:
-        """Run a write that has its place already."""
-        return await self.server.pools.write(self.long_seconds, act)
+    async def load(self, upload: Place, act: Callable[[], T]) -> T:
+        """Run a load whose body is here; it is given up with its caller until it publishes."""
+        seconds, placed = self.long_seconds, self._placed(upload)
+        return await self.server.pools.write(self.request, seconds, placed, act, stoppable=True)
+
+    def _placed(self, upload: Place) -> AbstractAsyncContextManager[Place]:
+        return self.server.admission.write(self.actor, self.served.graph_id, upload)
 
     @asynccontextmanager
     async def measured(self) -> AsyncIterator[Measured]:

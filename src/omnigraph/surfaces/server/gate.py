@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnigraph.base.errors import (
@@ -25,9 +26,9 @@ from omnigraph.base.errors import (
     UnsupportedMedia,
 )
 from omnigraph.surfaces.server.answers import problem
+from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.server.logs import request_id_of
 from omnigraph.surfaces.server.observing import route_of
-from omnigraph.surfaces.server.settings import Limits
 from omnigraph.surfaces.server.tracing import Tracing
 from omnigraph.surfaces.wire import public
 
@@ -93,6 +94,8 @@ class Gate:
             try:
                 await self._admit(scope, passage)
                 await self._serve(scope, _Body(scope, receive, self._limits).receive, passage.send)
+            except ClientDisconnect:
+                log.debug("request %s: its caller went away", passage.request_id)
             except Exception as error:  # noqa: BLE001 - the last resort: a stranger gets a document
                 await passage.fail(error)
         finally:

@@ -15,6 +15,7 @@ from omnigraph.engine.access import Action
 from omnigraph.engine.export.export import export_lines
 from omnigraph.engine.write import Receipt
 from omnigraph.execution.result import Result
+from omnigraph.surfaces.server.admission import Place
 from omnigraph.surfaces.server.answers import (
     arrow_chunks,
     document_response,
@@ -266,20 +267,23 @@ async def _from_document(call: GraphCall) -> Response:
     options = body.model_dump(exclude={"data", "from_"}) | {"from_branch": body.from_}
     call.check_writable()
     call.check_load(body.branch, body.from_)
-    async with call.admitted():
-        return await _loaded(call, text_file(body.data), "jsonl", options)
+    with call.upload(call.server.settings.limits.max_load_bytes) as upload:
+        return await _loaded(call, upload, text_file(body.data), "jsonl", options)
 
 
 async def _uploaded(call: GraphCall, format: str, options: dict[str, Any]) -> Response:
     call.check_writable()
     call.check_load(options["branch"], options["from_branch"])
     limits, pools = call.server.settings.limits, call.server.pools
-    async with call.admitted(), spooled(call.request, limits, pools.streams) as spool:
-        await pools.small(lambda: check_content(spool, format, limits))
-        return await _loaded(call, spool, format, options)
+    with call.upload(limits.max_load_bytes) as upload:
+        async with spooled(call.request, limits, pools.streams, upload) as (spool, place):
+            await pools.small(lambda: check_content(spool, format, limits))
+            return await _loaded(call, place, spool, format, options)
 
 
-async def _loaded(call: GraphCall, data: IO[bytes], format: str, options: dict[str, Any]) -> Response:
+async def _loaded(
+    call: GraphCall, place: Place, data: IO[bytes], format: str, options: dict[str, Any]
+) -> Response:
     graph, if_commit, key = call.graph, call.if_commit, call.idempotency_key
 
     def run() -> Receipt:
@@ -288,7 +292,7 @@ async def _loaded(call: GraphCall, data: IO[bytes], format: str, options: dict[s
         )
 
     async with call.measured() as done:
-        done.op, done.receipt = "load", await call.write_admitted(run)
+        done.op, done.receipt = "load", await call.load(place, run)
     return receipt_answer(done.receipt, uri=call.served.uri)
 
 
