@@ -567,6 +567,12 @@ class LimitExceeded(GraphError):
     code = "resource_limit"
 
 
+class NoRoomNow(LimitExceeded):
+    """The queries that run together leave no memory for this one; by itself it may well have enough."""
+
+    retryable = True
+
+
 # -- not now -----------------------------------------------------------------------------------------
 
 

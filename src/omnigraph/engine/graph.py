@@ -52,6 +52,7 @@ from omnigraph.engine.table import TypeRows
 from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ExecutorFor, Receipt
 from omnigraph.execution.budget import MEMORY_BYTES
+from omnigraph.execution.memory import Memory
 from omnigraph.execution.plan.explain import Explanation
 from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import EmbeddingChoice, embedder_of
@@ -110,6 +111,10 @@ class Graph:
         bound._closing = None
         bound._bind(view)
         return bound
+
+    def share_memory(self, memory: Memory) -> None:
+        """Let queries take their memory from an account that other graphs take theirs from."""
+        self._query.share(memory)
 
     def branch(self, name: str, *, create: bool = False) -> Graph:
         """Return this graph bound to a branch: calls on it that name no branch mean this one.

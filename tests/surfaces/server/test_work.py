@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -25,9 +26,11 @@ from omnigraph.surfaces.server.answers import stream
 from omnigraph.surfaces.server.app import create_app
 from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.server.settings import ServerSettings
+from omnigraph.surfaces.wire import ARROW, EVENTS
 from tests.support.people import INSERT, person
 from tests.surfaces.server.conftest import make_graph
 
+JSON = "application/json"
 READ = "query all() { match { $p: Person } return { $p.name as name } }"
 PAIRS = "query pairs() { match { $p: Person  $q: Person } return { $p.name, $q.name } }"
 
@@ -72,10 +75,14 @@ class Held:
 class Caller:
     """Somebody who sends one request and may leave before it is answered."""
 
-    def __init__(self, method: str, path: str, body: bytes = b"", kind: bytes = b"application/json") -> None:
+    def __init__(
+        self, method: str, path: str, body: bytes = b"", kind: bytes = b"application/json", accept: str = JSON
+    ) -> None:
         where, _, query = f"/graphs/kb{path}".partition("?")
         headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
         self.sent = list[Any]()
+        self.takes = asyncio.Event()
+        self.takes.set()
         self._body = [body]
         self._left = asyncio.Event()
         self._scope = {
@@ -84,7 +91,7 @@ class Caller:
             "path": where,
             "raw_path": where.encode(),
             "query_string": query.encode(),
-            "headers": headers if body else [],
+            "headers": [(b"accept", accept.encode()), *(headers if body else [])],
             "server": ("kb", 80),
         }
 
@@ -104,6 +111,7 @@ class Caller:
 
     async def _send(self, message: Any) -> None:
         self.sent.append(message)
+        await self.takes.wait()
 
 
 def test_a_cancelled_query_stops_where_it_asks_for_memory(graph: Graph) -> None:
@@ -414,3 +422,77 @@ def test_a_server_that_drains_is_not_ready_and_ends_with_its_writes(
 
     asyncio.run(ask())
     assert "Last" in [row["name"] for row in graph.query(READ)]
+
+
+def test_memory_that_others_have_is_answered_with_when_to_come_again(graph: Graph) -> None:
+    async def ask() -> None:
+        async with running(graph, memory_bytes=1 << 20, query_memory_bytes=1 << 20) as (app, http):
+            memory = app.state.server.memory
+            with memory.taking((1 << 20) - 8, "others"):
+                answer = await http.post("/query", json={"query": PAIRS})
+            problem = answer.json()
+            assert (answer.status_code, problem["code"], problem["retryable"]) == (
+                503,
+                "resource_limit",
+                True,
+            )
+            assert problem["resource_limit"] == {"resource": "memory", "limit": 1 << 20, "actual": ANY}
+            assert answer.headers["Retry-After"] == "1"
+            assert (await http.post("/query", json={"query": PAIRS})).status_code == 200
+            assert memory.taken == 0
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("path", ["/query", "/rows/node/Person"])
+def test_an_answer_that_is_streamed_counts_until_it_was_taken(graph: Graph, path: str) -> None:
+    async def ask() -> None:
+        async with running(graph) as (app, _):
+            memory, body = app.state.server.memory, json.dumps({"query": READ}).encode()
+            sent = ("POST", body) if path == "/query" else ("GET", b"")
+            caller = Caller(sent[0], path, sent[1], accept=ARROW)
+            caller.takes.clear()
+            asked = asyncio.ensure_future(caller.ask(app))
+            while not caller.sent:
+                await asyncio.sleep(0.01)
+            assert memory.taken > 0
+            caller.takes.set()
+            await asked
+            while memory.taken:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+
+
+def test_whoever_takes_nothing_of_an_answer_loses_it_and_his_place(graph: Graph) -> None:
+    async def ask() -> None:
+        async with running(graph, exports=1, answer_seconds=0.05) as (app, http):
+            caller = Caller("POST", "/export", b"{}")
+            caller.takes.clear()
+            await caller.ask(app)
+            assert len(caller.sent) == 1
+            while app.state.server.admission.running["export"]:
+                await asyncio.sleep(0.01)
+            assert (await http.post("/export", json={})).status_code == 200
+
+    asyncio.run(ask())
+
+
+def test_listeners_are_bounded_and_leave_their_place_when_they_go(graph: Graph) -> None:
+    async def ask() -> None:
+        async with running(graph, listeners=1) as (app, http):
+            admission = app.state.server.admission
+            for path, accept in (("/changes?wait=60&start=now", JSON), ("/changes?start=now", EVENTS)):
+                caller = Caller("GET", path, accept=accept)
+                asked = asyncio.ensure_future(caller.ask(app))
+                while not admission.running["listener"]:
+                    await asyncio.sleep(0.01)
+                refused = await http.get("/changes", params={"start": "now", "wait": 60})
+                assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+                assert refused.json()["details"]["scope"] == "listener"
+                caller.leave()
+                await asked
+                while admission.running["listener"]:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(ask())

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from omnigraph.base.errors import Busy, LimitExceeded, Unavailable
+from omnigraph.base.errors import Busy, LimitExceeded, NoRoomNow, Unavailable
 from omnigraph.base.ids import Clock, SystemClock
 from omnigraph.surfaces.server.limits import Limits
 
@@ -250,6 +250,11 @@ class Admission:
         with self._actor_reads.of(actor, self._reads) as share:
             async with self._reads.slot(actor, share) as place:
                 yield place
+
+    def later(self, error: NoRoomNow) -> NoRoomNow:
+        """Say when a read may find the memory that the reads of now have."""
+        error.fields["retry_after"] = self._reads.retry_after
+        return error
 
     @asynccontextmanager
     async def export(self, actor: Actor) -> AsyncIterator[Place]:

@@ -17,13 +17,14 @@ from starlette.responses import Response
 from omnigraph import __version__
 from omnigraph.base.errors import GraphError, InvalidRequest, MethodNotAllowed, NotFound
 from omnigraph.engine.graph import Graph
+from omnigraph.execution.memory import Memory
 from omnigraph.surfaces.server.access import OPEN, AccessRules
 from omnigraph.surfaces.server.admission import Admission
 from omnigraph.surfaces.server.answers import problem
 from omnigraph.surfaces.server.calls import Server, bad_request
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
-from omnigraph.surfaces.server.graphs import ServedGraphs
+from omnigraph.surfaces.server.graphs import ServedGraphs, opened
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
@@ -65,7 +66,10 @@ def create_app(
     for one in served:
         metrics.ready(one.graph_id, served=one.graph is not None)
     app.openapi = cache(partial(openapi_document, app, with_tokens=not access.is_open))  # type: ignore[method-assign]
-    app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics)
+    memory = Memory(settings.limits.memory_bytes)
+    for one in served.ready:
+        opened(one).share_memory(memory)
+    app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics, memory)
     app.include_router(system.router)
     for router in GRAPH_ROUTES:
         app.include_router(router, prefix="/graphs/{graph_id}", dependencies=[Depends(_graph_id)])

@@ -8,20 +8,26 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest, PermissionDenied
+from omnigraph.base.errors import InvalidRequest, NoRoomNow, PermissionDenied
 from omnigraph.engine.access import Action, Guard
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.query import NamedQuery
 from omnigraph.engine.write import Receipt
+from omnigraph.execution.memory import Memory
 from omnigraph.execution.result import Result
 from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.storage.manifest.records import MAIN
@@ -52,6 +58,7 @@ class Server:
     access: AccessRules
     admission: Admission
     metrics: Metrics
+    memory: Memory
 
 
 @dataclass(eq=False)
@@ -95,8 +102,25 @@ class GraphCall:
 
     async def read(self, act: Callable[[], T]) -> T:
         """Run a read."""
-        placed = self.server.admission.read(self.actor)
-        return await self.server.pools.read(self.request, self.seconds, placed, act)
+        server, seconds = self.server, self.seconds
+        try:
+            return await server.pools.read(self.request, seconds, server.admission.read(self.actor), act)
+        except NoRoomNow as error:
+            raise server.admission.later(error) from error
+
+    @contextmanager
+    def keeping(self, size: int) -> Iterator[Place]:
+        """Have memory for an answer, while a block and the stream that it begins last."""
+        memory = self.server.memory
+        try:
+            memory.take(size, "the answer")
+        except NoRoomNow as error:
+            raise self.server.admission.later(error) from error
+        place = Place(lambda: memory.take(-size, "the answer"))
+        try:
+            yield place
+        finally:
+            place.leave()
 
     async def write(self, act: Callable[[], T], *, long: bool = False) -> T:
         """Run a write."""

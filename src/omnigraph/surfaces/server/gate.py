@@ -89,7 +89,8 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, passage = asyncio.get_running_loop().time(), _Passage(scope, send, self._version)
+        started = asyncio.get_running_loop().time()
+        passage = _Passage(scope, send, self._version, self._limits.answer_seconds)
         try:
             try:
                 await self._admit(scope, passage)
@@ -149,8 +150,9 @@ class Gate:
 class _Passage:
     """The answer to one request, as it goes out."""
 
-    def __init__(self, scope: Scope, send: Send, version: str) -> None:
+    def __init__(self, scope: Scope, send: Send, version: str, seconds: float) -> None:
         self._send = send
+        self._seconds = seconds
         self._version = version
         given = Headers(scope=scope).getlist("x-request-id")
         self.request_id = request_id_of(given[0] if len(given) == 1 else None)
@@ -166,7 +168,11 @@ class _Passage:
             headers["Og-Version"] = self._version
             headers["X-Content-Type-Options"] = "nosniff"
             headers.setdefault("Cache-Control", "no-store")
-        await self._send(message)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientDisconnect from None  # he takes nothing of the answer
 
     async def fail(self, error: Exception) -> None:
         """Answer with a problem; an answer that has begun is broken off instead."""

@@ -103,7 +103,8 @@ class Limits:
             if name not in known:
                 remedy = did_you_mean(name, list(known)) or f"There are {', '.join(known)}"
                 raise InvalidRequest(f"there is no limit {name!r}", remedy=remedy)
-        return Limits(**{name: _number(known[name], value) for name, value in values.items()})
+        given: dict[str, Any] = {name: _number(known[name], value) for name, value in values.items()}
+        return Limits(**given)
 
 
 def variable_of(limit: Field[Any]) -> str:
@@ -135,9 +136,10 @@ def _number(limit: Field[Any], text: str) -> int | float:
 
 def table() -> str:
     """Return all limits as a table of the docs."""
+    usual = Limits()
     rows = [
-        f"| `{limit.name}` | {shown(limit.default, limit.metadata['unit'])} | {limit.metadata['bounds']} "
-        f"| {limit.metadata['beyond']}{_older(limit)} |"
+        f"| `{limit.name}` | {shown(getattr(usual, limit.name), limit.metadata['unit'])} "
+        f"| {limit.metadata['bounds']} | {limit.metadata['beyond']}{_older(limit)} |"
         for limit in fields(Limits)
     ]
     return "\n".join(["| Limit | Default | What it bounds | Beyond it |", "|---|---|---|---|", *rows])

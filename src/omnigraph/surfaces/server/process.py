@@ -20,6 +20,7 @@ from omnigraph.surfaces.server.access import read_access
 from omnigraph.surfaces.server.app import create_app
 from omnigraph.surfaces.server.calls import Server
 from omnigraph.surfaces.server.graphs import ServedGraphs
+from omnigraph.surfaces.server.heads import bounded_heads
 from omnigraph.surfaces.server.settings import ServerSettings, split_bind
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def serve_on(settings: ServerSettings, sock: socket.socket, announce: Callable[[
         server: Server = app.state.server
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=bounded_heads(settings.limits),
             ws="none",
             lifespan="on",
             access_log=False,

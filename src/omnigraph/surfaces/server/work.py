@@ -54,7 +54,13 @@ class Pools:
             async with placed as place:
                 return await self._run(self.reads, place, partial(_stoppable, stop, call))
 
-        task, reason = await _attended(request, seconds, run(), stop)
+        return await self.listen(request, seconds, run(), stop)
+
+    async def listen(
+        self, request: Request, seconds: float, work: Coroutine[Any, Any, T], stop: Cancellation | None = None
+    ) -> T:
+        """Wait for work as long as its caller does."""
+        task, reason = await _attended(request, seconds, work, stop or Cancellation())
         if reason is None:
             return task.result()
         raise DeadlineExceeded(
@@ -100,10 +106,11 @@ class Pools:
             stage="writing",
         )
 
-    async def look(self, stop: Cancellation, call: Callable[[], T]) -> T:
+    async def look(self, place: Place, call: Callable[[], T]) -> T:
         """Look for changes, for somebody who waits for them; stop when he does not any more."""
+        stop = Cancellation()
         try:
-            return await self._start(self.looks, partial(_stoppable, stop, call))
+            return await self._run(self.looks, place, partial(_stoppable, stop, call))
         except asyncio.CancelledError:
             stop.cancel(GONE)
             raise

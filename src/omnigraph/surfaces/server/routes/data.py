@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
 from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -73,7 +72,7 @@ async def query(call: CallOf, body: QueryBody) -> Response:
 
     JSON unless `Accept` asks for an Arrow stream or JSON lines.
     """
-    graph, form = call.graph, call.form
+    graph, form, most = call.graph, call.form, call.server.settings.limits.query_memory_bytes
 
     def run() -> Result:
         return graph.query(
@@ -82,7 +81,7 @@ async def query(call: CallOf, body: QueryBody) -> Response:
             query_name=body.name,
             branch=body.branch,
             at=body.snapshot,
-            memory_bytes=body.memory_bytes,
+            memory_bytes=None if body.memory_bytes is None else min(body.memory_bytes, most),
         )
 
     return await rows_answer(call, run, form)
@@ -96,7 +95,7 @@ async def rows_answer(
 
     def rendered() -> tuple[Result, bytes]:
         answered = run()
-        return answered, json_result(answered, limits.max_json_rows)
+        return answered, json_result(answered, limits)
 
     async with call.measured() as done:
         done.query = name
@@ -106,7 +105,8 @@ async def rows_answer(
             return document_response(body, result.commit_id)
         result = done.result = await call.read(run)
     chunks = arrow_chunks(result.table, result_facts(result)) if form == ARROW else row_lines(result.table)
-    return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id)
+    with call.keeping(int(result.table.nbytes)) as place:
+        return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id, place)
 
 
 @router.post("/explain", responses=documented(PlanReply))
@@ -314,10 +314,9 @@ async def export(call: CallOf, body: ExportRequest) -> Response:
         return lines, at
 
     size = call.server.settings.limits.chunk_bytes
-    async with AsyncExitStack() as held:
-        await held.enter_async_context(call.server.admission.export(call.actor))
+    async with call.server.admission.export(call.actor) as place:
         lines, commit_id = await call.read(begin)
-        return await stream(pools.streams, lines, size, NDJSON, commit_id, held)
+        return await stream(pools.streams, lines, size, NDJSON, commit_id, place)
 
 
 @router.get("/rows/{kind}/{type}", response_class=Response, responses=streamed(ARROW))
@@ -344,5 +343,6 @@ async def rows(
         return typed.table, facts, typed.commit_id
 
     table, facts, commit_id = await call.read(read)
-    chunks = arrow_chunks(table, facts)
-    return await stream(pools.streams, chunks, call.server.settings.limits.chunk_bytes, ARROW, commit_id)
+    chunks, size = arrow_chunks(table, facts), call.server.settings.limits.chunk_bytes
+    with call.keeping(int(table.nbytes)) as place:
+        return await stream(pools.streams, chunks, size, ARROW, commit_id, place)
