@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import omnigraph as og
-from omnigraph.base.errors import DeadlineExceeded, Unavailable
 from omnigraph.surfaces.client.open import open_remote
 from tests.support.faults import Fault
 from tests.support.proxy import S3Proxy
@@ -137,48 +131,3 @@ def test_a_revert_lands_once(cut: tuple[Any, S3Proxy]) -> None:
     graph.revert(commit)
     assert commits(graph) == before + 1
     assert graph.entity("Person", "a").get()["age"] != 99
-
-
-@pytest.mark.slow
-def test_two_servers_of_one_graph_one_killed_in_the_middle_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    place = tmp_path / "kb.og"
-    og.init(place, SCHEMA, durability="os").close()
-    texts = [f"note {number}" for number in range(40)]
-    with serving(place) as one, serving(place) as other:
-        front = Switch([one.graph, other.graph])
-        halfway = threading.Event()
-
-        def write(text: str) -> None:
-            front.mutate(text)
-            if text == texts[10]:
-                halfway.set()
-
-        with ThreadPoolExecutor(4) as pool:
-            running = [pool.submit(write, text) for text in texts]
-            assert halfway.wait(60), [future.exception() for future in running if future.done()]
-            os.kill(one.process.pid, signal.SIGKILL)
-            for future in running:
-                future.result()
-        front.close()
-    with og.connect(place) as graph:
-        assert sorted(row["text"] for row in graph.nodes("Note")) == sorted(texts)
-        assert len(graph.commits.list(limit=1_000)) == len(texts) + 1
-
-
-class Switch:
-    """Clients of two servers; a write that one of them loses goes to the other with the same key."""
-
-    def __init__(self, addresses: list[str]) -> None:
-        self._graphs = [open_remote(address, retries=5) for address in addresses]
-
-    def mutate(self, text: str) -> None:
-        key = f"key of {text}"
-        start = int(text.split()[1]) % 2
-        try:
-            self._graphs[start].mutate(NOTE, t=text, idempotency_key=key)
-        except (Unavailable, DeadlineExceeded):
-            self._graphs[1].mutate(NOTE, t=text, idempotency_key=key)
-
-    def close(self) -> None:
-        for graph in self._graphs:
-            graph.close()

@@ -17,9 +17,11 @@ from omnigraph import CopyInterrupted, DestinationRefused, Graph, GraphError, In
 from omnigraph.storage.copy.backup import ATTEMPTS
 from omnigraph.storage.durability import armed
 from omnigraph.storage.location import UNFINISHED, Location
+from omnigraph.storage.opener import manifest_file
 from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.retention import Retention
 from omnigraph.storage.store import GraphStore
+from tests.engine.doctor.damaged import folder, put_rows, table_id
 from tests.support.places import Place
 from tests.support.processes import run_processes
 from tests.support.told import digest_at, stored, told, write_on
@@ -181,6 +183,45 @@ def test_a_large_file_goes_to_an_object_store_in_parts(local_place: Place, s3_pl
         graph.backup(s3_place.address, storage_options=s3_place.options)
 
         assert stored(s3_place.address, s3_place.options) == stored(graph.uri)
+
+
+# -- examined ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copied", ["backup", "restore", "clone"])
+def test_what_is_broken_in_a_copy_is_in_its_report(
+    graph: Graph, free: str, tmp_path: Path, copied: str
+) -> None:
+    """The copy is as faithful as it can be: an edge to nobody came along."""
+    put_rows(graph, "Knows", [{"id": "e1", "src": "Ada", "dst": "Nobody"}])
+
+    report: og.CopyReport | og.CloneReport
+    match copied:
+        case "backup":
+            report = graph.backup(free)
+        case "restore":
+            graph.backup(free)
+            report = og.restore(free, tmp_path / "restored.og")
+        case _:
+            report = graph.clone(free)
+
+    assert not report.ok
+    assert [finding.code for finding in report.findings] == ["dangling_edge"]
+    assert [found["code"] for found in report.to_json()["findings"]] == ["dangling_edge"]
+    assert not report.to_json()["ok"]
+
+
+def test_history_that_is_broken_in_a_copy_is_in_its_report(graph: Graph, free: str) -> None:
+    """Nothing that a head or a tag needs is gone, so the copy is made."""
+    person = table_id(graph, "Person")
+    old = graph.store.snapshot(at=2).state.pins[person].version
+    (folder(graph, "Person") / "_versions" / manifest_file(old)).unlink()
+
+    report = graph.backup(free)
+
+    assert {finding.code for finding in report.findings} == {"history_broken"}
+    with og.connect(free) as copy:
+        assert digest_at(copy, "main") == digest_at(graph, "main")
 
 
 # -- again -------------------------------------------------------------------------------------------

@@ -95,6 +95,7 @@ CALLS: Mapping[str, Call] = {
     "Policy.decide": lambda w: {"actor": "ada", "action": "read"},
     "Policy.guard": lambda w: {"actor": "ada", "graph_id": "kb"},
     "Policy.server_guard": lambda w: {"actor": "ada"},
+    "Graph.run": lambda w: {"name": "r", "k": "a"},
     "Graph.acting": lambda w: {"actor": "ada"},
     "Graph.branch": lambda w: {"name": w.branch()},
     "Graph.at": lambda w: {"moment": w.head()},
@@ -164,9 +165,12 @@ KEYED: tuple[Any, ...] = tuple({key: "a"} for key in PLAIN if not isinstance(key
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A graph with rows and a few commits."""
     monkeypatch.chdir(tmp_path)  # a wrong path is a path from here
+    (tmp_path / "queries").mkdir()
+    (tmp_path / "queries/r.gq").write_text(READ)
     with og.init(tmp_path / "g", SCHEMA, durability="os") as graph:
         graph.load(people(), mode="merge")
         graph.mutate(WRITE, k="b", n=2)
+    with og.connect(tmp_path / "g", durability="os", queries=tmp_path / "queries") as graph:
         yield World(tmp_path, graph)
 
 
@@ -336,7 +340,7 @@ def answer(function: Callable[..., Any], world: World, name: str) -> Any:
     """Return what a valid call gives; it shows that the row of the table is right."""
     if name in ("Graph.close", "Graph"):
         return None
-    return function(**valid(name, function, world))
+    return called(function, valid(name, function, world))
 
 
 def valid(name: str, function: Callable[..., Any], world: World) -> dict[str, Any]:
@@ -355,6 +359,16 @@ def valid(name: str, function: Callable[..., Any], world: World) -> dict[str, An
 _OPEN = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
+def called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """Call with arguments by name; those that have only a place go there."""
+    rest = dict(given)
+    parameters = inspect.signature(function).parameters.values()
+    placed = [
+        rest.pop(one.name) for one in parameters if one.kind is one.POSITIONAL_ONLY and one.name in rest
+    ]
+    return function(*placed, **rest)
+
+
 def wrong_arguments(function: Callable[..., Any], name: str) -> Iterator[tuple[str, Any]]:
     """Yield every parameter with every wrong value."""
     names = [one.name for one in inspect.signature(function).parameters.values() if one.kind not in _OPEN]
@@ -368,7 +382,7 @@ def wrong_arguments(function: Callable[..., Any], name: str) -> Iterator[tuple[s
 def outcome_of(function: Callable[..., Any], call: Mapping[str, Any]) -> Exception | None:
     """Call, and read some of what comes; return the error if there is one."""
     try:
-        value = function(**call)
+        value = called(function, call)
         if isinstance(value, og.Graph):
             value.close()
         elif isinstance(value, Iterable):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import omnigraph as og
-from tests.parity.ground import RECORDS, SCHEMA
+from tests.parity.ground import RECORDS, SCHEMA, STORED
 from tests.support.doors import Doors, doors
 
 
@@ -19,5 +19,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
         graph.load(RECORDS, mode="append", message="everybody")
         graph.mutate('query up() { update Person set { age: 37 } where name = "Ada" }', actor="ada")
         graph.tags.create("v1", message="the first")
-    with doors(tmp_path_factory.mktemp("served"), template) as running:
+    queries = tmp_path_factory.mktemp("queries")
+    for name, text in STORED.items():
+        (queries / name).parent.mkdir(exist_ok=True)
+        (queries / name).write_text(text)
+    with doors(tmp_path_factory.mktemp("served"), template, queries) as running:
         yield running

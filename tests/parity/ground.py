@@ -64,3 +64,11 @@ BY_AGE = "query by($n: I32) { match { $p: Person  $p.age > $n } return { $p.name
 ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }"
 SET = "query set($name: String, $age: I32?) { update Person set { age: $age } where name = $name }"
 DROP = "query drop($name: String) { delete Person where name = $name }"
+STORED = {
+    "people.gq": """query by($n: I32) @description("older than") {
+  match { $p: Person  $p.age > $n } return { $p.name, $p.age } order { $p.name }
+}
+query everybody() { match { $p: Person } return { $p.name } }
+""",
+    "below/add.gq": ADD,
+}

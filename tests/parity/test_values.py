@@ -64,6 +64,24 @@ def parameters(g: Any) -> Iterator[Any]:
 
 
 @body
+def stored_queries(g: Any) -> Iterator[Any]:
+    yield g.queries.list()
+    rows = g.run("by", n=30)
+    yield rows
+    yield rows.rows
+    yield g.run("by", {"n": 36}, at="main~1")
+    g.branches.create("side")
+    receipt = g.run("add", name="Eve", age=9, branch="side", message="hello", idempotency_key="k")
+    yield receipt
+    again = g.run("add", name="Eve", age=9, branch="side", message="hello", idempotency_key="k")
+    yield [again.replayed, again.commit_id == receipt.commit_id]
+    side = g.branch("side")
+    yield side.run("everybody")
+    yield side.run("add", name="Fay", if_commit=receipt.commit_id)
+    yield g.at("main~1").run("by", n=36)
+
+
+@body
 def reads_of_branches_and_of_the_past(g: Any) -> Iterator[Any]:
     g.branches.create("side")
     g.mutate(ADD, name="Eve", branch="side")

@@ -48,6 +48,7 @@ class Doors:
     folder: Path
     url: str
     template: Path
+    queries: Path
     _numbers: Iterator[int]
 
     def place(self) -> Path:
@@ -63,7 +64,7 @@ class Doors:
     @contextmanager
     def embedded(self) -> Iterator[Any]:
         """Open a copy in this process."""
-        with og.connect(self.place(), durability="os") as graph:
+        with og.connect(self.place(), durability="os", queries=self.queries) as graph:
             yield graph
 
     @contextmanager
@@ -74,21 +75,21 @@ class Doors:
 
 
 @contextmanager
-def doors(folder: Path, template: Path) -> Iterator[Doors]:
-    """Run a server for a folder of copies."""
+def doors(folder: Path, template: Path, queries: Path) -> Iterator[Doors]:
+    """Run a server for a folder of copies, which all have the same stored queries."""
     for name in ("first", "second"):
         shutil.copytree(template, folder / name)
     errors = folder.with_suffix(".stderr")
     with errors.open("w") as sink:
         process = subprocess.Popen(
-            [sys.executable, str(FOLDER_SERVER), str(folder)],
+            [sys.executable, str(FOLDER_SERVER), str(folder), str(queries)],
             stdout=subprocess.PIPE,
             stderr=sink,
             text=True,
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
         )
     try:
-        yield Doors(folder, f"http://{_listens(process, errors)}", template, count(1))
+        yield Doors(folder, f"http://{_listens(process, errors)}", template, queries, count(1))
     finally:
         process.terminate()
         try:

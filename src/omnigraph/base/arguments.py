@@ -138,9 +138,12 @@ class _Readers:
         self.by_name: dict[str | None, tuple[Reader | None, str]] = {}
         self._order: list[str] = []
         self._rest: str | None = None  # the parameter that takes any number of arguments
+        self._by_place: set[str] = set()  # only: a keyword of the same name is another argument
         for name, parameter in signature(function).parameters.items():
             if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
                 self._order.append(name)
+            if parameter.kind is Parameter.POSITIONAL_ONLY:
+                self._by_place.add(name)
             if parameter.kind is Parameter.VAR_POSITIONAL:
                 self._rest = name
             reader, words = _compiled(hints.get(name, Any))
@@ -151,7 +154,8 @@ class _Readers:
         """Return the arguments of a call, checked."""
         by_name = self.by_name
         names = chain(self._order, repeat(self._rest))  # the rest goes to the one that takes any number
-        given = [*zip(names, args, strict=False), *kwargs.items()]
+        by_keyword = ((None if name in self._by_place else name, kwargs[name]) for name in kwargs)
+        given = [*zip(names, args, strict=False), *by_keyword]
         read = []
         for name, value in given:
             reader, words = by_name.get(name, NO_READER)

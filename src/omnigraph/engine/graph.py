@@ -46,15 +46,15 @@ from omnigraph.engine.merge.merge import MergeOutcome, Merges
 from omnigraph.engine.mutate.mutate import Mutations
 from omnigraph.engine.optimize import OptimizeListener, fragmentation, optimize
 from omnigraph.engine.options import MergeOptions, View
-from omnigraph.engine.query import Queries, QueryText, parameters
+from omnigraph.engine.query import Queries
+from omnigraph.engine.runs import RunsQueries
 from omnigraph.engine.schema.schema import Schemas
+from omnigraph.engine.stored import GraphQueries, stored_in
 from omnigraph.engine.table import TypeRows
 from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ExecutorFor, Receipt
 from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.execution.memory import Memory
-from omnigraph.execution.plan.explain import Explanation
-from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import EmbeddingChoice, embedder_of
 from omnigraph.storage.checksums import Verified
 from omnigraph.storage.claims import Claims
@@ -68,7 +68,7 @@ from omnigraph.storage.tables.compaction import Fragmentation, OptimizePolicy
 
 
 @checked_methods
-class Graph:
+class Graph(RunsQueries):
     """One open graph. Calls that name no branch mean `main`, or what the graph is bound to."""
 
     @checked
@@ -82,6 +82,7 @@ class Graph:
         branch: str = MAIN,
         actor: str | None = None,
         guard: Guard | None = None,
+        queries: str | os.PathLike[str] | None = None,
     ) -> None:
         self.store = store
         self._closing: list[Callable[[], object]] | None = [store.close]  # None: this is a view
@@ -94,6 +95,7 @@ class Graph:
         embedder = embedder_of(embedding)
         self._query = Queries(store, self._catalogs, memory_bytes, embedder)
         self._fills = Fills(store, self._catalogs, embedder, executor)
+        self._stored = stored_in(queries, Schemas(store, self._catalogs, View(branch)))
         bound = actor is not None or guard is not None
         self._bind(View(branch, access=Access(store, actor, guard) if bound else None))
 
@@ -104,6 +106,7 @@ class Graph:
         self.commits = Commits(self.store, view)
         self.tags = GraphTags(self.store, view)
         self.changes = Changes(self.store, self._catalogs, view)
+        self.queries = GraphQueries(self._stored, view)
 
     def _bound(self, view: View) -> Graph:
         """Return the same graph under another view; closing that one closes nothing."""
@@ -153,82 +156,6 @@ class Graph:
     def uri(self) -> str:
         """Where the graph is."""
         return self.store.location.uri
-
-    def query(
-        self,
-        gq: QueryText,
-        params: Mapping[str, Any] | None = None,
-        *,
-        query_name: str | None = None,
-        branch: str | None = None,
-        at: At | None = None,
-        memory_bytes: Positive | None = None,
-        **named: Any,
-    ) -> Result:
-        """Run one read (`.gq` text, or the path of a file) on one snapshot: the head of a branch, or `at`.
-
-        Parameters go in `params` or, where no option has their name, as keywords. A query that needs more
-        memory than `memory_bytes` (by default, than the graph was opened with) ends with `LimitExceeded`.
-        """
-        branch, at = self.view.read(branch, at)
-        return self._query.run(
-            gq,
-            parameters(params, named),
-            query_name=query_name,
-            branch=branch,
-            at=at,
-            memory_bytes=memory_bytes,
-        )
-
-    def explain(
-        self,
-        gq: QueryText,
-        params: Mapping[str, Any] | None = None,
-        *,
-        query_name: str | None = None,
-        branch: str | None = None,
-        at: At | None = None,
-        **named: Any,
-    ) -> Explanation:
-        """Describe how a read would run, without running it."""
-        branch, at = self.view.read(branch, at)
-        return self._query.explain(gq, parameters(params, named), query_name=query_name, branch=branch, at=at)
-
-    def profile(
-        self,
-        gq: QueryText,
-        params: Mapping[str, Any] | None = None,
-        *,
-        query_name: str | None = None,
-        branch: str | None = None,
-        at: At | None = None,
-        **named: Any,
-    ) -> Explanation:
-        """Run a read and say what each step did: rows, time, requests, choices."""
-        branch, at = self.view.read(branch, at)
-        return self._query.explain(
-            gq, parameters(params, named), query_name=query_name, branch=branch, at=at, profile=True
-        )
-
-    def mutate(
-        self,
-        gq: QueryText,
-        params: Mapping[str, Any] | None = None,
-        *,
-        query_name: str | None = None,
-        branch: str | None = None,
-        if_commit: str | None = None,
-        idempotency_key: str | None = None,
-        message: str | None = None,
-        actor: str | None = None,
-        dry_run: bool = False,
-        **named: Any,
-    ) -> Receipt:
-        """Run one mutation (`.gq` text, or the path of a file) as one commit; parameters as of `query`."""
-        options = self.view.write_options(
-            self.store, self.view.write(branch), if_commit, idempotency_key, message, actor, dry_run=dry_run
-        )
-        return self._mutate.mutate(gq, parameters(params, named), query_name=query_name, options=options)
 
     def load(
         self,
@@ -569,8 +496,9 @@ class Graph:
         Every branch gives up its history but for the newest `keep` commits and those younger than
         `older_than` (a timedelta, or text such as "30d"); `branch` names one that alone does, as does a view
         of a branch. The report says which history goes, which takes effect at once. Heads, tags and what
-        merges of live branches start from always stay. Files that nothing needs go from the whole graph,
-        unless they are younger than `grace`: they may be of a writer that is about to publish.
+        merges of live branches start from always stay. Files that nothing needs go from the whole graph.
+        Files younger than `grace` stay: they may be of a writer that is about to publish. So do commits that
+        were the head at some time within it: another process may be reading them.
         `progress` is told how far it is.
         """
         self.view.allow(Action.ADMIN)

@@ -13,8 +13,9 @@ from omnigraph.base.arguments import Positive, checked
 from omnigraph.base.ids import new_id
 from omnigraph.catalog.identity import IdMinter
 from omnigraph.catalog.resolve import resolve
-from omnigraph.engine.access import Guard
+from omnigraph.engine.access import Access, Guard
 from omnigraph.engine.graph import Graph
+from omnigraph.engine.options import View
 from omnigraph.engine.schema.schema import SchemaText, load_schema
 from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.execution.search.embedding import EmbeddingChoice, embedder_of
@@ -78,10 +79,12 @@ def connect(
     verify: Literal["first-read", "off"] | None = None,
     actor: str | None = None,
     guard: Guard | None = None,
+    queries: str | os.PathLike[str] | None = None,
 ) -> Graph:
     """Open a graph that exists; reads two small objects, writes nothing.
 
-    With an actor or a guard it is bound to them, as `Graph.acting` does it.
+    With an actor or a guard it is bound to them, as `Graph.acting` does it. `queries` is a folder of
+    `.gq` files, for `Graph.run`.
     Calls that name no branch mean `branch`.
     `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
     `embedding` turns text into vectors for `nearest`: a function from texts to vectors, or "mock" for tests,
@@ -92,13 +95,18 @@ def connect(
     """
     store = GraphStore.open(address, storage_options=storage_options, durability=durability, verify=verify)
     try:
-        graph = Graph(
-            store, memory_bytes=memory_bytes, embedding=embedding, branch=branch, actor=actor, guard=guard
-        )
         if branch != MAIN:
-            graph.view.line(branch)
+            View(branch, access=Access(store, actor, guard)).line(branch)
             store.snapshot(branch)  # a misspelt one is refused now
-        return graph
+        return Graph(
+            store,
+            memory_bytes=memory_bytes,
+            embedding=embedding,
+            branch=branch,
+            actor=actor,
+            guard=guard,
+            queries=queries,
+        )
     except BaseException:
         store.close()
         raise

@@ -70,6 +70,7 @@ def connect(
     branch: str = MAIN,
     policy: str | os.PathLike[str] | GuardSource | None = None,
     actor: str | None = None,
+    queries: str | os.PathLike[str] | None = None,
     token: str | None = None,
     timeout: float | None = None,
     retries: int | None = None,
@@ -85,6 +86,8 @@ def connect(
 
     `actor` is who writes: recorded on every commit, and no call can name another. `policy` is a bundle (its
     path or text, or a `Policy`) that is asked before every operation; without an actor it denies everything.
+    `queries` is a folder of `.gq` files, read and checked against the schema now: `Graph.run` runs one by
+    its name.
     `storage_options` reach the storage. `durability` "os" does not wait for local disks. `memory_bytes`
     bounds what queries hold: the caches together with the rows of the one that runs.
     `embedding` turns text into vectors, for `nearest` and for `Graph.embed`: "openai-compatible", "openai",
@@ -101,6 +104,7 @@ def connect(
     on_storage = {
         "policy": policy,
         "actor": actor,
+        "queries": queries,
         "storage_options": storage_options,
         "durability": durability,
         "memory_bytes": memory_bytes,
@@ -123,6 +127,7 @@ def connect(
         verify=verify,
         actor=actor,
         guard=_guard(policy, actor, address, storage_options),
+        queries=queries,
     )
 
 

@@ -73,7 +73,12 @@ def test_a_queue_may_be_empty_and_a_queue_only() -> None:
 
 def test_a_server_is_told_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = list[ServerSettings]()
-    monkeypatch.setattr(process, "serve", lambda settings: told.append(settings) or 0)
+
+    def noted(settings: ServerSettings) -> int:
+        told.append(settings)
+        return 0
+
+    monkeypatch.setattr(process, "serve", noted)
     monkeypatch.setenv("OMNIGRAPH_EXPORTS", "5")
     config = tmp_path / "omnigraph.yaml"
     config.write_text(

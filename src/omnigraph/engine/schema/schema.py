@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from typing import Any, Literal
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.base.times import At
 from omnigraph.catalog import diagram
@@ -27,8 +29,10 @@ from omnigraph.engine.history.resolve_at import read_state, resolve
 from omnigraph.engine.options import View
 from omnigraph.engine.schema.hard_drop import ReclaimedType, Reclamation, is_hard, reclaim
 from omnigraph.engine.schema.lower import Proposal, SchemaChange, judge_rows, propose
+from omnigraph.engine.write import KEY
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
+from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import Cost, measured
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.records import CommitRecord
@@ -91,6 +95,7 @@ class SchemaReceipt:
     cost: Cost
     reclaimed: tuple[ReclaimedType, ...] = ()
     warnings: tuple[str, ...] = ()
+    replayed: bool = False  # an earlier call with the same idempotency key did it
 
     @property
     def applied(self) -> bool:
@@ -180,11 +185,12 @@ class Schemas:
         actor: str | None = None,
         message: str | None = None,
         if_commit: str | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
-        deleted, down to what the heads of live branches need.
+        deleted, down to what the heads of live branches need. Under an idempotency key it is done once.
         """
         target = self._view.writable(branch)
         self._view.allow(Action.SCHEMA_APPLY, target=target)
@@ -197,16 +203,42 @@ class Schemas:
             now_ms=self._now_ms(),
         )
         with measured() as meter:
-            receipt = self._store.publish(
-                target, change, Intent(by, message, self._expected(target, if_commit))
-            )
-            assert change.proposal is not None
-            plan = SchemaPlan(change.proposal)
+            intent = Intent(by, message, self._expected(target, if_commit))
+            if idempotency_key is not None:
+                commit_id = self._claim(idempotency_key, checked, target, by, allow_data_loss)
+                intent = replace(intent, labels=FrozenMap({KEY: idempotency_key}), commit_id=commit_id)
+            receipt = self._store.publish(target, change, intent)
             commit = receipt.commit
+            if receipt.replayed and commit is not None:
+                plan = self._plan_of(commit, checked, allow_data_loss)
+            else:
+                assert change.proposal is not None
+                plan = SchemaPlan(change.proposal)
             taken = Reclamation() if commit is None else reclaim(self._store, commit, plan.steps)
         if commit is not None:
             log.info("schema of %s changed by commit %s", target, commit.id)
-        return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings)
+        return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings, receipt.replayed)
+
+    def _claim(
+        self, key: str, checked: CheckedSchema, branch: str, actor: str | None, allow_data_loss: bool
+    ) -> str | None:
+        """Return the commit id of a key; a change that can never be made claims nothing."""
+        what = ["schema", checked.source.text, allow_data_loss]
+        base = self._store.snapshot(branch)
+        claim = Claim(key, base, actor, spelling(what).encode())
+        claims = Claims(self._store.location, self._store.syncer)
+        wanted = propose(checked, self._catalogs, base.state, new_id(), allow_data_loss=allow_data_loss)
+        # A change that cannot be made now may have been right under an earlier schema.
+        claimed = claims.take(claim) if wanted.plan.supported else claims.find(claim)
+        return None if claimed is None else claimed.alone
+
+    def _plan_of(self, commit: CommitRecord, checked: CheckedSchema, allow_data_loss: bool) -> SchemaPlan:
+        """Return what a commit did, by the state that it was made from."""
+        assert commit.parent is not None
+        before = self._store.snapshot(commit.branch, at=commit.parent).state
+        return SchemaPlan(
+            propose(checked, self._catalogs, before, commit.id, allow_data_loss=allow_data_loss)
+        )
 
     def lint(self, schema: SchemaText, *, branch: str | None = None) -> tuple[Diagnostic, ...]:
         """Say everything there is to say about a schema text, migration included; raises nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -123,7 +123,7 @@ def run_read(call: Call, request: QueryRequest, flags: ReadFlags, *, alias_forma
         past=at is not None,
     )
     _refuse_terminal(form, flags.out)
-    with call.connect(request.address) as graph:
+    with call.connect(request.address, stored=request.text is None) as graph:
         result = _read(call, graph, request, at)
     call.output.stream(lambda sink: form.write(result, sink), flags.out)
     if flags.out is not None:
@@ -133,11 +133,11 @@ def run_read(call: Call, request: QueryRequest, flags: ReadFlags, *, alias_forma
 def _read(call: Call, graph: Graph, request: QueryRequest, at: str | None) -> Result:
     if request.text is not None:
         return graph.query(**request.arguments(), branch=call.settings.branch, at=at)
-    served: Any = graph
-    stored: Result = served.run(
+    assert request.name is not None
+    stored = graph.run(
         request.name, request.params, branch=call.settings.branch, at=at, expect_mutation=False
     )
-    return stored
+    return cast("Result", stored)
 
 
 def _refuse_terminal(form: Form, out: Path | None) -> None:
@@ -181,7 +181,7 @@ def run_mutation(
 ) -> None:
     """Run a mutation."""
     settings = call.settings
-    with call.connect(request.address) as graph:
+    with call.connect(request.address, stored=request.text is None) as graph:
         if not settings.dry_run:
             call.output.writing()
         writing: dict[str, Any] = {
@@ -191,7 +191,7 @@ def run_mutation(
         }
         actor = call.actor(request.address)
         receipt = (
-            _run_stored(call, graph, request, writing, message)
+            _run_stored(call, graph, request, {**writing, "message": message, "actor": actor})
             if request.text is None
             else graph.mutate(
                 **request.arguments(), **writing, message=message, actor=actor, dry_run=settings.dry_run
@@ -204,16 +204,11 @@ def run_mutation(
         call.output.result({"uri": graph.uri, **receipt.to_json()}, *_receipt_lines(receipt))
 
 
-def _run_stored(
-    call: Call, graph: Graph, request: QueryRequest, writing: dict[str, Any], message: str | None
-) -> Receipt:
+def _run_stored(call: Call, graph: Graph, request: QueryRequest, writing: dict[str, Any]) -> Receipt:
     if call.settings.dry_run:
         raise InvalidRequest("a stored mutation has no dry run", remedy="Give its text with --query or -e")
-    served: Any = graph
-    receipt: Receipt = served.run(
-        request.name, request.params, **writing, message=message, expect_mutation=True
-    )
-    return receipt
+    assert request.name is not None
+    return cast("Receipt", graph.run(request.name, request.params, **writing, expect_mutation=True))
 
 
 def _receipt_lines(receipt: Receipt) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.language.diagnostics import QueryError
 from omnigraph.surfaces.cli.settings import Settings, is_served
 from omnigraph.surfaces.cli.support.call import Address, Call, GraphUri, call_of
 from omnigraph.surfaces.cli.support.command_line import Commands
@@ -108,7 +109,9 @@ def list_graphs(ctx: typer.Context, address: Address = None, graph_uri: GraphUri
 # -- stored queries ----------------------------------------------------------------------------------
 
 
-queries_app = Commands(help="The queries that a server keeps by name.")
+queries_app = Commands(
+    help="Stored queries: those of a server, or of the folder that the project file names."
+)
 
 
 @queries_app.command("list", example="omnigraph queries list https://graphs.example.org/graphs/kb")
@@ -122,10 +125,16 @@ def list_queries(ctx: typer.Context, address: Address = None, graph_uri: GraphUr
 def validate_queries(ctx: typer.Context, address: Address = None, graph_uri: GraphUri = None) -> int:
     """Check the stored queries against the schema that is in force now; exit 1 if one is broken."""
     call = call_of(ctx)
-    entries = _entries(call, address, graph_uri)
-    broken = [
-        {"query": entry["name"], "message": str(entry["error"])} for entry in entries if entry.get("error")
-    ]
+    try:
+        entries = _entries(call, address, graph_uri)
+    except QueryError as error:  # of a folder: on a graph that is not served, nobody has checked it before
+        broken = [{"query": error.source.file, "message": error.summary}]
+    else:
+        broken = [
+            {"query": entry["name"], "message": str(entry["error"])}
+            for entry in entries
+            if entry.get("error")
+        ]
     lines = [f"{fault['query']}: {fault['message']}" for fault in broken]
     call.output.result({"ok": not broken, "breakages": broken, "warnings": []}, *(lines or ["OK"]))
     return 1 if broken else 0
@@ -133,13 +142,13 @@ def validate_queries(ctx: typer.Context, address: Address = None, graph_uri: Gra
 
 def _entries(call: Call, address: str | None, graph_uri: str | None) -> list[dict[str, Any]]:
     where = call.settings.address(address, graph_uri)
-    if not is_served(where):
+    if not is_served(where) and call.settings.config.stored_queries(where) is None:
         raise InvalidRequest(
-            f"{where} is no served graph, and only servers keep queries",
-            remedy="Give http(s)://HOST/graphs/ID; check files with omnigraph lint --query",
+            f"{where} has no stored queries: it is not served, and the project file names no folder for it",
+            remedy="Give http(s)://HOST/graphs/ID, or set graphs.NAME.queries in omnigraph.yaml; "
+            "check files with omnigraph lint --query",
         )
-    served: Any = call.connect(where)
-    with served as graph:
+    with call.connect(where, stored=True) as graph:
         return [dict(entry) for entry in graph.queries.list()]
 
 

@@ -126,6 +126,13 @@ class Config:
         url = server_url(self, str(server))
         return url if graph is None else f"{url}/graphs/{quote(str(graph), safe='')}"
 
+    def stored_queries(self, address: str) -> Path | None:
+        """Return the folder of stored queries that the project file names for a graph on storage."""
+        for name, graph in (self.find("project", "graphs") or {}).items():
+            if self.graph_uri(name) == address and isinstance(graph.get("queries"), str):
+                return Path(self.project_folder, graph["queries"])
+        return None
+
     def query_roots(self) -> Iterator[Path]:
         """Yield the folders in which the project keeps its queries."""
         for root in self.find("project", "query", "roots") or ():

@@ -172,6 +172,7 @@ def merge_outcome(document: Json) -> MergeOutcome:
         branch_deleted=document.get("branch_deleted"),
         branch_delete_error=document.get("branch_delete_error"),
         cost=cost(document.get("cost")),
+        replayed=bool(document.get("replayed")),
     )
 
 

@@ -177,6 +177,7 @@ class RemoteGraph:
     def run(
         self,
         name: str,
+        /,
         params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
@@ -184,13 +185,15 @@ class RemoteGraph:
         if_commit: str | None = None,
         idempotency_key: str | None = None,
         message: str | None = None,
+        actor: str | None = None,
         expect_mutation: bool | None = None,
         **named: Any,
     ) -> Result | Receipt:
         """Run a query that the server keeps, by its name: a read gives its rows, a mutation its receipt.
 
-        With `expect_mutation` it is refused if it is not what was expected.
+        With `expect_mutation` one of the other kind is refused.
         """
+        no_actor(actor)
         return self._run.stored(
             name,
             parameters(params, named),

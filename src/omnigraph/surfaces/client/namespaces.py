@@ -284,11 +284,12 @@ class RemoteSchemas:
         actor: str | None = None,
         message: str | None = None,
         if_commit: str | None = None,
+        idempotency_key: str | None = None,
     ) -> RemoteSchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
-        deleted, down to what the heads of live branches need.
+        deleted, down to what the heads of live branches need. Under an idempotency key it is done once.
         """
         no_actor(actor)
         target = self._view.write(branch)
@@ -299,13 +300,16 @@ class RemoteSchemas:
             "allow_data_loss": allow_data_loss,
             "message": message,
         }
-        document = self._calls.write("POST", "/schema/apply", body, if_commit=if_commit, source=source)
+        document = self._calls.write(
+            "POST", "/schema/apply", body, if_commit=if_commit, key=idempotency_key, source=source
+        )
         return RemoteSchemaReceipt(
             _plan(document),
             self._applied(document.get("commit"), target),
             decode.cost(document.get("cost")),
             tuple(decode.fields_of(ReclaimedType, entry) for entry in document["reclaimed"]),
             tuple(document["warnings"]),
+            bool(document.get("replayed")),
         )
 
     def _applied(self, commit: Any, branch: str) -> CommitRecord | None:

@@ -112,6 +112,7 @@ class RemoteSchemaReceipt:
     cost: Cost
     reclaimed: tuple[ReclaimedType, ...]
     warnings: tuple[str, ...]
+    replayed: bool = False  # an earlier call with the same idempotency key did it
 
     @property
     def applied(self) -> bool:

@@ -49,6 +49,11 @@ def document_response(body: bytes, commit_id: str | None = None, **headers: str)
     return Response(body, media_type=JSON, headers=named)
 
 
+def replay_header(replayed: bool) -> dict[str, str]:
+    """Return the header that says that a write was done by an earlier call under the same key."""
+    return {"Idempotency_Replayed": "true"} if replayed else {}
+
+
 def problem(error: BaseException, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an error as a response."""
     shown = public(error)

@@ -22,13 +22,14 @@ from omnigraph.surfaces.server.access import OPEN, AccessRules
 from omnigraph.surfaces.server.admission import Admission
 from omnigraph.surfaces.server.answers import problem
 from omnigraph.surfaces.server.calls import Server, bad_request
+from omnigraph.surfaces.server.contract import check_headers
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
 from omnigraph.surfaces.server.graphs import ServedGraphs, opened
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
-from omnigraph.surfaces.server.routes import branches, data, history, queries, schema, system
+from omnigraph.surfaces.server.routes import branches, data, former, history, queries, schema, system
 from omnigraph.surfaces.server.settings import ServerSettings
 from omnigraph.surfaces.server.tracing import Tracing
 from omnigraph.surfaces.server.work import Pools
@@ -39,6 +40,7 @@ GRAPH_ROUTES: tuple[APIRouter, ...] = (
     branches.router,
     schema.router,
     queries.router,
+    former.router,
 )
 DESCRIPTION = "A typed, versioned property graph over HTTP."
 EXPOSED = ("Graph-Commit-Id", "Idempotency-Replayed", "X-Request-Id", "Og-Version", "Retry-After")
@@ -71,10 +73,11 @@ def create_app(
         opened(one).share_memory(memory)
     app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics, memory)
     app.include_router(system.router)
+    checked = Depends(check_headers)
     for router in GRAPH_ROUTES:
-        app.include_router(router, prefix="/graphs/{graph_id}", dependencies=[Depends(_graph_id)])
+        app.include_router(router, prefix="/graphs/{graph_id}", dependencies=[Depends(_graph_id), checked])
         if served.sole is not None:
-            app.include_router(router, include_in_schema=False)
+            app.include_router(router, include_in_schema=False, dependencies=[checked])
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_middleware(

@@ -1,8 +1,8 @@
 """Workers: several processes that serve the same graphs from one socket.
 
 The parent binds, starts the others and waits; the system hands each connection to one of them. A worker that
-dies is replaced. Told to end, the parent tells its workers, and ends when they have drained; without a parent
-they end, too. Limits and metrics are those of each process.
+dies is replaced. Told to end, or to read things again (SIGHUP), the parent tells its workers; it ends when
+they have drained, and without a parent they end, too. Limits and metrics are those of each process.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Workers:
     def run(self, announce: Callable[[], None]) -> int:
         """Serve until a signal says to stop; return the exit code."""
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        if hasattr(signal, "SIGHUP"):
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
         try:
             waiting = [self._start() for _ in range(self._settings.workers)]
             if not all(_is_ready(ready) for ready in waiting):
@@ -58,8 +60,7 @@ class Workers:
 
     def _start(self) -> Connection:
         ready, told = self._context.Pipe(duplex=False)
-        level = logging.getLogger(LOGGER).getEffectiveLevel()
-        process = self._context.Process(target=_work, args=(self._settings, self._socket, told, level))
+        process = self._context.Process(target=_work, args=(self._settings, self._socket, told, _logging()))
         process.start()
         told.close()  # so that the end of the worker is the end of the pipe
         self._running.append(process)
@@ -73,6 +74,11 @@ class Workers:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._ending.set()
+
+    def _reload(self, number: int, frame: FrameType | None) -> None:
+        for process in self._running:
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, number)
 
     def _end(self) -> list[int]:
         """Tell the workers to drain, and wait for them."""
@@ -103,9 +109,26 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _work(settings: ServerSettings, sock: socket.socket, told: Connection, level: int) -> None:
-    """Be a worker."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+def _logging() -> tuple[int, logging.Formatter | None]:
+    """Return how this process logs: from which level, in which form."""
+    logger = logging.getLogger(LOGGER)
+    forms = [handler.formatter for handler in logger.handlers if handler.formatter is not None]
+    return logger.getEffectiveLevel(), forms[0] if forms else None
+
+
+def _work(
+    settings: ServerSettings,
+    sock: socket.socket,
+    told: Connection,
+    logs: tuple[int, logging.Formatter | None],
+) -> None:
+    """Be a worker, which logs as its parent does."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it serves, it has nothing to read again
+    level, form = logs
+    handler = logging.StreamHandler()
+    handler.setFormatter(form)
+    logging.getLogger(LOGGER).addHandler(handler)
     logging.getLogger(LOGGER).setLevel(level)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     raise SystemExit(serve_on(settings, sock, lambda: told.send(True)))

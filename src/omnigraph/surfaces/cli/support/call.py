@@ -66,13 +66,16 @@ class Call:
     settings: Settings
     output: CommandOutput
 
-    def connect(self, *addresses: str | None) -> Graph:
-        """Open the graph that the call names, here or behind a server: both have the same methods."""
+    def connect(self, *addresses: str | None, stored: bool = False) -> Graph:
+        """Open the graph that the call names, here or behind a server: both have the same methods.
+
+        With `stored` one on storage has the queries that the project file names for it.
+        """
         from omnigraph.surfaces.connect import connect
 
         address = self.settings.address(*addresses)
         if not is_served(address):
-            return connect(address)
+            return connect(address, queries=self.settings.config.stored_queries(address) if stored else None)
         return connect(address, token=self._token(address), timeout=self._timeout)
 
     def open_here(self, command: str, *addresses: str | None) -> Graph:

@@ -64,7 +64,7 @@ class QueryRequest:
 
     address: str
     name: str | None  # of several in the text, or of a stored query
-    text: str | None  # None: the server keeps it
+    text: str | None  # None: it is a stored one
     file: str  # what messages call the text
     params: dict[str, Any]
 
@@ -95,10 +95,14 @@ def query_request(
         call.output.note("'--name NAME' is now the word NAME alone")
     address, name = graph_and_name(call.settings, words, graph_uri, old_name)
     bound = read_params(param, params, params_file)
-    if query is None and inline is None and name is not None and is_served(address):
+    if query is None and inline is None and name is not None and _keeps_queries(call.settings, address):
         return QueryRequest(address, name, None, name, bound)
     text, file = read_text(call.settings, query, inline)
     return QueryRequest(address, name, text, file, bound)
+
+
+def _keeps_queries(settings: Settings, address: str) -> bool:
+    return is_served(address) or settings.config.stored_queries(address) is not None
 
 
 def graph_and_name(
@@ -120,7 +124,11 @@ def read_text(settings: Settings, file: Path | None, inline: str | None) -> tupl
     """Return the text that the flags name, and what messages call it."""
     if (file is None) == (inline is None):
         problem = "no query text was given" if file is None else "--query and -e exclude each other"
-        raise InvalidRequest(problem, remedy="Give one of --query FILE and -e 'query ...'")
+        raise InvalidRequest(
+            problem,
+            remedy="Give one of --query FILE and -e 'query ...'; a name alone is for graphs with stored "
+            "queries: those of servers, or with graphs.NAME.queries in omnigraph.yaml",
+        )
     if inline is not None:
         return inline, "-e"
     from omnigraph.engine.query import read_query

@@ -19,6 +19,7 @@ from omnigraph.surfaces.server.answers import (
     arrow_chunks,
     document_response,
     json_result,
+    replay_header,
     result_facts,
     row_lines,
     stream,
@@ -41,6 +42,7 @@ from omnigraph.surfaces.server.calls import (
     streamed,
     text_of,
 )
+from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
 from omnigraph.surfaces.server.models import (
     BranchQuery,
     ExportRequest,
@@ -66,7 +68,7 @@ ROWS: dict[str, Any] = {
 # -- reads ---------------------------------------------------------------------------------------------
 
 
-@router.post("/query", responses=documented(QueryReply) | {200: ROWS})
+@router.post("/query", responses=documented(QueryReply) | {200: ROWS}, openapi_extra=asks(Action.READ))
 async def query(call: CallOf, body: QueryBody) -> Response:
     """Run one read on one snapshot: the head of a branch, or a past state.
 
@@ -109,7 +111,7 @@ async def rows_answer(
         return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id, place)
 
 
-@router.post("/explain", responses=documented(PlanReply))
+@router.post("/explain", responses=documented(PlanReply), openapi_extra=asks(Action.READ))
 async def explain(call: CallOf, body: QueryBody) -> Response:
     """Describe how a read would run, without running it."""
     graph = call.graph
@@ -123,7 +125,7 @@ async def explain(call: CallOf, body: QueryBody) -> Response:
     return document_response(await call.read(run))
 
 
-@router.post("/profile", responses=documented(PlanReply))
+@router.post("/profile", responses=documented(PlanReply), openapi_extra=asks(Action.READ))
 async def profile(call: CallOf, body: QueryBody) -> Response:
     """Run a read and say what each step did."""
     graph = call.graph
@@ -140,7 +142,12 @@ async def profile(call: CallOf, body: QueryBody) -> Response:
 # -- writes --------------------------------------------------------------------------------------------
 
 
-@router.post("/mutate", responses=documented(WriteReply))
+@router.post(
+    "/mutate",
+    responses=documented(WriteReply),
+    openapi_extra=asks(Action.CHANGE),
+    dependencies=[CONDITIONAL, KEYED],
+)
 async def mutate(call: CallOf, body: MutateRequest) -> Response:
     """Run one mutation as one commit.
 
@@ -168,11 +175,19 @@ async def mutate(call: CallOf, body: MutateRequest) -> Response:
 def receipt_answer(receipt: Receipt, **more: Any) -> Response:
     """Return what a write did as a response."""
     document = {**receipt.to_json(), "attempts": receipt.attempts, **more}
-    replayed = {"Idempotency_Replayed": "true"} if receipt.replayed else {}
-    return document_response(json_bytes(document), receipt.commit_id, **replayed)
+    return document_response(json_bytes(document), receipt.commit_id, **replay_header(receipt.replayed))
 
 
 # -- loads ---------------------------------------------------------------------------------------------
+
+LOADS = asks(Action.CHANGE, Action.BRANCH_CREATE)
+
+
+def document_body(model: type[LoadBody], *others: str) -> dict[str, Any]:
+    """Return what the document says of a body that is a JSON document, or of one of other types."""
+    content = {"application/json": {"schema": model.model_json_schema()}} | dict.fromkeys(others, BINARY)
+    return {"requestBody": {"required": True, "content": content}}
+
 
 Mode = Annotated[Literal["append", "merge", "overwrite"], Query(description="What happens to what exists.")]
 FromQuery = Annotated[str | None, Query(alias="from", description="Fork a missing branch from this one.")]
@@ -185,7 +200,8 @@ ReplaceTypes = Annotated[list[str] | None, Query(description="With overwrite: ty
 @router.post(
     "/load/ndjson",
     responses=documented(WriteReply),
-    openapi_extra={"requestBody": {"required": True, "content": {NDJSON: BINARY}}},
+    openapi_extra=LOADS | {"requestBody": {"required": True, "content": {NDJSON: BINARY}}},
+    dependencies=[CONDITIONAL, KEYED],
 )
 async def load_ndjson(
     call: CallOf,
@@ -215,15 +231,8 @@ async def load_ndjson(
 @router.post(
     "/load",
     responses=documented(WriteReply),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": LoadBody.model_json_schema()},
-                **dict.fromkeys(("text/csv", PARQUET, ARROW), BINARY),
-            },
-        }
-    },
+    openapi_extra=LOADS | document_body(LoadBody, "text/csv", PARQUET, ARROW),
+    dependencies=[CONDITIONAL, KEYED],
 )
 async def load(
     call: CallOf,
@@ -241,7 +250,7 @@ async def load(
     With JSON the options are in the document; with anything else they are in the address.
     """
     if call.request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
-        return await _from_document(call)
+        return await from_document(call, LoadBody)
     options = {
         "branch": branch,
         "from_branch": from_,
@@ -255,13 +264,14 @@ async def load(
     return await _uploaded(call, format_of(call.request), options)
 
 
-async def _from_document(call: GraphCall) -> Response:
+async def from_document(call: GraphCall, model: type[LoadBody]) -> Response:
+    """Load the records that are in a JSON document."""
     if call.request.query_params:
         raise InvalidRequest(
             "with JSON the options are in the document", remedy="Take them out of the address"
         )
     try:
-        body = LoadBody.model_validate(await json_body(call.request))
+        body = model.model_validate(await json_body(call.request))
     except ValidationError as error:
         raise bad_request(error.errors()) from error
     options = body.model_dump(exclude={"data", "from_"}) | {"from_branch": body.from_}
@@ -299,7 +309,9 @@ async def _loaded(
 # -- exports and rows ----------------------------------------------------------------------------------
 
 
-@router.post("/export", response_class=Response, responses=streamed(NDJSON))
+@router.post(
+    "/export", response_class=Response, responses=streamed(NDJSON), openapi_extra=asks(Action.EXPORT)
+)
 async def export(call: CallOf, body: ExportRequest) -> Response:
     """Write the entities of one commit as JSON lines that a load takes back.
 
@@ -319,7 +331,9 @@ async def export(call: CallOf, body: ExportRequest) -> Response:
         return await stream(pools.streams, lines, size, NDJSON, commit_id, place)
 
 
-@router.get("/rows/{kind}/{type}", response_class=Response, responses=streamed(ARROW))
+@router.get(
+    "/rows/{kind}/{type}", response_class=Response, responses=streamed(ARROW), openapi_extra=asks(Action.READ)
+)
 async def rows(
     call: CallOf,
     kind: Literal["node", "edge"],

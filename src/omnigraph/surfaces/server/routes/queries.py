@@ -5,21 +5,22 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from omnigraph.base.errors import InvalidRequest, PermissionDenied
+from omnigraph.base.errors import PermissionDenied
 from omnigraph.engine.access import Action
+from omnigraph.engine.stored import StoredQuery, no_query
 from omnigraph.engine.write import Receipt
 from omnigraph.execution.result import Result
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.surfaces.server.answers import answer
 from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented
+from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
 from omnigraph.surfaces.server.models import Catalogue, Reply, Segment, StoredCall
 from omnigraph.surfaces.server.routes.data import receipt_answer, rows_answer
-from omnigraph.surfaces.server.stored import StoredQuery, no_query
 
 router = APIRouter(tags=["queries"])
 
 
-@router.get("/queries", responses=documented(Catalogue))
+@router.get("/queries", responses=documented(Catalogue), openapi_extra=asks(Action.READ))
 async def list_queries(call: CallOf) -> Response:
     """List the stored queries: names, parameters, what they return, whether they write."""
     stored = call.served.stored
@@ -28,14 +29,22 @@ async def list_queries(call: CallOf) -> Response:
     return answer({"queries": entries})
 
 
-@router.post("/queries/{name}", responses=documented(Reply))
+@router.post(
+    "/queries/{name}",
+    responses=documented(Reply),
+    openapi_extra=asks(Action.INVOKE_QUERY, Action.READ, Action.CHANGE),
+    dependencies=[CONDITIONAL, KEYED],
+)
 async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None) -> Response:
     """Run a stored query: the answer is that of `/query` or of `/mutate`."""
     given = body or StoredCall()
     query = await _found(call, name)
-    if given.expect_mutation not in (None, query.mutation):
-        does = "changes the graph" if query.mutation else "only reads"
-        raise InvalidRequest(f"query {name!r} {does}", remedy="Leave out expect_mutation, or call another")
+    query.check(
+        at=given.snapshot,
+        if_commit=call.if_commit,
+        message=given.message,
+        expect_mutation=given.expect_mutation,
+    )
     if query.mutation:
         return await _mutate(call, query, given)
 
@@ -44,8 +53,6 @@ async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None
             query.text, given.params, query_name=query.name, branch=given.branch, at=given.snapshot
         )
 
-    if given.message is not None:
-        raise InvalidRequest(f"query {name!r} only reads: it has no message", remedy="Leave it out")
     return await rows_answer(call, run, call.form, query.name)
 
 
@@ -63,8 +70,6 @@ async def _found(call: GraphCall, name: str) -> StoredQuery:
 
 async def _mutate(call: GraphCall, query: StoredQuery, given: StoredCall) -> Response:
     graph, if_commit, key = call.graph, call.if_commit, call.idempotency_key
-    if given.snapshot is not None:
-        raise InvalidRequest(f"query {query.name!r} changes the graph", remedy="Leave out snapshot")
 
     def run() -> Receipt:
         return graph.mutate(

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from omnigraph.engine.access import Action
 from omnigraph.engine.schema.schema import SchemaPlan, SchemaReceipt
 from omnigraph.engine.write import commit_json, cost_json
 from omnigraph.storage.manifest.formats import FORMAT
-from omnigraph.surfaces.server.answers import answer
+from omnigraph.surfaces.server.answers import answer, replay_header
 from omnigraph.surfaces.server.calls import CallOf, documented, pinned
+from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
 from omnigraph.surfaces.server.models import (
     BranchQuery,
     Reply,
@@ -27,7 +29,7 @@ from omnigraph.surfaces.server.models import (
 router = APIRouter(tags=["schema"])
 
 
-@router.get("/schema", responses=documented(SchemaText))
+@router.get("/schema", responses=documented(SchemaText), openapi_extra=asks(Action.READ))
 async def show_schema(
     call: CallOf,
     branch: BranchQuery = None,
@@ -54,7 +56,7 @@ async def show_schema(
     return answer(*await call.read(read))
 
 
-@router.post("/schema/plan", responses=documented(SchemaSteps))
+@router.post("/schema/plan", responses=documented(SchemaSteps), openapi_extra=asks(Action.READ))
 async def plan_schema(call: CallOf, body: SchemaPlanRequest) -> Response:
     """Say what applying a schema would do; write nothing."""
     graph = call.graph
@@ -71,12 +73,17 @@ async def plan_schema(call: CallOf, body: SchemaPlanRequest) -> Response:
     return answer(_plan(await call.read(run)))
 
 
-@router.post("/schema/apply", responses=documented(SchemaSteps))
+@router.post(
+    "/schema/apply",
+    responses=documented(SchemaSteps),
+    openapi_extra=asks(Action.SCHEMA_APPLY, Action.READ),
+    dependencies=[CONDITIONAL, KEYED],
+)
 async def apply_schema(
     call: CallOf, body: SchemaApplyRequest, dry_run: Annotated[bool, Query(description="Only plan.")] = False
 ) -> Response:
     """Change the schema of a branch: one commit with all its table changes, or none."""
-    graph, if_commit = call.graph, call.if_commit
+    graph, if_commit, key = call.graph, call.if_commit, call.idempotency_key
     source = as_text(body.schema_source)
     if dry_run:
         plan = await call.read(
@@ -103,6 +110,7 @@ async def apply_schema(
             allow_data_loss=body.allow_data_loss,
             message=body.message,
             if_commit=if_commit,
+            idempotency_key=key,
         )
 
     receipt = await call.write(run, long=True)
@@ -110,10 +118,12 @@ async def apply_schema(
         **_plan(receipt.plan),
         **receipt.to_json(),
         "uri": call.served.uri,
+        "replayed": receipt.replayed,
         "cost": cost_json(receipt.cost),
         "commit_record": commit_json(receipt.commit),
     }
-    return answer(document, None if receipt.commit is None else receipt.commit.id)
+    commit_id = None if receipt.commit is None else receipt.commit.id
+    return answer(document, commit_id, **replay_header(receipt.replayed))
 
 
 def _plan(plan: SchemaPlan) -> dict[str, Any]:
@@ -130,7 +140,7 @@ def as_text(source: str) -> str:
 KINDS = ("node", "edge")
 
 
-@router.get("/snapshot", responses=documented(Snapshot))
+@router.get("/snapshot", responses=documented(Snapshot), openapi_extra=asks(Action.READ))
 async def show_snapshot(call: CallOf, branch: BranchQuery = None, snapshot: SnapshotQuery = None) -> Response:
     """Return the commit that a read would see, and the number of entities of each type."""
     graph = call.graph
@@ -159,7 +169,7 @@ async def show_snapshot(call: CallOf, branch: BranchQuery = None, snapshot: Snap
     return answer(*await call.read(read))
 
 
-@router.get("/stats", responses=documented(Reply))
+@router.get("/stats", responses=documented(Reply), openapi_extra=asks(Action.READ))
 async def show_stats(call: CallOf, branch: BranchQuery = None) -> Response:
     """Return how tables lie in storage, and how many of their rows the indexes cover."""
     graph = call.graph
