@@ -30,7 +30,7 @@ def test_what_others_have_is_not_there_for_a_query_until_they_end() -> None:
     memory = Memory(10 * MIB)
     first, second = budget(memory), budget(memory)
     first.check_bytes(6 * MIB, "rows")
-    first.check_bytes(1 * MIB, "a few rows")  # those of before may still be there
+    first.check_bytes(2 * MIB, "fewer rows")  # those of before may still be there
     with pytest.raises(NoRoomNow, match="all queries together have 6 of 10 MiB") as caught:
         second.check_bytes(5 * MIB, "rows")
     assert caught.value.retryable
@@ -57,6 +57,18 @@ def test_what_several_queries_hold_counts_once() -> None:
     assert memory.taken == 0
 
 
+def test_small_asks_go_through_whatever_others_have() -> None:
+    memory = Memory(10 * MIB)
+    with memory.taking(10 * MIB, "a heavy query"):
+        look_up = budget(memory)
+        look_up.check_bytes(MIB, "a few rows")
+        look_up.hold("column", object(), MIB, "a small column")
+        with pytest.raises(NoRoomNow):
+            look_up.check_bytes(MIB + 1, "more rows")
+        look_up.close()
+    assert memory.taken == 0
+
+
 def test_one_query_may_have_what_it_may_have_alone() -> None:
     """What it asked for at once and what it holds to its end are within its own limit, and so is the sum."""
     memory = Memory(10 * MIB)
@@ -77,8 +89,7 @@ def test_the_caches_of_all_graphs_give_way_to_the_rows_of_one() -> None:
         memory.serves(caches)
         for number in range(5):
             caches.columns.put(("table", number), "c", pa.array(range(25)))  # 200 bytes
-    asking = Budget(4_000, memory=memory)
-    asking.check_bytes(3_000, "rows")
+    memory.take(3_000, "rows")
     assert 0 < sum(caches.nbytes for caches in both) <= 1_000
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from omnigraph.base.cancellation import NEVER, Cancellation
 from omnigraph.base.errors import LimitExceeded
-from omnigraph.execution.memory import Memory
+from omnigraph.execution.memory import SMALL_BYTES, Memory
 
 MEMORY_BYTES = 4 << 30
 
@@ -40,6 +40,7 @@ class Budget:
         self._things: dict[Hashable, Any] = {}
         self._rows_at_most: int | None = None
         self._memory = memory
+        self._shared: list[Any] = []  # of what it holds: counted there
         self._taken = 0  # from the memory, for rows
 
     def hold(self, key: Hashable, thing: Any, size: int, doing: str) -> None:
@@ -49,8 +50,9 @@ class Budget:
         self._check(size, doing)
         self._held += size
         self._take(0, doing)  # there may be fewer rows now
-        if self._memory is not None:
+        if self._memory is not None and size > SMALL_BYTES:
             self._memory.hold(thing, size, doing)
+            self._shared.append(thing)
         self._things[key] = thing
 
     def held(self, key: Hashable) -> Any:
@@ -81,15 +83,14 @@ class Budget:
     def close(self) -> None:
         """Give back what the query took from the memory of the process."""
         if self._memory is not None:
-            things, self._things = self._things, {}
-            for thing in things.values():
-                self._memory.let_go(thing)
+            while self._shared:
+                self._memory.let_go(self._shared.pop())
             self._memory.take(-self._taken, "the end")
             self._taken = 0
 
     def _take(self, needed: int, doing: str) -> None:
         """Have the memory of the most rows that were asked for at once, within what the query may have."""
-        most = min(max(self._taken, needed), self.limit - self._held)
+        most = min(max(self._taken, needed if needed > SMALL_BYTES else 0), self.limit - self._held)
         if self._memory is not None and most != self._taken:
             self._memory.take(most - self._taken, doing)
             self._taken = most

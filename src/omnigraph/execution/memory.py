@@ -3,6 +3,7 @@
 An account of what the budgets (budget.py) of the queries that run have asked for: rows, by what each asked
 for at once at most, and columns and topologies that they hold, which count once however many hold the same.
 Caches of all graphs give way to rows; a query for which there is no room ends with an error that says so.
+Small asks are not counted: a look-up by key goes through whatever heavy queries have.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Protocol
 from weakref import ref
 
 from omnigraph.base.errors import NoRoomNow
+
+SMALL_BYTES = 1 << 20  # rows of a query, or one thing that it holds, up to which nothing is counted
 
 
 class Shrinks(Protocol):

@@ -22,6 +22,7 @@ from omnigraph.base.cancellation import Cancellation, Cancelled, cancelled_by
 from omnigraph.engine.query import Queries
 from omnigraph.engine.write import ChangeWrite
 from omnigraph.storage.tables.differences import OneSided
+from omnigraph.surfaces.server import calls
 from omnigraph.surfaces.server.answers import stream
 from omnigraph.surfaces.server.app import create_app
 from omnigraph.surfaces.server.limits import Limits
@@ -33,6 +34,8 @@ from tests.surfaces.server.conftest import make_graph
 JSON = "application/json"
 READ = "query all() { match { $p: Person } return { $p.name as name } }"
 PAIRS = "query pairs() { match { $p: Person  $q: Person } return { $p.name, $q.name } }"
+
+MANY = "query many() { match { $p: Person  $q: Person  $p.name < $q.name } return { count($p) as n } }"
 
 
 @pytest.fixture
@@ -425,27 +428,32 @@ def test_a_server_that_drains_is_not_ready_and_ends_with_its_writes(
 
 
 def test_memory_that_others_have_is_answered_with_when_to_come_again(graph: Graph) -> None:
+    limit = 64 << 20
+    graph.load([person(f"P{number}") for number in range(300)], mode="append")
+
     async def ask() -> None:
-        async with running(graph, memory_bytes=1 << 20, query_memory_bytes=1 << 20) as (app, http):
+        async with running(graph, memory_bytes=limit) as (app, http):
             memory = app.state.server.memory
-            with memory.taking((1 << 20) - 8, "others"):
-                answer = await http.post("/query", json={"query": PAIRS})
+            with memory.taking(limit, "others"):
+                assert (await http.post("/query", json={"query": READ})).status_code == 200  # it is small
+                answer = await http.post("/query", json={"query": MANY})
             problem = answer.json()
-            assert (answer.status_code, problem["code"], problem["retryable"]) == (
-                503,
-                "resource_limit",
-                True,
-            )
-            assert problem["resource_limit"] == {"resource": "memory", "limit": 1 << 20, "actual": ANY}
+            assert (answer.status_code, problem["code"]) == (503, "resource_limit")
+            assert problem["resource_limit"] == {"resource": "memory", "limit": limit, "actual": ANY}
+            assert problem["retryable"] is True
             assert answer.headers["Retry-After"] == "1"
-            assert (await http.post("/query", json={"query": PAIRS})).status_code == 200
+            assert (await http.post("/query", json={"query": MANY})).status_code == 200
             assert memory.taken == 0
 
     asyncio.run(ask())
 
 
 @pytest.mark.parametrize("path", ["/query", "/rows/node/Person"])
-def test_an_answer_that_is_streamed_counts_until_it_was_taken(graph: Graph, path: str) -> None:
+def test_an_answer_that_is_streamed_counts_until_it_was_taken(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(calls, "SMALL_BYTES", 0)
+
     async def ask() -> None:
         async with running(graph) as (app, _):
             memory, body = app.state.server.memory, json.dumps({"query": READ}).encode()

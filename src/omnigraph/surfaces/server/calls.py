@@ -27,7 +27,7 @@ from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.query import NamedQuery
 from omnigraph.engine.write import Receipt
-from omnigraph.execution.memory import Memory
+from omnigraph.execution.memory import SMALL_BYTES, Memory
 from omnigraph.execution.result import Result
 from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.storage.manifest.records import MAIN
@@ -111,7 +111,7 @@ class GraphCall:
     @contextmanager
     def keeping(self, size: int) -> Iterator[Place]:
         """Have memory for an answer, while a block and the stream that it begins last."""
-        memory = self.server.memory
+        memory, size = self.server.memory, size if size > SMALL_BYTES else 0
         try:
             memory.take(size, "the answer")
         except NoRoomNow as error:

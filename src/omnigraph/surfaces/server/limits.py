@@ -67,7 +67,7 @@ class Limits:
     listeners: int = _limit(256, REQUESTS, "long polls and event streams", AGAIN)
     actor_listeners: int = _limit(64, REQUESTS, "those of one actor", LESS)
     memory_bytes: int = _limit(4 * GIB, BYTES, "memory of all queries and their caches", AGAIN)
-    query_memory_bytes: int = _limit(2 * GIB, BYTES, "memory of one query", TOO_LARGE)
+    query_memory_bytes: int = _limit(4 * GIB, BYTES, "memory of one query", TOO_LARGE)
     # writes at once
     actor_writes: int = _limit(
         16, REQUESTS, "writes of one actor, those that wait included", LESS, named="PER_ACTOR_INFLIGHT_MAX"
