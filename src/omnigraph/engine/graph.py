@@ -115,6 +115,10 @@ class Graph(RunsQueries):
         bound._bind(view)
         return bound
 
+    def be_strict(self) -> None:
+        """Refuse, from now on, queries that scan what no index serves, or whose answer has no bound."""
+        self._query.be_strict()
+
     def share_memory(self, memory: Memory) -> None:
         """Let queries take their memory from an account that other graphs take theirs from."""
         self._query.share(memory)

@@ -33,6 +33,7 @@ from omnigraph.execution.memory import Memory
 from omnigraph.execution.plan.explain import Explanation, Recorder
 from omnigraph.execution.plan.rules import plan
 from omnigraph.execution.plan.steps import Plan
+from omnigraph.execution.plan.strict import check_strict
 from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import Embedder, Embeddings
 from omnigraph.storage.cost import Cost, measured, process_totals
@@ -185,11 +186,16 @@ class Queries:
         self._catalogs = catalogs
         self._caches = Caches.within(memory_bytes, store.clock)
         self._memory: Memory | None = None
+        self._is_strict = False
         self._embeddings = Embeddings(embedder)
         self._compiled = BoundedCache[tuple[str, str | None, str], CheckedRead](COMPILED)
         self._answers = _Answers()
         self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
+
+    def be_strict(self) -> None:
+        """Refuse scans that no index serves, and answers without a bound."""
+        self._is_strict = True
 
     def share(self, memory: Memory) -> None:
         """Take memory from an account that others take from, too."""
@@ -297,6 +303,8 @@ class Queries:
 
     def _answer(self, prepared: _Prepared, recorder: Recorder | None) -> Result:
         context, read = prepared.context, prepared.plan.read
+        if self._is_strict:
+            check_strict(prepared.plan, _row_counts(context.snapshot))
         tables = [declared.table_id for declared in read.operation.reads]
         try:
             with self._store.reading(context.snapshot.state, tables=tables):

@@ -504,3 +504,20 @@ def test_listeners_are_bounded_and_leave_their_place_when_they_go(graph: Graph) 
                     await asyncio.sleep(0.01)
 
     asyncio.run(ask())
+
+
+def test_a_strict_server_refuses_what_is_broad(graph: Graph) -> None:
+    async def ask() -> None:
+        app = create_app(ServerSettings(strict=True), {"kb": graph})
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://kb/graphs/kb") as http:
+            for answer in (
+                await http.post("/query", json={"query": READ}),
+                await http.get("/rows/node/Person"),
+            ):
+                assert (answer.status_code, answer.json()["code"]) == (400, "too_broad")
+                assert "strict" in answer.json()["remedy"]
+            narrow = READ.replace("} }", "} limit 5 }")
+            assert (await http.post("/query", json={"query": narrow})).status_code == 200
+
+    asyncio.run(ask())

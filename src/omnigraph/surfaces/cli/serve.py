@@ -64,6 +64,9 @@ Cors = Annotated[
         "--cors", metavar="ORIGIN", help="Let pages of this origin call the server. Repeat for more."
     ),
 ]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse scans without an index, and answers without a bound.")
+]
 Limit = Annotated[
     list[str] | None,
     typer.Option(
@@ -90,6 +93,7 @@ def serve(
     read_only: ReadOnly = False,
     cors: Cors = None,
     workers: Workers = 1,
+    strict: Strict = False,
     limit: Limit = None,
 ) -> int:
     """Serve graphs over HTTP until the process is told to end."""
@@ -112,6 +116,7 @@ def serve(
             unauthenticated=unauthenticated or _is_set("UNAUTHENTICATED"),
             allow_public=allow_public,
             read_only=read_only,
+            strict=strict or _is_set("STRICT"),
             require_all_graphs=require_all_graphs or _is_set("REQUIRE_ALL_GRAPHS"),
             policies=tuple(policy or ()),
             tokens=tokens,

@@ -71,6 +71,8 @@ def create_app(
     memory = Memory(settings.limits.memory_bytes)
     for one in served.ready:
         opened(one).share_memory(memory)
+        if settings.strict:
+            opened(one).be_strict()
     app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics, memory)
     app.include_router(system.router)
     checked = Depends(check_headers)

@@ -38,7 +38,7 @@ class ServerSettings:
     tokens_command: str | None = None
     cors: tuple[str, ...] = ()
     workers: int = 1
-    strict: bool = False
+    strict: bool = False  # no scan without an index, and no answer without a bound
     limits: Limits = field(default_factory=Limits)
     environment: Mapping[str, str] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from omnigraph.base.errors import InvalidRequest, UnsupportedMedia
+from omnigraph.base.errors import InvalidRequest, TooBroad, UnsupportedMedia
 from omnigraph.engine.access import Action
 from omnigraph.engine.export.export import export_lines
 from omnigraph.engine.write import Receipt
@@ -344,6 +344,10 @@ async def rows(
 ) -> Response:
     """Return the rows of one type as an Arrow stream, by id."""
     graph, pools = call.graph, call.server.pools
+    if call.server.settings.strict:
+        raise TooBroad(
+            f"all rows of {type} have no bound", remedy="This server is strict; query with a limit, or export"
+        )
 
     def read() -> tuple[Any, dict[str, Any], str]:
         view = graph.nodes if kind == "node" else graph.edges
