@@ -45,6 +45,8 @@ class Pools:
         self.control = ThreadPoolExecutor(CONTROL_THREADS, "og-control")
         self.draining = threading.Event()
         self.under_way: set[asyncio.Future[Any]] = set()  # writes
+        self._ends_at: float | None = None
+        self.running: set[asyncio.Future[Any]] = set()  # in threads, whoever waits for it
 
     async def read(self, request: Request, seconds: float, placed: Placed, call: Callable[[], T]) -> T:
         """Run a read; stop it when its time is over or its caller has gone."""
@@ -126,6 +128,8 @@ class Pools:
         future = self._start(pool, call)
         place.lasts(future)
         future.add_done_callback(_forget)
+        self.running.add(future)
+        future.add_done_callback(self.running.discard)
         if noted is not None:
             noted.add(future)
             future.add_done_callback(noted.discard)
@@ -134,10 +138,18 @@ class Pools:
     def _start(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(pool, copy_context().run, call)
 
+    def drain(self) -> None:
+        """Begin to end: from now on writes have so many seconds."""
+        self.draining.set()
+        self._ends_at = asyncio.get_running_loop().time() + self.limits.drain_seconds
+
     async def finish_writes(self) -> None:
-        """Wait for the writes that are under way."""
+        """Wait for the writes that are under way, as long as they have."""
+        left = self.limits.drain_seconds
+        if self._ends_at is not None:
+            left = max(self._ends_at - asyncio.get_running_loop().time(), 0)
         if self.under_way:
-            await asyncio.wait(set(self.under_way), timeout=self.limits.drain_seconds)
+            await asyncio.wait(set(self.under_way), timeout=left)
 
     def close(self) -> None:
         """Let the threads end; nothing new is begun."""
