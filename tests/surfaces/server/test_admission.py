@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.base.errors import Busy, GraphError, LimitExceeded, Unavailable
-from omnigraph.surfaces.server.admission import Admission, FairGate, Place, retry_seconds
+from omnigraph.surfaces.server.admission import HEAVY_KINDS, Admission, FairGate, Place, retry_seconds
 from omnigraph.surfaces.server.limits import Limits
 from tests.surfaces.server.clocks import HandClock
 
@@ -259,6 +259,46 @@ def test_a_slot_that_was_handed_to_a_cancelled_request_goes_to_the_next() -> Non
         assert states([first, second, third]) == "..r"
         await third.end()
         assert gate.running == 0
+
+    run(work())
+
+
+# -- heavy reads -----------------------------------------------------------------------------------------
+
+
+def test_reads_that_were_heavy_leave_places_to_others() -> None:
+    async def work() -> None:
+        clock = HandClock()
+        admission = Admission(Limits(reads=3, heavy_reads=1), clock=clock)
+        (first,) = await jobs(admission.read("ada", "scan"))
+        clock.seconds += 2
+        await first.end()
+        heavy = await jobs(*(admission.read(name, "scan") for name in ("ada", "bo", "cy")))
+        assert states(heavy) == "rww"
+        light = await jobs(*(admission.read("ada", "look-up") for _ in range(3)))
+        assert states(light) == "rrw"
+        await light[0].end()
+        assert states(light) == ".rr"
+        await heavy[0].end()  # at once, this time
+        assert states(heavy) == ".rw"
+        for job in light[1:]:
+            await job.end()
+        assert states(heavy) == ".rw"  # there are places, and none for another heavy one
+        assert (admission.running["read"], admission.waiting["read"]) == (1, 1)
+        assert states(await jobs(admission.read("ada", "scan"))) == "r"  # it is heavy no more
+
+    run(work())
+
+
+def test_only_so_many_kinds_of_heavy_reads_are_known() -> None:
+    async def work() -> None:
+        clock = HandClock()
+        admission = Admission(clock=clock)
+        for kind in range(HEAVY_KINDS + 5):
+            async with admission.read("ada", kind):
+                clock.seconds += 2
+        assert len(admission._heavy_kinds) == HEAVY_KINDS
+        assert 0 not in admission._heavy_kinds
 
     run(work())
 

@@ -389,7 +389,15 @@ def test_heavy_queries_hold_up_no_health_check(graph: Graph, monkeypatch: pytest
     asyncio.run(ask())
 
 
-def test_writes_of_several_requests_share_commits(graph: Graph) -> None:
+def test_writes_of_several_requests_share_commits(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    together, mutate = threading.Barrier(8), Graph.mutate
+
+    def begun(*args: Any, **kwargs: Any) -> Any:
+        together.wait(60)
+        return mutate(*args, **kwargs)
+
+    monkeypatch.setattr(Graph, "mutate", begun)
+
     def asked(number: int) -> dict[str, Any]:
         return {"query": INSERT, "params": {"name": f"W{number}", "age": number}}
 

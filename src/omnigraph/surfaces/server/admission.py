@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 from omnigraph.base.errors import Busy, LimitExceeded, NoRoomNow, Unavailable
@@ -24,6 +25,7 @@ from omnigraph.surfaces.server.limits import Limits
 
 SOONEST, LATEST = 1, 30  # seconds after which a caller is told to come again
 RECENT = 0.2  # the weight of the newest service time in the mean
+HEAVY_SECONDS, HEAVY_KINDS = 1.0, 1024  # a read that took longer is heavy; so many kinds of them are known
 Actor = str | None  # None is everybody, on a server in open mode
 
 
@@ -67,13 +69,20 @@ class FairGate:
         self._mean_seconds = 0.0
 
     @asynccontextmanager
-    async def slot(self, actor: Actor, inside: Place | None = None) -> AsyncIterator[Place]:
-        """Hold a slot while the block and its work run; raise Unavailable if the queue is full."""
+    async def slot(
+        self, actor: Actor, inside: Place | None = None, took: Callable[[float], None] = lambda _: None
+    ) -> AsyncIterator[Place]:
+        """Hold a slot while the block and its work run; raise Unavailable if the queue is full.
+
+        In the end `took` is told how many seconds that was.
+        """
         await self._enter(actor)
         began = self._clock.monotonic()
 
         def end() -> None:
-            self._note(self._clock.monotonic() - began)
+            seconds = self._clock.monotonic() - began
+            took(seconds)
+            self._note(seconds)
             self._leave()
 
         place = Place(end, inside)
@@ -237,6 +246,8 @@ class Admission:
         self.limits = limits = limits or Limits()
         self._clock = clock or SystemClock()
         self._reads = FairGate("read", limits.reads, limits.read_queue, self._clock)
+        self._heavy = FairGate("heavy read", limits.heavy_reads, limits.read_queue, self._clock)
+        self._heavy_kinds: OrderedDict[Hashable, None] = OrderedDict()
         self._exports = FairGate("export", limits.exports, 0, self._clock)
         self._listeners = FairGate("listener", limits.listeners, 0, self._clock)
         self._writes: dict[str, FairGate] = {}
@@ -245,11 +256,28 @@ class Admission:
         self._actor_writes = Share("write", limits.actor_writes, limits.actor_bytes)
 
     @asynccontextmanager
-    async def read(self, actor: Actor) -> AsyncIterator[Place]:
-        """Have the place of a read; raise Busy if the actor has too many, Unavailable if too many wait."""
+    async def read(self, actor: Actor, kind: Hashable = None) -> AsyncIterator[Place]:
+        """Have the place of a read; raise Busy if the actor has too many, Unavailable if too many wait.
+
+        Reads of a kind that was heavy the last time take a part of the places only, and leave the others to
+        look-ups.
+        """
+        took = partial(self._took, kind)
         with self._actor_reads.of(actor, self._reads) as share:
-            async with self._reads.slot(actor, share) as place:
+            if kind not in self._heavy_kinds:
+                async with self._reads.slot(actor, share, took) as place:
+                    yield place
+                return
+            async with self._heavy.slot(actor, share) as lane, self._reads.slot(actor, lane, took) as place:
                 yield place
+
+    def _took(self, kind: Hashable, seconds: float) -> None:
+        """Remember whether a kind of reads is heavy, by the last one."""
+        self._heavy_kinds.pop(kind, None)
+        if seconds > HEAVY_SECONDS and kind is not None:
+            self._heavy_kinds[kind] = None
+            if len(self._heavy_kinds) > HEAVY_KINDS:
+                self._heavy_kinds.popitem(last=False)
 
     def later(self, error: NoRoomNow) -> NoRoomNow:
         """Say when a read may find the memory that the reads of now have."""
@@ -291,7 +319,7 @@ class Admission:
         shares = (self._actor_reads, self._actor_listeners, self._actor_writes)
         return {
             "actor": sum(share.rejected for share in shares),
-            "read": self._reads.rejected,
+            "read": self._reads.rejected + self._heavy.rejected,
             "export": self._exports.rejected,
             "listener": self._listeners.rejected,
             "write": sum(gate.rejected for gate in self._writes.values()),
@@ -311,7 +339,7 @@ class Admission:
     def waiting(self) -> Mapping[str, int]:
         """How many wait now, by what they are."""
         return {
-            "read": self._reads.waiting,
+            "read": self._reads.waiting + self._heavy.waiting,
             "write": sum(gate.waiting for gate in self._writes.values()),
         }
 

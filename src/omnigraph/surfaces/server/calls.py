@@ -100,11 +100,13 @@ class GraphCall:
             raise InvalidRequest("X-Timeout-Ms is a number of milliseconds", remedy="Give 1 or more")
         return min(most, int(given) / 1000)
 
-    async def read(self, act: Callable[[], T]) -> T:
-        """Run a read."""
+    async def read(self, act: Callable[[], T], text: str = "") -> T:
+        """Run a read; `text` is that of a query."""
         server, seconds = self.server, self.seconds
+        kind = hash((self.served.graph_id, self.request.scope["route"].path, text))
         try:
-            return await server.pools.read(self.request, seconds, server.admission.read(self.actor), act)
+            placed = server.admission.read(self.actor, kind)
+            return await server.pools.read(self.request, seconds, placed, act)
         except NoRoomNow as error:
             raise server.admission.later(error) from error
 

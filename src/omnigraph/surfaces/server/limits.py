@@ -62,6 +62,9 @@ class Limits:
     # reads at once
     reads: int = _limit(64, REQUESTS, "reads that run", "they wait")
     read_queue: int = _limit(256, REQUESTS, "reads that wait", AGAIN, least=0)
+    heavy_reads: int = _limit(
+        16, REQUESTS, "of those, reads like one that took more than a second the last time", "they wait"
+    )
     actor_reads: int = _limit(128, REQUESTS, "reads of one actor, those that wait included", LESS)
     exports: int = _limit(16, REQUESTS, "exports and baselines that run", AGAIN)
     listeners: int = _limit(256, REQUESTS, "long polls and event streams", AGAIN)

@@ -86,13 +86,13 @@ async def query(call: CallOf, body: QueryBody) -> Response:
             memory_bytes=None if body.memory_bytes is None else min(body.memory_bytes, most),
         )
 
-    return await rows_answer(call, run, form)
+    return await rows_answer(call, run, form, body.query)
 
 
 async def rows_answer(
-    call: GraphCall, run: Callable[[], Result], form: str, name: str | None = None
+    call: GraphCall, run: Callable[[], Result], form: str, text: str, name: str | None = None
 ) -> Response:
-    """Run a read and answer in the form that the caller wants; `name` is that of a stored query."""
+    """Run a read and answer in the form that the caller wants; a stored query has a `name`."""
     limits, pools = call.server.settings.limits, call.server.pools
 
     def rendered() -> tuple[Result, bytes]:
@@ -102,10 +102,10 @@ async def rows_answer(
     async with call.measured() as done:
         done.query = name
         if form not in (ARROW, NDJSON):
-            result, body = await call.read(rendered)
+            result, body = await call.read(rendered, text)
             done.result = result
             return document_response(body, result.commit_id)
-        result = done.result = await call.read(run)
+        result = done.result = await call.read(run, text)
     chunks = arrow_chunks(result.table, result_facts(result)) if form == ARROW else row_lines(result.table)
     with call.keeping(int(result.table.nbytes)) as place:
         return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id, place)
