@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,6 +21,7 @@ JVM_START = pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarnin
 TESTS = Path(__file__).parent
 QUERIES_RUN = ("cost", "execution", "query", "storage")
 FAULT_CELL = "faults/test_matrix.py::test_cell["
+SEEDS = "simulation/test_simulation.py::test_seeds_find_nothing_wrong["
 SLOW_FOLDERS = ("concurrency", "cost", "crash", "examples", "faults", "harness", "limits", "parity", "spark")
 
 
@@ -41,18 +43,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much of the fault matrix ran. Here, since under xdist the main process knows no other file."""
-    reports = [one for some in terminalreporter.stats.values() for one in some]
-    calls = [one for one in reports if isinstance(one, pytest.TestReport) and one.when == "call"]
-    cells = [one for one in calls if FAULT_CELL in one.nodeid]
-    if cells:
-        from tests.faults.cells import every_cell, everyday
+    """Say how much of the fault matrix ran, and how many seeds of the simulation.
 
-        total, share, failed = len(list(every_cell())), len(everyday()), sum(one.failed for one in cells)
-        terminalreporter.write_line(
-            f"fault matrix: {len(cells)} of {total} cells ran, {failed} violations;"
-            f" every day {share} cells ({share / total:.0%}) run, with --full all of them"
-        )
+    Here, since under xdist the main process knows no other file.
+    """
+    stats = terminalreporter.stats.values()
+    reports = [one for some in stats for one in some if isinstance(one, pytest.TestReport)]
+    cells = [one for one in reports if FAULT_CELL in one.nodeid]
+    if cells:
+        from tests.faults.report import lines, told_by
+
+        for line in lines(told_by(cells)):
+            terminalreporter.write_line(line)
+    shares: list[dict[str, Any]] = [
+        dict(one.user_properties) for one in reports if SEEDS in one.nodeid and one.when == "call"
+    ]
+    if shares:
+        seeds, spent_s = (sum(share.get(name, 0) for share in shares) for name in ("seeds", "cpu_s"))
+        terminalreporter.write_line(f"simulation: {seeds} seeds in {spent_s:.0f} s of processor time")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -391,7 +392,7 @@ def test_beside_two_cleanups_everybody_gets_an_answer_or_the_reason(
     make_people(place)
     options = {"durability": "os", **place.kwargs}
     done = str(tmp_path / "done")
-    times = 3 if place.options else 12
+    times = 3 if place.options else 6
     cleaners: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         (clean_repeatedly, (place.address, options, keep, times, done)) for keep in (0, 3)
     ]
@@ -455,6 +456,58 @@ def test_files_that_a_cleanup_takes_before_they_are_synced_are_staged_again(loca
         assert receipt.attempts == 2
         assert set(persons(store)) == {"first", "second"}
     check_heads(local_place, "main")
+
+
+def read_late(address: str, folder: str) -> list[str]:
+    """Open the head, tell, wait for the cleanup, and read all of it."""
+    with og.connect(address) as graph:
+        view = graph.at(graph.commits.list(limit=1)[0].id)
+        Path(folder, "opened").touch()
+        wait_for(Path(folder, "cleaned"))
+        return sorted(row["name"] for row in view.query(NAMES).rows)
+
+
+def replace_and_clean(address: str, folder: str) -> tuple[list[str], int]:
+    """Once the reader has opened it, replace everybody, and clean with a grace period that covers that."""
+    with og.connect(address, durability="os") as graph:
+        before = sorted(row["name"] for row in graph.query(NAMES).rows)
+        for path in Path(address).rglob("*"):
+            if path.is_file():
+                os.utime(path, (path.stat().st_mtime - 3600,) * 2)
+        wait_for(Path(folder, "opened"))
+        for name in before:
+            graph.mutate("query gone($n: String) { delete Person where name = $n }", n=name)
+        graph.mutate(ADD, name="new")
+        report = graph.cleanup(keep=0, grace="30m", dry_run=False)
+    Path(folder, "cleaned").touch()
+    return before, report.files
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(6_000):
+        if path.exists():
+            return
+        time.sleep(0.01)
+    raise TimeoutError(path.name)
+
+
+def test_what_another_process_opened_as_the_head_is_read_whole_after_a_cleanup(
+    local_place: Place, tmp_path: Path
+) -> None:
+    make_people(local_place)
+    calls: list[tuple[Any, ...]] = [
+        (target, (local_place.address, str(tmp_path))) for target in (read_late, replace_and_clean)
+    ]
+
+    outcomes = run_processes(run_one, calls, timeout_s=120)
+
+    assert [one.trace for one in outcomes if not one.ok] == []
+    read, written = (one.value for one in outcomes)
+    before, files = written or ([], 0)
+    assert files > 0, "what was superseded before that went"
+    assert read == before != []
+    with og.connect(local_place.address) as fresh:
+        assert [row["name"] for row in fresh.query(NAMES).rows] == ["new"]
 
 
 def test_writers_beside_a_cleanup_lose_nothing(place: Place, tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def test_a_cleanup_means_what_the_graph_is_bound_to(local_place: Place) -> None:
 
         with pytest.raises(og.PastState):
             graph.at(first).cleanup(keep=0, dry_run=False)
-        of_branch = graph.branch("review").cleanup(keep=0)
-        of_all = graph.cleanup(keep=0)
+        of_branch = graph.branch("review").cleanup(keep=0, grace="0s")
+        of_all = graph.cleanup(keep=0, grace="0s")
 
     assert [one.branch for one in of_branch.given_up] == ["review"]
     assert [one.branch for one in of_all.given_up] == ["main", "review"]

@@ -15,7 +15,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import GraphError
 from tests.faults.cells import Store
-from tests.faults.oracle import ADD, PEOPLE, Known, View, look_at
+from tests.faults.oracle import ADD, PEOPLE, Exported, Known, View, exported_at, look_at
 from tests.faults.writers import RACER, Writer, make_base, sweep
 from tests.support.death import noting_points, position
 from tests.support.places import Copies, Place
@@ -26,10 +26,10 @@ AGE_S = 7200.0  # of the base graph, where a test can say it; a copy keeps it
 
 @dataclass(frozen=True)
 class Sight:
-    """What a graph shows, and what is beside it: None where there is no graph, or where nobody looks."""
+    """What a graph shows, and what is beside it: None where there is nothing whole, or where nobody looks."""
 
     graph: View
-    beside: View | None = None
+    beside: View | Exported | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,9 @@ def see(place: Place, writer: Writer, known: Known | None = None) -> Sight:
     """Read everything there is, with handles that know nothing."""
     shown = look_at(place, known)
     assert shown is not None
-    return Sight(shown, look_at(beside(place)) if writer.beside else None)
+    if writer.beside is None:
+        return Sight(shown)
+    return Sight(shown, (look_at if writer.beside == "graph" else exported_at)(beside(place)))
 
 
 def race(place: Place) -> None:

@@ -119,7 +119,7 @@ class Left:
         self._check_repeat(self._others_left_out(found))
         names = [branch.name for branch in self.graph.branches.list()]
         check_next_write(self.graph, names, (self.stale,), LATER)
-        if self.writer.beside:
+        if self.writer.beside == "graph":
             self._check_beside()
 
     # -- what is left
@@ -159,6 +159,7 @@ class Left:
         if found.beside is None:
             assert self.course.before.beside is None, "the copy that was there is gone"
             return
+        assert isinstance(found.beside, View)
         scan = Scan(self.graph.store)
         for name, branch in found.beside.branches.items():
             assert branch.rows == scan.at(branch.ids[0]), f"{name} of the copy is not what its commit was"
@@ -178,7 +179,8 @@ class Left:
         return [self.course.after] if self.rivalry is None else [self.rivalry.first, self.rivalry.last]
 
     def _others_left_out(self, found: Sight) -> Sight:
-        return Sight(_alone(found.graph), None if found.beside is None else _alone(found.beside))
+        other = found.beside
+        return Sight(_alone(found.graph), _alone(other) if isinstance(other, View) else other)
 
     # -- going on
 

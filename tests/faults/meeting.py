@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import omnigraph as og
+from omnigraph.engine.export.files import MANIFEST
 from omnigraph.storage.durability import FailpointHit, armed
 from tests.faults.cells import HALVES, ON_REQUESTS, RACES, Action, Cell
 from tests.faults.ground import Ground, clean, opened, race, rival
@@ -198,7 +199,8 @@ class _LostSwap:
         proxy.fail(self._question, Fault.DENY_403, FOREVER)
 
     def _swap(self, method: str, key: str) -> bool:
-        if method == "PUT" and "/_versions/" in key and "/tables/" not in key and not self.key:
+        decides = ("/_versions/" in key and "/tables/" not in key) or key.endswith(f"/{MANIFEST}")
+        if method == "PUT" and decides and not self.key:
             self.key = key
             return True
         return False

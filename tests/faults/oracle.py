@@ -8,6 +8,8 @@ Ways    a raw scan of the Lance files, the tables of the API, a query, the past 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +21,9 @@ import pyarrow as pa
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import GraphNotFound, HistoryReclaimed, IntegrityError
+from omnigraph.engine.export.files import MANIFEST, SCHEMA
 from omnigraph.engine.history.resolve_at import resolve
+from omnigraph.storage.location import Location
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot
 from tests.support.places import Place
@@ -80,6 +84,28 @@ def look_at(place: Place, known: Known | None = None) -> View | None:
         return None
     with graph:
         return look(graph, known)
+
+
+class Exported(dict[str, str]):
+    """The files of an export, with their digests, but for the ids in their names, which are random."""
+
+
+def exported_at(place: Place) -> Exported | None:
+    """Read every file that the manifest of an export names, and the manifest; None where there is none."""
+    folder = Location.parse(place.address, place.options).objects
+    manifest = folder.read(MANIFEST)
+    if manifest is None:
+        return None
+    told = json.loads(manifest)
+    sizes = {file["name"]: file["bytes"] for one in told["types"] for file in one["files"]}
+    found = {name: folder.read(name) for name in (MANIFEST, SCHEMA, *sizes)}
+    missing = sorted(name for name, data in found.items() if data is None)
+    assert not missing, f"the manifest is there, and not {missing}"
+    read = {name: data for name, data in found.items() if data is not None}
+    for name, size in sizes.items():
+        assert len(read[name]) == size, f"{name} has {len(read[name])} bytes, and should have {size}"
+    read[MANIFEST] = ID.sub("an id", manifest.decode()).encode()
+    return Exported({ID.sub("an id", name): hashlib.sha256(data).hexdigest() for name, data in read.items()})
 
 
 def _branch(graph: Graph, scan: Scan, name: str) -> BranchView:

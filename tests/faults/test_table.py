@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import NamedTuple, cast
 
 import pytest
 
 from omnigraph.storage.durability import Step, names
 from tests.faults.cells import AT_POINTS, ON_REQUESTS, Action, Store, every_cell, everyday, points_of
 from tests.faults.ground import Ground
+from tests.faults.report import Report, lines, told_by
 from tests.faults.writers import WRITERS, Writer
 
 ASKED_FOR = """
     mutation mutation-of-two-types load spark-load merge revert schema-apply index-build optimize cleanup
-    branch-create branch-delete branch-rename tag backup restore export-and-import init
+    embed branch-create branch-delete branch-rename tag backup restore clone export export-and-import init
 """
 # An upgrade starts from what another release wrote, so it is stopped by tests of its own
 # (tests/crash/test_upgrade_kill.py).
@@ -103,3 +106,52 @@ def test_the_everyday_share_leaves_out_no_writer_no_action_and_no_point() -> Non
         assert decided == {writer.visible for writer in WRITERS}
     assert chosen == everyday(), "the same in every run"
     assert {cell.action for cell in chosen if cell.writer.spark} == {Action.EXCEPTION}
+
+
+# -- the line about it ---------------------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """What pytest says of one part of a test."""
+
+    nodeid: str
+    when: str = "call"
+    outcome: str = "passed"
+    longrepr: object = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed."""
+        return self.outcome == "failed"
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it was skipped."""
+        return self.outcome == "skipped"
+
+
+def test_the_line_counts_each_cell_once_and_names_what_was_skipped() -> None:
+    local, remote, unmade, closed, left_out = [
+        *[str(cell) for cell in every_cell() if cell.store == "local"][:2],
+        *[str(cell) for cell in every_cell() if cell.store == "s3"][:3],
+    ]
+    said = [
+        Told(f"tests/faults/test_matrix.py::test_cell[{local}]@faults-local-mutation"),
+        Told(f"test_cell[{remote}]", outcome="failed"),
+        Told(f"test_cell[{remote}]", when="teardown", outcome="failed"),
+        Told(f"test_cell[{unmade}]", when="setup", outcome="failed"),
+        Told(f"test_cell[{closed}]"),
+        Told(f"test_cell[{closed}]", when="teardown", outcome="failed"),
+        Told(f"test_cell[{left_out}]", when="setup", outcome="skipped", longrepr=("x.py", 7, "no disk")),
+    ]
+    found = told_by(cast("list[Report]", said))
+
+    assert found.ran == {local, remote, closed}
+    assert found.violated == {remote, unmade, closed}, "what fails before and after a cell violates it, too"
+    first, *rest = lines(found)
+    total = len(list(every_cell()))
+    assert f"{total} cells exist, 3 ran (local 2 of " in first
+    assert ", 3 violated, 1 skipped; not asked for: " in first
+    assert rest == [f"  skipped: {left_out}: no disk"]
+    numbers = [int(word) for word in re.findall(r"(\d+) of (?:those|the)", first)]
+    assert sum(numbers) == total - 5, "every cell is in one of the numbers"

@@ -11,6 +11,7 @@ Repeat  writers that can take an idempotency key use one, so that whoever comes 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,9 @@ from typing import Any, Literal
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.ids import new_id
+from omnigraph.engine.export.files import MANIFEST
 from omnigraph.storage.durability import Step
+from omnigraph.storage.location import Location
 from omnigraph.storage.publish import Intent, RetryPolicy
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PublishPlan, PublishReceipt, Write, WriteTxn
@@ -49,6 +52,7 @@ CHANGED = (
     SCHEMA.replace("note: String?\n  @range", 'note: String?\n  mood: String @default("calm")\n  @range')
     + "node City { name: String @key }\n"
 )
+NOTES = SCHEMA + 'node Note { text: String @key  vec: Vector(4)? @embed("text") }\n'
 WITHOUT = SCHEMA.replace("node Gone { name: String @key }\n", "")
 
 
@@ -203,6 +207,16 @@ def cleanup(graph: Graph) -> object:
     return graph.cleanup(keep=1, grace="0s", dry_run=False)
 
 
+def embed(graph: Graph) -> object:
+    """Make the vectors that notes lack."""
+    address, options = graph.uri.removeprefix("file://"), options_of(graph)
+    with (
+        TemporaryDirectory() as spool,
+        og.connect(address, storage_options=options or None, embedding="mock", durability="os") as other,
+    ):
+        return other.embed(spool=spool)
+
+
 def branch_create(graph: Graph) -> object:
     """Fork a branch."""
     return graph.branches.create("fresh", "side")
@@ -253,6 +267,18 @@ def round_trip(graph: Graph) -> object:
         return other.load(Path(folder, "out"), mode="append", idempotency_key=KEY)
 
 
+def export(graph: Graph) -> object:
+    """Export the commit of a tag into a folder; what one that failed has left is cleared, as people do."""
+    place = Location.parse(beside(graph), options_of(graph))
+    left = [key for key, _ in place.objects.list()]
+    if MANIFEST not in left:
+        for key in left:
+            place.objects.delete(key)
+        if place.is_local:
+            shutil.rmtree(place.uri, ignore_errors=True)
+    return graph.export(beside(graph), format="jsonl", at="v1")
+
+
 def init(graph: Graph) -> object:
     """Make a graph; what one that failed has left is cleared."""
     options = options_of(graph)
@@ -293,6 +319,12 @@ def sweep(graph: Graph) -> None:
 # -- what some of them start from ---------------------------------------------------------------------
 
 
+def with_notes(graph: Graph) -> None:
+    """Have texts without vectors."""
+    graph.schema.apply(NOTES)
+    graph.load([{"type": "Note", "data": {"text": f"note {n}"}} for n in range(20)], mode="append")
+
+
 def with_branch_ahead(graph: Graph) -> None:
     """Fork a branch that goes on while main does not."""
     graph.branches.create("ahead")
@@ -325,7 +357,7 @@ class Writer:
 
     `changes`: all of it is there once `visible` is passed, and nothing before. `sweeps`: what branches and
     tags hold never changes. `copies`: what is beside is no graph, or one at exact commits of the first.
-    `makes`: what is beside is no graph before `visible` is passed, and whole after that.
+    `makes`: what is beside is no graph, or no export, before `visible` is passed, and whole after that.
     """
 
     name: str
@@ -334,7 +366,7 @@ class Writer:
     visible: Step = Step.PUBLISH
     promise: Promise = "changes"
     prepare: Callable[[Graph], object] | None = None
-    beside: bool = False  # it writes to the address beside its graph
+    beside: Literal["graph", "export"] | None = None  # what it writes to the address beside its graph
     done: str = ""  # the code of the answer to whoever repeats it although it was done
     spark: bool = False
     # Who comes between: its change and the writer's are both there in one order, or the writer is told. None
@@ -351,7 +383,8 @@ STAGING = (Step.TABLE_DATA, Step.TABLE_COMMIT, Step.CHECKSUM, *PUBLISHING)
 EDITING = (Step.TABLE_DELETIONS, *STAGING)
 KEYED = (Step.CLAIM, *EDITING)
 LOADING = (Step.DERIVED, *KEYED)
-IMPORTING = (Step.CLAIM, Step.DERIVED, *STAGING)
+EXPORTING = (Step.EXPORT_DATA, Step.EXPORT_NAMES, Step.EXPORT_MANIFEST)
+IMPORTING = (*EXPORTING, Step.CLAIM, Step.DERIVED, *STAGING)
 APPLYING = (Step.TABLE_CREATE, Step.SCHEMA_PUT, *STAGING)
 INDEXING = (Step.TABLE_INDEX, Step.TABLE_COMMIT, Step.CHECKSUM, *PUBLISHING)
 REWRITING = (Step.TABLE_DATA, Step.DERIVED, *INDEXING)
@@ -365,7 +398,7 @@ TAGGING, UNTAGGING = (Step.TAG_CREATE, Step.HEAD_SYNC), (Step.TAG_DELETE, Step.H
 COPYING = (Step.COPY_FILE, Step.COPY_VERSION)
 MAKING = (Step.SCHEMA_PUT, Step.REFS_CREATE, Step.GENESIS, Step.HEAD_SYNC)
 CLONING, FOUNDING = (Step.COPY_FILE, *MAKING), (Step.TABLE_CREATE, Step.CHECKSUM, *MAKING)
-THERE = "already_initialized"
+THERE, TAKEN = "already_initialized", "destination_not_empty"
 
 WRITERS = (
     Writer("mutation", mutation, KEYED, rival=write_rows),
@@ -380,6 +413,7 @@ WRITERS = (
     Writer("hard-drop", hard_drop, DROPPING, rival=write_doomed),
     Writer("index-build", index_build, INDEXING, rival=write_rows),
     Writer("optimize", optimize, REWRITING, rival=write_rows),
+    Writer("embed", embed, STAGING, prepare=with_notes, rival=write_rows),
     Writer("cleanup", cleanup, CLEANING, Step.FLOOR, "sweeps", rival=write_rows),
     Writer(
         "branch-create", branch_create, FORKING, Step.BRANCH_REGISTER, done="branch_exists", rival=write_side
@@ -402,11 +436,12 @@ WRITERS = (
     ),
     Writer("tag", tag, TAGGING, Step.TAG_CREATE, done="tag_exists", rival=write_rows),
     Writer("tag-delete", tag_delete, UNTAGGING, Step.TAG_DELETE, done="tag_not_found", rival=take_tag),
-    Writer("backup", backup, COPYING, Step.COPY_VERSION, "copies", beside=True),
-    Writer("backup-again", backup, COPYING, Step.COPY_VERSION, "copies", with_older_backup, beside=True),
-    Writer("restore", restore, COPYING, Step.COPY_VERSION, "copies", beside=True),
-    Writer("clone", clone, CLONING, Step.GENESIS, "makes", beside=True, done=THERE),
-    Writer("export-and-import", round_trip, IMPORTING, prepare=with_empty_graph_beside, beside=True),
-    Writer("init", init, FOUNDING, Step.GENESIS, "makes", beside=True, done=THERE),
+    Writer("backup", backup, COPYING, Step.COPY_VERSION, "copies", beside="graph"),
+    Writer("backup-again", backup, COPYING, Step.COPY_VERSION, "copies", with_older_backup, beside="graph"),
+    Writer("restore", restore, COPYING, Step.COPY_VERSION, "copies", beside="graph"),
+    Writer("clone", clone, CLONING, Step.GENESIS, "makes", beside="graph", done=THERE),
+    Writer("export", export, EXPORTING, Step.EXPORT_MANIFEST, "makes", beside="export", done=TAKEN),
+    Writer("export-and-import", round_trip, IMPORTING, prepare=with_empty_graph_beside, beside="graph"),
+    Writer("init", init, FOUNDING, Step.GENESIS, "makes", beside="graph", done=THERE),
 )
 BY_NAME = {writer.name: writer for writer in WRITERS}

@@ -24,6 +24,10 @@ edge Knows: Person -> Person { since: I64? }
 edge WorksAt: Person -> Company @card(0..1)
 """
 GROWN = SCHEMA.replace("age: I32?", "age: I64?").replace("member: Bool?", "member: Bool?  nick: String?")
+KEYED = SCHEMA.replace(
+    "edge Knows: Person -> Person { since: I64? }",
+    "edge Knows: Person -> Person { since: I64?  @key(src, dst) }",
+)
 REFUSED = SCHEMA.replace("height: F64?", "height: String?")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph.surfaces.cli.app import main
-from tests.parity.ground import ADD, BOTH_RANKED, BY_AGE, GROWN, NEAREST, REFUSED, ROWS, SET, person
+from tests.parity.ground import ADD, BOTH_RANKED, BY_AGE, GROWN, KEYED, NEAREST, REFUSED, ROWS, SET, person
 from tests.support.doors import Doors, Plain
 
 ADDRESS, HEAD = "ADDR", "HEAD"
@@ -122,6 +122,16 @@ LINES: dict[str, list[list[str]]] = {
         ["export", ADDRESS, "folder", "--format", "jsonl"],
         ["export", ADDRESS, "folder", "--format", "jsonl"],
     ],
+    "keyed edges": [
+        ["load", ADDRESS, "--data", "knows.jsonl", "--mode", "merge"],
+        ["schema", "plan", ADDRESS, "--schema", "keyed.pg"],
+        ["schema", "apply", ADDRESS, "--schema", "keyed.pg"],
+        ["schema", "apply", ADDRESS, "--schema", "keyed.pg", "--dedupe", "equal", "--dry-run"],
+        ["schema", "apply", ADDRESS, "--schema", "keyed.pg", "--dedupe", "latest"],
+        ["diff", ADDRESS, "main~1", "main"],
+        ["load", ADDRESS, "--data", "knows.jsonl", "--mode", "append"],
+        ["schema", "diagram", ADDRESS],
+    ],
 }
 
 
@@ -140,6 +150,8 @@ def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "Person.csv").write_text("name,age\nGus,7\n")
         (folder / "grown.pg").write_text(GROWN)
         (folder / "refused.pg").write_text(REFUSED)
+        (folder / "keyed.pg").write_text(KEYED)
+        (folder / "knows.jsonl").write_text('{"edge":"Knows","from":"Ada","to":"Bob","data":{"since":1}}\n')
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path
 

@@ -18,6 +18,7 @@ from tests.parity.ground import (
     BY_AGE,
     DROP,
     GROWN,
+    KEYED,
     NEAREST,
     REFUSED,
     ROWS,
@@ -375,6 +376,23 @@ def schemas(g: Any) -> Iterator[Any]:
     yield g.schema.show(at="main~1")
     yield g.query(ALL, at="main~1")
     yield g.nodes("Person", at="main~1").select("nick", "age")
+
+
+@body
+def keyed_edges(g: Any) -> Iterator[Any]:
+    g.load([knows("ab2", "Ada", "Bob", since=1)], mode="append")
+    refused = g.schema.plan(KEYED)
+    yield refused
+    yield [step.to_json() for step in refused.steps]
+    yield g.schema.plan(KEYED, dedupe="latest").to_json()
+    yield g.schema.apply(KEYED, dedupe="latest")
+    yield g.edges("Knows").to_arrow()
+    yield [change.to_json() for change in g.diff("main~1", "main")]
+    g.branches.create("side")
+    for branch, since in (("side", 2), ("main", 3)):
+        record = {"edge": "Knows", "from": "Cy", "to": "Ada", "data": {"since": since}}
+        g.load([record], mode="merge", branch=branch)
+    yield [(conflict, conflict.ends) for conflict in g.merge("side", preview=True).conflicts]
 
 
 @body

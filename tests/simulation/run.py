@@ -71,6 +71,15 @@ def run_batch(seeds: Iterable[int]) -> Tally:
     return tally
 
 
+def while_time(cpu_s: float, least: int, seeds: Iterable[int]) -> Iterator[int]:
+    """Yield seeds until this process has worked for so long, and so many at least."""
+    began = time.process_time()
+    for done, seed in enumerate(seeds):
+        if done >= least and time.process_time() - began >= cpu_s:
+            return
+        yield seed
+
+
 def run_many(first: int, seeds: int, jobs: int) -> Tally:
     """Run seeds in several processes, saying how far they are."""
     batches = [

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.plants import PLANTS
-from tests.simulation.run import Tally, ground, run_batch
+from tests.simulation.run import Tally, ground, run_batch, while_time
 from tests.simulation.seeds import Ground, report, run_seed, shortest
 
 pytestmark = pytest.mark.slow
-SEEDS, PARTS = 120, 4  # parts, so that the workers of a run share them
+CPU_S, SEEDS = 60, 100  # as many seeds as so much time of a processor allows, and at least so many
+PARTS = 3  # so that the workers of a run share them
 # The first seed that finds each defect, and what is then said of it; without it they find nothing, as those
 # of the first test.
 GONE = r"Not found: \S+/tables/|is pinned at version \d+, which is not stored"  # files that are needed
@@ -40,14 +44,25 @@ def place() -> Iterator[Ground]:
         yield made
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_seeds_find_nothing_wrong(part: int, place: Ground) -> None:
-    """`python -m tests.simulation.run` runs more of them."""
-    tally: Tally = run_batch(range(part, SEEDS, PARTS))
+def test_seeds_find_nothing_wrong(
+    part: int, place: Ground, record_property: Callable[[str, float], None]
+) -> None:
+    """`python -m tests.simulation.run` runs more of them; the end of the run says how many these were."""
+    began, least = time.process_time(), math.ceil(SEEDS / PARTS)
+    tally: Tally = run_batch(while_time(CPU_S / PARTS, least, count(part, PARTS)))
+    record_property("seeds", tally.seeds)
+    record_property("cpu_s", time.process_time() - began)
 
-    assert tally.seeds == SEEDS // PARTS
+    assert tally.seeds >= least
     assert tally.failed == [], report(tally.failed[0], *shortest(tally.failed[0], place))
     assert tally.calls["ok"] > tally.seeds, "the programs do next to nothing"
+
+
+def test_seeds_end_when_their_time_is_over_and_not_before_there_are_enough() -> None:
+    assert list(while_time(0, 7, count())) == list(range(7))
+    assert list(while_time(60, 0, range(5))) == list(range(5)), "those that there are"
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

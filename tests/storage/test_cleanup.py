@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from omnigraph.base.ids import SystemClock
 from omnigraph.storage.claims import Claim, Claims
 from omnigraph.storage.cleanup import Cleaned, CleanupProgress
 from omnigraph.storage.durability import armed
+from omnigraph.storage.garbage import Listing
 from omnigraph.storage.history import merge_bases
 from omnigraph.storage.manifest.chain import KEPT, MANIFEST, versions
 from omnigraph.storage.manifest.records import CommitKind
@@ -154,19 +158,17 @@ def test_the_report_is_what_was_freed_and_the_preview_is_the_report(store: Graph
     assert [part.name for part in report.parts if part.kind in ("node", "edge")] == ["Knows", "Person"]
 
 
-def test_what_is_given_up_is_told_also_while_no_file_is_old_enough_to_go(store: GraphStore) -> None:
+def test_what_is_given_up_is_told_by_the_preview_and_by_the_run(store: GraphStore) -> None:
     store.branches.create("dev", "main")
     commits = [commit_id for _, commit_id in store.history.own_commits(store.snapshot().state)]
 
-    told = [store.cleanup(Retention(keep=3), dry_run=dry_run) for dry_run in (True, False)]
-
-    for report in told:
-        assert report.parts == ()
+    for dry_run in (True, False):
+        report = clean(store, 3, dry_run=dry_run)
         assert [(one.branch, one.commits) for one in report.given_up] == [("main", len(commits) - 3)]
         assert report.given_up[0].oldest_kept == commits[2]
     assert is_readable(store, commits[2])
     assert not is_readable(store, commits[3])
-    assert store.cleanup(Retention(keep=3), dry_run=True).given_up == ()
+    assert clean(store, 3, dry_run=True).given_up == ()
 
 
 @pytest.mark.parametrize("keep", [0, 1, 3, 12, 500])
@@ -256,16 +258,17 @@ def test_a_commit_that_was_begun_long_ago_does_not_take_younger_ones_with_it(
     assert is_readable(again(place), 5)
 
 
-def test_files_younger_than_the_grace_period_stay(store: GraphStore, place: Place) -> None:
+def test_files_and_commits_younger_than_the_grace_period_stay(store: GraphStore, place: Place) -> None:
     before = sizes(place)
 
     report = clean(store, 1, grace_us=DAY_US)
 
-    assert report.parts == ()
-    assert before.keys() <= sizes(place).keys()
-    assert not is_readable(store, 3), "history is given up all the same"
+    assert (report.parts, report.given_up) == ((), ())
+    assert sizes(place) == before
+    assert is_readable(store, 3), "all of it was the head within the grace period"
     with GraphStore.open(place.address, clock=Later(2), retry=IMPATIENT, **place.kwargs) as later:
         assert clean(later, 1, grace_us=DAY_US).files > 20
+        assert not is_readable(later, 3)
 
 
 def test_a_file_that_is_being_written_stays_for_an_hour_whatever_the_grace_period(
@@ -299,9 +302,11 @@ def test_versions_of_a_chain_stay_until_no_commit_that_stalled_could_take_their_
 def test_claims_stay_for_a_week_and_go_then(store: GraphStore, place: Place) -> None:
     claims = Claims(store.location, store.syncer)
     claim = Claim("key", store.snapshot(), None, b"request")
-    commit_id = claims.take(claim)
+    commit_id = claims.take(claim).alone
     clean(store)
-    assert claims.find(claim) == commit_id
+    known = claims.find(claim)
+    assert known is not None
+    assert known.alone == commit_id
 
     with GraphStore.open(place.address, clock=Later(8), retry=IMPATIENT, **place.kwargs) as later:
         report = clean(later)
@@ -658,3 +663,121 @@ def test_the_registry_is_trimmed_once_it_is_long(store: GraphStore) -> None:
     assert clean(store).parts == ()
     store.tags.create("last", store.snapshot().state)
     assert [tag.name for tag in store.tags.list()] == ["last"]
+
+
+# -- what was in force within the grace period
+
+
+HOUR_US = 3_600_000_000
+
+
+def age_everything(place: Place, hours: float = 1) -> None:
+    """Make every stored file older, as if nothing had been written since."""
+    for path in Path(place.address).rglob("*"):
+        if path.is_file():
+            then = path.stat().st_mtime - hours * 3600
+            os.utime(path, (then, then))
+
+
+@pytest.fixture
+def aged(local_place: Place) -> Iterator[GraphStore]:
+    """A graph whose twelve commits are an hour old."""
+    with make_graph(local_place.address, durability="os", retry=IMPATIENT) as made:
+        build_history(made, 11)
+        age_everything(local_place)
+        yield made
+
+
+def replace_all(store: GraphStore, branch: str = "main") -> None:
+    """Replace every row, so that the state before needs files which the next one does not."""
+    for person in list(persons(store, branch)):
+        write(store, {PERSON: DeleteIds(people([person])["id"].combine_chunks())}, branch)
+    upsert_person(store, "new", branch=branch)
+
+
+def test_what_was_the_head_within_the_grace_period_stays_for_its_readers(
+    aged: GraphStore, local_place: Place
+) -> None:
+    """Another process opened it a moment ago; all its files are old, and later heads need none of them."""
+    with again(local_place) as reader:
+        opened = reader.snapshot()
+        before = persons(aged)
+        replace_all(aged)
+
+        preview = clean(aged, grace_us=HOUR_US // 2, dry_run=True)
+        done = clean(aged, grace_us=HOUR_US // 2)
+
+        assert done.parts == preview.parts != ()
+        rows = reader.table(opened, PERSON).to_table()
+        assert dict(zip(rows["id"].to_pylist(), rows["age"].to_pylist(), strict=True)) == before
+        assert reader.table(opened, KNOWS).count_rows() == 0
+    fresh = again(local_place)
+    versions_read = [is_readable(fresh, version) for version in range(1, opened.state.version + 1)]
+    assert versions_read == [False] * 11 + [True], "what was superseded before that is given up"
+    assert clean(aged, grace_us=HOUR_US // 2).parts == ()
+
+
+def test_once_it_was_superseded_for_longer_than_the_grace_period_it_goes(
+    aged: GraphStore, local_place: Place
+) -> None:
+    opened = aged.snapshot().state.version
+    replace_all(aged)
+    clean(aged, grace_us=HOUR_US // 2)
+    age_everything(local_place)
+
+    report = clean(aged, grace_us=HOUR_US // 2)
+
+    assert sum(part.files for part in report.parts if part.name == "Person") > 0
+    assert not is_readable(again(local_place), opened)
+    assert set(stored_files(aged.location, PERSON)) == needed(again(local_place), PERSON, ("main", None))
+
+
+def test_what_is_superseded_while_the_files_are_listed_stays(aged: GraphStore, local_place: Place) -> None:
+    """Its successor is on no listing: only the head from before tells that it was in force."""
+    opened = aged.snapshot().state.version
+    listed = Listing.of
+
+    def then_replaced(*arguments: Any) -> Listing:
+        listing = listed(*arguments)
+        with again(local_place) as rival:
+            replace_all(rival)
+        return listing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Listing, "of", then_replaced)
+        clean(aged, grace_us=HOUR_US // 2)
+
+    assert is_readable(again(local_place), opened)
+
+
+@pytest.mark.parametrize("deleted", ["before the cleanup", "while files are listed"])
+def test_what_a_branch_had_that_was_deleted_within_the_grace_period_stays_for_its_readers(
+    aged: GraphStore, local_place: Place, deleted: str
+) -> None:
+    aged.branches.create("dev", "main")
+    upsert_person(aged, "d1", branch="dev")
+    replace_all(aged, branch="dev")
+    age_everything(local_place)
+    listed = Listing.of
+
+    def then_deleted(*arguments: Any) -> Listing:
+        listing = listed(*arguments)
+        with again(local_place) as rival:
+            rival.branches.delete("dev")
+        return listing
+
+    with again(local_place) as reader, pytest.MonkeyPatch.context() as patch:
+        opened = reader.snapshot("dev")
+        if deleted == "before the cleanup":
+            aged.branches.delete("dev")
+        else:
+            patch.setattr(Listing, "of", then_deleted)
+        clean(aged, grace_us=HOUR_US // 2)
+        patch.undo()
+
+        assert reader.table(opened, PERSON).to_table()["id"].to_pylist() == ["new"]
+        age_everything(local_place)
+        clean(aged, grace_us=HOUR_US // 2)
+        chain = f"{MANIFEST}/tree/{opened.state.line.incarnation}"
+        assert len(versions(aged.location, chain)) == 1, "but for the note that it is gone"
+    assert set(stored_files(aged.location, PERSON)) == needed(again(local_place), PERSON, ("main", None))

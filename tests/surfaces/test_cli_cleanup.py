@@ -56,13 +56,20 @@ def test_the_run_deletes_what_the_preview_said(desk: Desk, address: str) -> None
 
 
 def test_history_that_goes_is_named_before_it_goes(desk: Desk, address: str) -> None:
-    ran = desk.run("cleanup", address, "--keep", "2")  # no file is older than the grace period
+    line = ("cleanup", address, "--keep", "2", "--grace", "0s")
+
+    ran = desk.run(*line)
 
     assert "main: would give up 5 commits; the oldest that stays is " in ran.out
-    assert "grace period" in ran.out
     assert "--confirm" in ran.out
-    done = desk.run("cleanup", address, "--keep", "2", "--confirm", "--json").document
+    done = desk.run(*line, "--confirm", "--yes", "--json").document
     assert [(one["branch"], one["commits"]) for one in done["given_up"]] == [("main", 5)]
+
+
+def test_what_was_the_head_within_the_grace_period_is_not_given_up(desk: Desk, address: str) -> None:
+    ran = desk.run("cleanup", address, "--keep", "0")
+
+    assert ran.out.strip() == "nothing to delete"
 
 
 def test_ages_have_units_and_dry_run_wins_over_confirm(desk: Desk, address: str) -> None:
@@ -104,7 +111,7 @@ def test_one_branch_can_be_cleaned(desk: Desk, address: str) -> None:
         for number in range(3):
             graph.load([{"type": "Person", "data": {"slug": f"d{number}"}}], mode="append", branch="dev")
 
-    desk.run("cleanup", address, "--keep", "0", "--branch", "dev", "--confirm")
+    desk.run("cleanup", address, "--keep", "0", "--grace", "0s", "--branch", "dev", "--confirm", "--yes")
 
     with og.connect(address) as graph:
         assert graph.store.snapshot("dev").state.floor > 1

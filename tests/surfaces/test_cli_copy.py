@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import omnigraph as og
+from tests.engine.doctor.damaged import put_rows
 from tests.support.desk import Desk, remote_environment
 from tests.support.places import Place
 from tests.support.told import stored
@@ -52,6 +53,22 @@ def test_a_clone_has_one_commit_of_a_branch(desk: Desk, graph: str) -> None:
         assert len(clone.nodes("Person")) == 0
     text = desk.run("clone", graph, "other.og")
     assert text.out.startswith(f"cloned main of {graph} to {desk.folder / 'other.og'}\n  1 row, ")
+
+
+@pytest.mark.parametrize("command", ["backup", "clone"])
+def test_a_copy_with_something_broken_in_it_is_named_and_ends_with_one(
+    desk: Desk, graph: str, command: str
+) -> None:
+    with og.connect(graph, durability="os") as source:
+        put_rows(source, "Person", [{"id": "Eve", "slug": "Eva"}])
+
+    told = desk.run(command, graph, "copy.og")
+    as_json = desk.run(command, graph, "other.og", "--json")
+
+    assert (told.code, as_json.code) == (1, 1)
+    assert "1 thing broken in the copy" in told.out
+    assert "wrong_id" in told.out
+    assert [finding["code"] for finding in as_json.document["findings"]] == ["wrong_id"]
 
 
 @pytest.mark.parametrize(

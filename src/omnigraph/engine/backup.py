@@ -1,7 +1,8 @@
 """Backup: `graph.backup`, `og.restore`: a graph with all its history, copied to another address.
 
 A backup is a graph; restoring one is the same copy in the other direction. `graph.clone` makes a new graph
-of one commit, without history.
+of one commit, without history. At the end each copy is looked at by the doctor: heads, tags, and the history
+that leads to them. What it finds broken is in the report, and the copy stays: the source may be no better.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from omnigraph.base.arguments import checked
 from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.times import At
+from omnigraph.engine.doctor.doctor import examine
+from omnigraph.engine.doctor.report import DoctorFinding
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.storage.copy.backup import Backup, Copied
 from omnigraph.storage.copy.clone import Clone
@@ -39,6 +42,12 @@ class CopyReport:
     copied_bytes: int
     attempts: int  # more than one: history was deleted meanwhile, and a newer state was copied
     seconds: float
+    findings: tuple[DoctorFinding, ...] = ()  # what is broken in the copy, as the doctor says
+
+    @property
+    def ok(self) -> bool:
+        """Say whether nothing is broken in the copy."""
+        return not self.findings
 
     @property
     def skipped(self) -> int:
@@ -59,6 +68,8 @@ class CopyReport:
             "skipped": self.skipped,
             "attempts": self.attempts,
             "seconds": round(self.seconds, 3),
+            "ok": self.ok,
+            "findings": [finding.to_json() for finding in self.findings],
         }
 
 
@@ -75,7 +86,13 @@ def back_up(
     started = store.clock.monotonic()
     with measured(), GraphStore(location, durability=durability, clock=store.clock) as target:
         copied = Backup(store, target, progress).run()
-    return _report(store, location.uri, copied, store.clock.monotonic() - started)
+        findings = broken_in(target)
+    return _report(store, location.uri, copied, findings, store.clock.monotonic() - started)
+
+
+def broken_in(copy: GraphStore) -> tuple[DoctorFinding, ...]:
+    """Return what the doctor finds broken in a copy."""
+    return examine(copy).of("error")
 
 
 @checked
@@ -101,7 +118,9 @@ def restore(
         )
 
 
-def _report(store: GraphStore, destination: str, copied: Copied, seconds: float) -> CopyReport:
+def _report(
+    store: GraphStore, destination: str, copied: Copied, findings: tuple[DoctorFinding, ...], seconds: float
+) -> CopyReport:
     return CopyReport(
         source=store.location.uri,
         destination=destination,
@@ -113,6 +132,7 @@ def _report(store: GraphStore, destination: str, copied: Copied, seconds: float)
         copied_bytes=copied.copied_bytes,
         attempts=copied.attempts,
         seconds=seconds,
+        findings=findings,
     )
 
 
@@ -132,6 +152,17 @@ class CloneReport(JsonFields):
     files: int
     bytes: int
     seconds: float
+    findings: tuple[DoctorFinding, ...] = ()  # what is broken in it, as the doctor says
+
+    @property
+    def ok(self) -> bool:
+        """Say whether nothing is broken in the new graph."""
+        return not self.findings
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public shape."""
+        found = {"ok": self.ok, "findings": [finding.to_json() for finding in self.findings]}
+        return JsonFields.to_json(self) | found
 
 
 def clone(
@@ -157,6 +188,7 @@ def clone(
             # What a first try has left is ours: the state that it was of was reclaimed under it.
             clears = force or next(tries) > 0
             cloned = Clone(store, target, progress).run(snapshot, actor=actor, force=clears)
+            findings = broken_in(target)
         return CloneReport(
             source=store.location.uri,
             destination=location.uri,
@@ -167,6 +199,7 @@ def clone(
             files=cloned.files,
             bytes=cloned.bytes,
             seconds=round(store.clock.monotonic() - started, 3),
+            findings=findings,
         )
 
     with measured():

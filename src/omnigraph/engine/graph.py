@@ -491,8 +491,9 @@ class Graph(RunsQueries):
         Every branch gives up its history but for the newest `keep` commits and those younger than
         `older_than` (a timedelta, or text such as "30d"); `branch` names one that alone does, as does a view
         of a branch. The report says which history goes, which takes effect at once. Heads, tags and what
-        merges of live branches start from always stay. Files that nothing needs go from the whole graph,
-        unless they are younger than `grace`: they may be of a writer that is about to publish.
+        merges of live branches start from always stay. Files that nothing needs go from the whole graph.
+        Files younger than `grace` stay: they may be of a writer that is about to publish. So do commits that
+        were the head at some time within it: another process may be reading them.
         `progress` is told how far it is.
         """
         self.view.allow(Action.ADMIN)

@@ -10,7 +10,7 @@ was published, never from a later look at the head.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.validate.relation import Executor, Findings
 from omnigraph.storage.claims import Claims
 from omnigraph.storage.cost import Cost
-from omnigraph.storage.manifest.records import CommitKind, CommitRecord
+from omnigraph.storage.manifest.records import CommitKind, CommitRecord, TableChange
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan, PublishReceipt, WriteTxn
 
@@ -69,6 +69,7 @@ class ChangeWrite:
     locate: Callable[[Findings, ChangeSet], Findings] | None = None
     executor: ExecutorFor = LocalExecutor
     labels: Callable[[Draft], Mapping[str, str]] | None = None
+    label: Callable[[tuple[TableChange, ...]], Mapping[str, str]] | None = None  # more, by what was staged
     accepted: Callable[[], None] | None = None  # called when all checks are over, before anything is staged
     draft: Draft | None = None
     catalog: Catalog | None = None
@@ -107,6 +108,7 @@ class ChangeWrite:
             consulted=self._asked.consulted,
             always_commit=self.always_commit,
             labels={} if self.labels is None else self.labels(draft),
+            label=self.label,
             looked_up={table_id: part.declared.looked_up for table_id, part in change.types.items()},
         )
 
@@ -224,6 +226,7 @@ class Receipt:
 # What a commit under an idempotency key remembers, so that a repetition gets the first receipt.
 KEY, QUERY, NODES, EDGES = "idempotency_key", "query_name", "affected_nodes", "affected_edges"
 LOADED = "loaded"
+MEMBERS = "members"  # of a commit that several writes share: what each under a key has to be told, by key
 
 
 @dataclass(frozen=True)
@@ -271,22 +274,35 @@ class Loaded:
 
 def landed(store: GraphStore, key: str, base: PinnedSnapshot, actor: str | None) -> Receipt | None:
     """Return the receipt of the write that landed under a key, whatever it was, by the head of its branch."""
-    commit_id = Claims(store.location, store.syncer).commit_of(key, base, actor)
-    if commit_id is None:
-        return None
-    branch = base.branch
-    state = store.branches.chain(base.state.line.incarnation).find(commit_id, base.state)
+    branch, chain = base.branch, store.branches.chain(base.state.line.incarnation)
+    ids = Claims(store.location, store.syncer).ids_of(key, base, actor)
+    state = next(filter(None, (chain.find(commit_id, base.state) for commit_id in ids)), None)
     if state is None:
         return None
     done = PublishReceipt(branch, state.commit, state.commit.tables, replayed=True)
-    return replayed(branch, done, Catalogs(store.schemas).get(state.schema))
+    return replayed(branch, done, Catalogs(store.schemas).get(state.schema), key)
 
 
-def replayed(branch: str, done: PublishReceipt, catalog: Catalog) -> Receipt:
+def member_label(counts: Sequence[TableChange], labels: Mapping[str, str]) -> list[Any]:
+    """Return what a shared commit keeps of one of its writes."""
+    return [{c.table_id: [c.inserted, c.updated] for c in counts}, dict(labels)]
+
+
+def replayed(branch: str, done: PublishReceipt, catalog: Catalog, key: str | None = None) -> Receipt:
     """Return the receipt of the call that made a commit, for another call under its idempotency key."""
-    labels = {} if done.commit is None else done.commit.labels
+    labels: Mapping[str, str] = {} if done.commit is None else done.commit.labels
     if LOADED in labels:
         return replace(Loaded.read(labels[LOADED]).receipt(branch, done, catalog), replayed=True)
+    if MEMBERS in labels and key is not None:
+        counts, labels = json.loads(labels[MEMBERS])[key]
+        done = replace(
+            done,
+            tables=tuple(
+                replace(c, inserted=counts[c.table_id][0], updated=counts[c.table_id][1])
+                for c in done.tables
+                if c.table_id in counts
+            ),
+        )
     return Receipt(
         branch=branch,
         commit=done.commit,

@@ -3,6 +3,9 @@
 One small object for each key, created if absent before the write begins. Every call with the key then
 publishes under the same commit id, and the chain itself says whether it landed.
 
+A write that is about to go out with others claims two ids: that of the common commit, and that of a commit of
+its own. At most one of them lands: whoever publishes under one looks for the other first.
+
 A key belongs to one request of one actor on one branch: another request under it is refused, not answered.
 The branch is its chain, not its name: no two chains may get a commit of one id.
 """
@@ -24,6 +27,7 @@ from omnigraph.storage.transaction import PinnedSnapshot
 FOLDER = "__claims"
 LONGEST_KEY = 128
 FORMAT = 2  # 1 had no number, and told loads apart by their rows as they were stored
+SHARED_FORMAT = 3  # with two ids: earlier releases, which know of one, refuse it
 
 
 class KeyReused(ConflictError):
@@ -65,6 +69,20 @@ class Claim:
         return hashlib.sha256(self.request).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The ids that a key stands for."""
+
+    alone: str  # of a commit of its own
+    shared: str | None = None  # of the commit of several writes that it was to be in
+    fresh: bool = False  # this call claimed it
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All of them, the likeliest first."""
+        return (self.alone,) if self.shared is None else (self.shared, self.alone)
+
+
 def spelling(request: Any) -> str:
     """Return a value in a stable spelling: what differs is spelt otherwise, whatever it prints like.
 
@@ -95,28 +113,28 @@ class Claims:
         self._location = location
         self._syncer = syncer
 
-    def find(self, claim: Claim) -> str | None:
-        """Return the commit id of a key that was claimed before, or None."""
+    def find(self, claim: Claim) -> Claimed | None:
+        """Return the ids of a key that was claimed before, or None."""
         known = self._stored(claim)
         return None if known is None else self._known(claim, known)
 
-    def commit_of(self, key: str, base: PinnedSnapshot, actor: str | None) -> str | None:
-        """Return the commit id of a key, whatever it was claimed for, or None."""
+    def ids_of(self, key: str, base: PinnedSnapshot, actor: str | None) -> tuple[str, ...]:
+        """Return the ids of a key, whatever it was claimed for; none if it was not."""
         known = self._stored(Claim(key, base, actor, b""))
-        return None if known is None else str(known["commit"])
+        return () if known is None else _ids(known).ids
 
-    def take(self, claim: Claim) -> str:
-        """Return the commit id of a key: a fresh one, unless it was claimed before."""
+    def take(self, claim: Claim, shared: str | None = None) -> Claimed:
+        """Return the ids of a key: fresh ones, `shared` among them, unless it was claimed before."""
         earlier = self._named(claim)
         if earlier is not None:
             return self._known(claim, earlier)
-        mine = {"commit": new_id(), "request": claim.digest, "format": FORMAT}
+        mine = Claimed(new_id(), shared, fresh=True)
         with durable(Step.CLAIM):
-            created = self._location.objects.create(claim.path, json.dumps(mine).encode())
+            created = self._location.objects.create(claim.path, _text(mine, claim.digest))
         if self._location.is_local:  # also another's claim: whoever publishes under it must not lose it
             self._syncer.files([self._location.join(claim.path)])
         if created:
-            return str(mine["commit"])
+            return mine
         return self._known(claim, _read(claim, self._location.objects.read(claim.path) or b""))
 
     def _stored(self, claim: Claim) -> dict[str, Any] | None:
@@ -131,10 +149,11 @@ class Claims:
         known = None if stored is None else _read(claim, stored)
         return None if known is None or "format" in known else known
 
-    def _known(self, claim: Claim, known: dict[str, Any]) -> str:
-        commit = str(known["commit"])
+    def _known(self, claim: Claim, known: dict[str, Any]) -> Claimed:
+        claimed = _ids(known)
         if known["request"] == claim.digest:
-            return commit
+            return claimed
+        commit = claimed.ids[0]
         remedy = "Use a new key for a new request; repeat one with exactly the same arguments"
         if "format" not in known:
             remedy = (
@@ -149,11 +168,24 @@ class Claims:
         )
 
 
+def _text(claimed: Claimed, request: str) -> bytes:
+    if claimed.shared is None:
+        return json.dumps({"commit": claimed.alone, "request": request, "format": FORMAT}).encode()
+    ids = {"alone": claimed.alone, "shared": claimed.shared}
+    return json.dumps({**ids, "request": request, "format": SHARED_FORMAT}).encode()
+
+
+def _ids(known: Mapping[str, Any]) -> Claimed:
+    if "commit" in known:
+        return Claimed(str(known["commit"]))
+    return Claimed(str(known["alone"]), str(known["shared"]))
+
+
 def _read(claim: Claim, stored: bytes) -> dict[str, Any]:
     try:
         known: dict[str, Any] = json.loads(stored)
-        complete = {"commit", "request"} <= known.keys()
-    except (ValueError, AttributeError):
+        complete = "request" in known and ("commit" in known or {"alone", "shared"} <= known.keys())
+    except (ValueError, AttributeError, TypeError):
         complete = False
     if not complete:
         raise IntegrityError(

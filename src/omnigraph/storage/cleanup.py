@@ -29,13 +29,22 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.base.ids import Clock
 from omnigraph.storage.checksums import Checksums
-from omnigraph.storage.garbage import Doomed, FilesOf, Garbage, Listing, Needs, condemned_by, ended
+from omnigraph.storage.garbage import (
+    Doomed,
+    FilesOf,
+    Garbage,
+    Listing,
+    Needs,
+    condemned_by,
+    ended,
+    in_force,
+)
 from omnigraph.storage.location import Location
 from omnigraph.storage.manifest.branches import Branches
 from omnigraph.storage.manifest.chain import check_kept
 from omnigraph.storage.manifest.records import MAIN, ChainPosition, ManifestState, Sweep
 from omnigraph.storage.manifest.refs import Refs
-from omnigraph.storage.retention import GivenUp, Retainer, Retention, RetentionPlan
+from omnigraph.storage.retention import ALL_LONG_AGO, GivenUp, Retainer, Retention, RetentionPlan
 from omnigraph.storage.sweep import CLOCKS_DIFFER_US, Announcer, Sweeper
 
 ROUNDS = 16  # of announcing, while names come up
@@ -71,7 +80,7 @@ class CleanedPart:
 class Cleaned:
     """What a cleanup deleted or, as a preview, would delete; parts of which nothing goes are left out.
 
-    `given_up` says which history goes. That takes effect at once, also where the files are too young to go.
+    `given_up` says which history goes. That takes effect at once, also where files are too young to go.
     """
 
     dry_run: bool
@@ -171,8 +180,10 @@ class Cleaner:
     def run(self, retention: Retention, *, dry_run: bool, progress: CleanupListener | None = None) -> Cleaned:
         """Delete what a retention gives up, and what nothing names; or say what that would be."""
         tell = progress or (lambda now: None)
+        newest = self._retainer.newest(self._refs.latest()) if retention.grace_us else {}
         listing = Listing.of(self._location, self._clock.now_us(), retention.grace_us)
-        plan = self._retainer.plan(retention, self._refs.latest(), listing.now_us)
+        recent = in_force(listing, newest) if retention.grace_us else ALL_LONG_AGO
+        plan = self._retainer.plan(retention, self._refs.latest(), listing.now_us, recent)
         needs = self._trace([plan], tell)
         doomed = self._garbage.choose(listing, plan, needs)
         given_up = self._retainer.given_up(plan)

@@ -69,6 +69,9 @@ class Step(Enum):
     RECLAIM_FILE = "reclaim_file"
     COPY_FILE = "copy_file"
     COPY_VERSION = "copy_version"  # of a chain or of the registry, in a copy of the graph
+    EXPORT_DATA = "export_data"  # an export is no part of a graph, and is whole or none all the same
+    EXPORT_NAMES = "export_names"  # its files get their names
+    EXPORT_MANIFEST = "export_manifest"
 
 
 class FailpointHit(RuntimeError):

@@ -19,7 +19,7 @@ from omnigraph.storage.manifest.chain import KEPT, MANIFEST, chain_path, kept_pa
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.manifest.refs import REFS, REGISTRY_KEPT
 from omnigraph.storage.opener import MAX_VERSION
-from omnigraph.storage.retention import DAY_US, RetentionPlan
+from omnigraph.storage.retention import DAY_US, InForce, RetentionPlan
 from omnigraph.storage.schema_objects import FOLDER as SCHEMAS
 from omnigraph.storage.sweep import Sweeper
 from omnigraph.storage.tables.files import CREATED, TABLES, VERSIONS, manifest_path
@@ -146,7 +146,7 @@ class Garbage:
         for chain, files in _by_chain(listing.old(MANIFEST, self._stall_us)).items():
             if chain in plan.heads:
                 first: int | None = plan.floors[chain]
-            elif chain in plan.retired:
+            elif chain in plan.retired or chain in plan.in_force:
                 continue
             else:
                 first = _end_of(chain, listing)
@@ -217,12 +217,29 @@ def ended(listing: Listing) -> Callable[[str], bool]:
     return lambda chain: stored.get(chain, 0) <= 1 and chain not in kept
 
 
+def in_force(listing: Listing, newest: Mapping[str, int]) -> InForce:
+    """Return which versions of each chain were the newest at some time within the grace period.
+
+    A version was until the next one came: those that are young, and the one before them. `newest` says what
+    the live chains had before the listing was made: a version may be superseded without being young.
+    """
+    numbers = {chain: [version] for chain, version in newest.items()}
+    for file in listing.parts.get(MANIFEST, ()):
+        version = _version_of(file.key) if file.key.endswith(".manifest") else None
+        if version is not None and file.modified_us >= listing.before_us:
+            numbers.setdefault(_chain_of(file.key), []).extend((max(1, version - 1), version))
+    return {chain: range(min(some), max(some) + 1) for chain, some in numbers.items()}
+
+
 def _by_chain(files: Iterable[StoredObject]) -> dict[str, list[StoredObject]]:
     by_chain: dict[str, list[StoredObject]] = {}
     for file in files:
-        chain = file.key.removeprefix(TREE).split("/", 1)[0] if file.key.startswith(TREE) else MAIN
-        by_chain.setdefault(chain, []).append(file)
+        by_chain.setdefault(_chain_of(file.key), []).append(file)
     return by_chain
+
+
+def _chain_of(key: str) -> str:
+    return key.removeprefix(TREE).split("/", 1)[0] if key.startswith(TREE) else MAIN
 
 
 def _end_of(chain: str, listing: Listing) -> int | None:

@@ -11,7 +11,7 @@ OutcomeUnknown alone says that it cannot tell.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from enum import Enum
 
@@ -138,6 +138,7 @@ class Intent:
     expected_head: str | None = None
     labels: Mapping[str, str] = FrozenMap()
     commit_id: str | None = None  # minted by an earlier call that may have landed; else a fresh one
+    twins: tuple[str, ...] = ()  # commits that do the same, or a part of it: of all of them one may land
     by_system: bool = False  # the engine acts by itself: only then may its name begin with `system:`
 
 
@@ -204,11 +205,9 @@ class Publisher:
         while True:
             chain, txn = self._capture(branch, commit_id)
             if intent.commit_id is not None:
-                done = chain.find(commit_id, txn.snapshot.state)
+                done = _found(chain, txn.snapshot.state, (commit_id, *intent.twins))
                 if done is not None:
                     return PublishReceipt(branch, done.commit, done.commit.tables, replayed=True)
-                if chain.may_have_forgotten(commit_id, txn.snapshot.state):
-                    raise _forgotten(commit_id)
             first = self._attempt(chain, txn, write, intent)
             if first is not None:
                 break
@@ -236,6 +235,9 @@ class Publisher:
                 doubted = doubted or isinstance(failed, CommitInDoubt)
                 if doubted:
                     self._check_remembered(chain, txn.snapshot.state, attempt, commit_id)
+                twin = self._twin(chain, txn.snapshot.state, attempt, intent)
+                if twin is not None:
+                    return PublishReceipt(branch, twin.commit, twin.commit.tables, attempts, replayed=True)
                 patience.lose(attempts)
                 attempts += 1
                 if (chain, txn.snapshot.state.version) != (attempt.chain, attempt.txn.snapshot.state.version):
@@ -363,6 +365,16 @@ class Publisher:
         answer = state.landed_since(attempt.txn.snapshot.state.version, commit_id)
         return chain.find(commit_id, state) is not None if answer is None else answer
 
+    def _twin(
+        self, chain: Chain, state: ManifestState, attempt: _Attempt, intent: Intent
+    ) -> ManifestState | None:
+        """Return the version of a twin that landed since an attempt began."""
+        if chain.incarnation != attempt.chain.incarnation:
+            return None
+        since = attempt.txn.snapshot.state.version
+        possible = [one for one in intent.twins if state.landed_since(since, one) is not False]
+        return _found(chain, state, possible)
+
     def _check_remembered(
         self, chain: Chain, state: ManifestState, attempt: _Attempt, commit_id: str
     ) -> None:
@@ -385,21 +397,26 @@ class Publisher:
     def _record(
         self, attempt: _Attempt, pins: Pins, intent: Intent, commit_id: str, authored_at: int
     ) -> CommitRecord:
-        base = attempt.txn.snapshot.state
+        base, plan = attempt.txn.snapshot.state, attempt.plan
+        tables = attempt.staged.changes(pins)
+        labels = {**intent.labels, **plan.labels}
+        if plan.label is not None:
+            with self._readability.judged(base):
+                labels |= plan.label(tables)
         return CommitRecord(
             id=commit_id,
             parent=base.commit.id,
-            merged_parent=attempt.plan.merged_parent,
+            merged_parent=plan.merged_parent,
             branch=attempt.txn.snapshot.branch,
             incarnation=base.line.incarnation,
-            kind=attempt.plan.kind,
+            kind=plan.kind,
             actor=intent.actor,
             message=intent.message,
             authored_at_us=authored_at,
             manifest_version=base.version + 1,
             schema=attempt.staged.schema or base.commit.schema,
-            tables=attempt.staged.changes(pins),
-            labels=FrozenMap({**intent.labels, **attempt.plan.labels}),
+            tables=tables,
+            labels=FrozenMap(labels),
         )
 
     # -- retry ----------------------------------------------------------------------------------
@@ -407,6 +424,18 @@ class Publisher:
     def _pause(self, attempts: int) -> None:
         """Wait a random moment, shorter for those who have lost more often."""
         self._clock.sleep(random_fraction() * self._policy.pause_s / attempts)
+
+
+def _found(chain: Chain, state: ManifestState, ids: Sequence[str]) -> ManifestState | None:
+    """Return the version that one of some commits made, or None if none of them has landed."""
+    for commit_id in ids:
+        done = chain.find(commit_id, state)
+        if done is not None:
+            return done
+    for commit_id in ids:
+        if chain.may_have_forgotten(commit_id, state):
+            raise _forgotten(commit_id)
+    return None
 
 
 def _swept_since(chain: Chain, state: ManifestState) -> bool:

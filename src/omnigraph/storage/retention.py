@@ -1,9 +1,10 @@
 """Retention: which versions of every chain stay, as a plan. Nothing is written here.
 
-A branch keeps its newest commits, those younger than an age, and its head, whatever was asked. What lies
-below that is given up, but for versions that something else names: tags, the points that live branches were
-forked from, and what a merge of two live branches would start from. A chain that belongs to no live branch
-keeps nothing but such starting points.
+A branch keeps its newest commits, those younger than an age, and its head, whatever was asked; and every
+commit that was its head at some time within the grace period, for another process may be reading it. What
+lies below that is given up, but for versions that something else names: tags, the points that live branches
+were forked from, and what a merge of two live branches would start from. A chain that belongs to no live
+branch keeps nothing but such starting points, and what it had within the grace period.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, HistoryReclaimed, InvalidRequest
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import minted_us
 from omnigraph.storage.history import History, stored_bases
 from omnigraph.storage.manifest.branches import Branches
@@ -24,14 +26,16 @@ from omnigraph.storage.manifest.refs import RefsState
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 GRACE_US = 7 * DAY_US
+InForce = Mapping[str, range]  # chain -> its versions that were the newest at some time within the grace
+ALL_LONG_AGO: InForce = FrozenMap[str, range]()
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
     """What to keep: the newest commits of each branch, and all that are younger than an age.
 
-    Files younger than the grace period stay, whoever wrote them. `branch` names the one branch that gives
-    up commits; without it all do.
+    Files younger than the grace period stay, whoever wrote them, and so do commits that were superseded
+    within it. `branch` names the one branch that gives up commits; without it all do.
     """
 
     keep: int | None = None
@@ -63,6 +67,7 @@ class RetentionPlan:
     floors: Mapping[str, int]
     kept: Mapping[str, tuple[int, ...]]  # below the floor
     retired: Mapping[str, tuple[int, ...]]  # of chains that no live branch has
+    in_force: InForce
 
     def positions(self) -> Iterator[ChainPosition]:
         """Yield every version that stays."""
@@ -72,6 +77,9 @@ class RetentionPlan:
             yield from ((incarnation, version) for version in range(first, head.version + 1))
         for incarnation, versions in sorted(self.retired.items()):
             yield from ((incarnation, version) for version in versions)
+        for incarnation, recent in sorted(self.in_force.items()):
+            if incarnation not in self.heads:
+                yield from ((incarnation, version) for version in recent)
 
     @property
     def gives_up(self) -> bool:
@@ -105,7 +113,14 @@ class Retainer:
         self._history = history
         self._is_whole = is_whole  # whether all tables of a state are still stored
 
-    def plan(self, retention: Retention, refs: RefsState, now_us: int) -> RetentionPlan:
+    def newest(self, refs: RefsState) -> dict[str, int]:
+        """Return the newest version of every live chain."""
+        heads, _ = self._heads(refs)
+        return {chain: head.version for chain, head in heads.items()}
+
+    def plan(
+        self, retention: Retention, refs: RefsState, now_us: int, in_force: InForce = ALL_LONG_AGO
+    ) -> RetentionPlan:
         """Return what a retention keeps, as the registry and the heads are now."""
         heads, names = self._heads(refs)
         if retention.branch is not None and retention.branch not in names.values():
@@ -115,18 +130,18 @@ class Retainer:
                 branch=retention.branch,
             )
         floors = {
-            chain: max(head.floor, self._oldest(retention, head, now_us))
+            chain: max(head.floor, min(self._oldest(retention, head, now_us), _first(in_force, head)))
             if retention.branch in (None, names[chain])
             else head.floor
             for chain, head in heads.items()
         }
-        return self._protected(refs, heads, names, floors)
+        return self._protected(refs, heads, names, floors, in_force)
 
     def renew(self, plan: RetentionPlan, refs: RefsState) -> RetentionPlan:
         """Return a plan with the floors of another, for the names and heads that there are by now."""
         heads, names = self._heads(refs)
         floors = {chain: max(head.floor, plan.floors.get(chain, 0)) for chain, head in heads.items()}
-        return self._protected(refs, heads, names, floors)
+        return self._protected(refs, heads, names, floors, plan.in_force)
 
     def given_up(self, plan: RetentionPlan) -> tuple[GivenUp, ...]:
         """Return what branches lose by a plan, by name; to be asked before the plan is announced."""
@@ -201,6 +216,7 @@ class Retainer:
         heads: Mapping[str, ManifestState],
         names: Mapping[str, str],
         floors: Mapping[str, int],
+        in_force: InForce,
     ) -> RetentionPlan:
         kept: dict[str, set[int]] = {chain: set() for chain in heads}
         retired: dict[str, set[int]] = {}
@@ -219,6 +235,7 @@ class Retainer:
             floors,
             {chain: tuple(sorted(versions)) for chain, versions in kept.items()},
             {chain: tuple(sorted(versions)) for chain, versions in retired.items()},
+            in_force,
         )
 
     def _named(self, refs: RefsState, heads: Mapping[str, ManifestState]) -> set[ChainPosition]:
@@ -244,6 +261,13 @@ class Retainer:
                 raise
             return False
         return chain.latest().keeps(version) or self._is_whole(state)
+
+
+def _first(in_force: InForce, head: ManifestState) -> int:
+    """Return the first version of a live chain that was in force within the grace period."""
+    versions = in_force.get(head.line.incarnation)
+    first = versions.start if versions else head.version
+    return first if first > 1 else 0  # a floor at the first version gives up nothing
 
 
 def _stays(

@@ -10,7 +10,7 @@ may run again on a newer base.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -154,6 +154,7 @@ class PublishPlan:
     replans: bool = False  # a lost race makes it plan again instead of conflicting (merge, maintenance)
     always_commit: bool = False  # publish even when nothing changed (a load is always a commit)
     labels: Mapping[str, str] = FrozenMap()  # what the commit record keeps besides
+    label: Callable[[tuple[TableChange, ...]], Mapping[str, str]] | None = None  # more, by what was staged
     looked_up: Mapping[str, tuple[str, ...]] = FrozenMap()  # columns that rows are found by, by table id
 
     @property

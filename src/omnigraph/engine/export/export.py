@@ -33,6 +33,7 @@ from omnigraph.engine.export.files import (
 from omnigraph.engine.export.plan import ExportPlan, Format, check_format, columns_of, plan_export, schema_of
 from omnigraph.engine.load.sources.json import END, FORMAT, HEADER
 from omnigraph.storage.diagnose import of_the_newest
+from omnigraph.storage.durability import Step, durable
 from omnigraph.storage.lance_reads import scanner, take_rows
 from omnigraph.storage.store import GraphStore
 
@@ -125,7 +126,8 @@ def _export(
         for declared in plan.types:
             rows = _followed(stored_rows(store, plan, declared), done, plan.rows, progress)
             new_name = partial(file_name, plan.catalog, declared, 0, chosen)
-            files[declared.id] = write_files(place.staging, new_name, rows, declared, chosen)
+            with durable(Step.EXPORT_DATA):
+                files[declared.id] = write_files(place.staging, new_name, rows, declared, chosen)
             done += plan.rows_of(declared)
         return place.complete(plan, chosen, files)
 

@@ -37,7 +37,8 @@ from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.types import numbers_in, readable
 from omnigraph.engine.export.plan import ExportPlan, Format, schema_of
 from omnigraph.engine.load.cells import BASE64
-from omnigraph.storage.location import Location, RemoteObjects
+from omnigraph.storage.durability import Step, durable
+from omnigraph.storage.location import Location, Objects, RemoteObjects
 
 # -- lines -------------------------------------------------------------------------------------------
 #
@@ -298,12 +299,14 @@ class Destination(ABC):
     ) -> ExportReport:
         """Give the files that count their names, then say which they are."""
         report = report_of(self.root.uri, plan, format, files)
-        self._show([file.name for exported in report.types for file in exported.files])
-        folder = self.root.objects  # of the export: no step of the graph
-        folder.create(SCHEMA, plan.catalog.source.encode())
+        folder = self.root.objects
         text = json.dumps(report.to_json(), ensure_ascii=False, indent=2)
-        if not folder.create(MANIFEST, text.encode()):
-            raise _taken(self.root)
+        with durable(Step.EXPORT_NAMES):
+            self._show([file.name for exported in report.types for file in exported.files])
+            folder.create(SCHEMA, plan.catalog.source.encode())
+        with durable(Step.EXPORT_MANIFEST):
+            if not _made_here(folder, MANIFEST, text.encode()):
+                raise _taken(self.root)
         return report
 
     @abstractmethod
@@ -384,7 +387,7 @@ class _Bucket(Destination):
 @contextmanager
 def _bucket(root: Location) -> Iterator[Destination]:
     bucket = RemoteObjects(root)  # of the export: no step of the graph
-    if not bucket.create(CLAIM, b""):
+    if not _made_here(bucket, CLAIM, new_id().encode()):
         raise _taken(root)  # by another export, or by what is left of one that was killed
     try:
         if any(key != CLAIM for key, _ in bucket.list()):
@@ -394,6 +397,11 @@ def _bucket(root: Location) -> Iterator[Destination]:
         with suppress(StorageError):  # what is left over is out of sight
             staged = [key for key, _ in bucket.list(STAGING) if key != CLAIM]
             _at_once(bucket.delete, [*staged, CLAIM])
+
+
+def _made_here(folder: Objects, key: str, data: bytes) -> bool:
+    """Make an object whose content is this export's alone; where the answer was lost, it is there already."""
+    return folder.create(key, data) or folder.read(key) == data
 
 
 def _at_once(action: Callable[[str], None], names: Sequence[str]) -> None:

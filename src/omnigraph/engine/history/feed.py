@@ -405,6 +405,7 @@ class Changes:
             raise ParentlessCommit(
                 f"commit {commit_id} is the first of its graph",
                 remedy="It made the empty graph; its successors have changes",
+                reason="parentless_commit",
                 graph_commit_id=commit_id,
             )
         chain = self._store.branches.chain(after.line.incarnation)

@@ -139,7 +139,7 @@ def load_request(
 def claimed(claims: Claims, claim: Claim, intent: Intent) -> Intent:
     """Return the intent under the commit id of an idempotency key, which the commit remembers."""
     labels = FrozenMap({**intent.labels, KEY: claim.key})
-    return replace(intent, commit_id=claims.take(claim), labels=labels)
+    return replace(intent, commit_id=claims.take(claim).alone, labels=labels)
 
 
 # -- modes -------------------------------------------------------------------------------------------
@@ -173,9 +173,8 @@ class WriteMode(Enum):
         return self is WriteMode.OVERWRITE
 
     def keeps_last(self, declared: TableType, *, minted: bool) -> bool:
-        """Say whether of several rows with one id the last counts; nodes that share a key are refused."""
-        keyed = isinstance(declared, NodeType) and bool(declared.key)
-        return self is WriteMode.MERGE and not minted and not keyed
+        """Say whether of several rows with one id the last counts; rows that share a key are refused."""
+        return self is WriteMode.MERGE and not minted and not declared.key
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,7 @@ class MergeOutcome:
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
     cost: Cost = field(default_factory=Cost)
+    replayed: bool = False  # an earlier call with the same idempotency key did it
 
     def __repr__(self) -> str:
         result = counted(self.total_conflicts, "conflict") if self.total_conflicts else self.outcome.value
@@ -196,7 +197,7 @@ class Merges:
         if key is None:
             return options.intent, None
         base = self._store.snapshot(into)
-        commit_id = self._claims.take(Claim(key, base, options.actor, spelling(request).encode()))
+        commit_id = self._claims.take(Claim(key, base, options.actor, spelling(request).encode())).alone
         intent = replace(options.intent, labels=FrozenMap({KEY: key}), commit_id=commit_id)
         state = self._store.branches.chain(base.state.line.incarnation).find(commit_id, base.state)
         return intent, None if state is None else self._landed(source, into, state)
@@ -213,6 +214,7 @@ class Merges:
             None,
             commit,
             counts_of(done, self._catalogs.get(state.schema)),
+            replayed=True,
         )
 
     # -- running -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,25 +16,38 @@ from typing import Any, Literal
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest, PreconditionFailed
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.base.ids import new_id
 from omnigraph.base.times import At
 from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.lint import lint
-from omnigraph.catalog.steps import Step
+from omnigraph.catalog.steps import Dedupe, Step
 from omnigraph.engine.access import Action
 from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.entity import last_changes
 from omnigraph.engine.history.resolve_at import read_state, resolve
 from omnigraph.engine.options import View
 from omnigraph.engine.schema.hard_drop import ReclaimedType, Reclamation, is_hard, reclaim
-from omnigraph.engine.schema.lower import Proposal, SchemaChange, judge_rows, propose
+from omnigraph.engine.schema.lower import (
+    Deduplication,
+    Proposal,
+    SchemaChange,
+    judge_rows,
+    propose,
+    with_rekeyed,
+)
+from omnigraph.engine.schema.rekey import RekeyedRows
+from omnigraph.engine.write import KEY
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
+from omnigraph.storage.claims import Claim, Claims, spelling
 from omnigraph.storage.cost import Cost, measured
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.records import CommitRecord
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
 
 SchemaText = str | os.PathLike[str]
 log = logging.getLogger(__name__)
@@ -91,6 +105,7 @@ class SchemaReceipt:
     cost: Cost
     reclaimed: tuple[ReclaimedType, ...] = ()
     warnings: tuple[str, ...] = ()
+    replayed: bool = False  # an earlier call with the same idempotency key did it
 
     @property
     def applied(self) -> bool:
@@ -139,17 +154,19 @@ class Schemas:
         allow_data_loss: bool = False,
         if_commit: str | None = None,
         check_rows: bool = False,
+        dedupe: Dedupe | None = None,
     ) -> SchemaPlan:
         """Say what applying a schema would do; reads the branch's head, writes nothing.
 
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
+        `dedupe` says which edges stay where several would share a key: see `apply`.
         """
         target = self._view.line(branch)
         checked = load_schema(schema)
         expected = self._expected(target, if_commit)
 
         def proposed() -> SchemaPlan:
-            return self._proposed(checked, target, expected, allow_data_loss, check_rows)
+            return self._proposed(checked, target, expected, allow_data_loss, check_rows, dedupe)
 
         return of_the_newest(proposed)
 
@@ -160,14 +177,16 @@ class Schemas:
         if_commit: str | None,
         allow_data_loss: bool,
         check_rows: bool,
+        dedupe: Dedupe | None,
     ) -> SchemaPlan:
         snapshot = self._store.snapshot(branch)
         if if_commit is not None and not snapshot.state.same_content_as(if_commit):
             raise PreconditionFailed(branch, expected=if_commit, actual=snapshot.commit_id)
         state = snapshot.state
         proposal = propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss)
-        if check_rows and proposal.plan.supported:
-            with self._store.reading(state):
+        with self._store.reading(state):
+            proposal, _ = self._with_rekeyed(proposal, snapshot, dedupe)
+            if check_rows and proposal.plan.supported:
                 judge_rows(proposal, partial(self._store.table, snapshot), now_ms=self._now_ms())
         return SchemaPlan(proposal)
 
@@ -180,11 +199,16 @@ class Schemas:
         actor: str | None = None,
         message: str | None = None,
         if_commit: str | None = None,
+        dedupe: Dedupe | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
-        deleted, down to what the heads of live branches need.
+        deleted, down to what the heads of live branches need. Under an idempotency key it is done once.
+
+        An edge type gets a key only if no two edges share it, or `dedupe` says which one stays: with "equal"
+        edges that have equal properties become one, with "latest" the one that changed last.
         """
         target = self._view.writable(branch)
         self._view.allow(Action.SCHEMA_APPLY, target=target)
@@ -193,20 +217,55 @@ class Schemas:
         change = SchemaChange(
             checked,
             self._catalogs,
+            self._deduplication(dedupe),
             allow_data_loss=allow_data_loss,
             now_ms=self._now_ms(),
         )
         with measured() as meter:
-            receipt = self._store.publish(
-                target, change, Intent(by, message, self._expected(target, if_commit))
-            )
-            assert change.proposal is not None
-            plan = SchemaPlan(change.proposal)
+            intent = Intent(by, message, self._expected(target, if_commit))
+            if idempotency_key is not None:
+                commit_id = self._claim(idempotency_key, checked, target, by, allow_data_loss, dedupe)
+                intent = replace(intent, labels=FrozenMap({KEY: idempotency_key}), commit_id=commit_id)
+            receipt = self._store.publish(target, change, intent)
             commit = receipt.commit
+            if receipt.replayed and commit is not None:
+                plan = self._plan_of(commit, checked, allow_data_loss)
+            else:
+                assert change.proposal is not None
+                plan = SchemaPlan(change.proposal)
             taken = Reclamation() if commit is None else reclaim(self._store, commit, plan.steps)
         if commit is not None:
             log.info("schema of %s changed by commit %s", target, commit.id)
-        return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings)
+        return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings, receipt.replayed)
+
+    def _claim(
+        self,
+        key: str,
+        checked: CheckedSchema,
+        branch: str,
+        actor: str | None,
+        allow_data_loss: bool,
+        dedupe: Dedupe | None,
+    ) -> str | None:
+        """Return the commit id of a key; a change that can never be made claims nothing."""
+        what = ["schema", checked.source.text, allow_data_loss, *([] if dedupe is None else [dedupe])]
+        base = self._store.snapshot(branch)
+        claim = Claim(key, base, actor, spelling(what).encode())
+        claims = Claims(self._store.location, self._store.syncer)
+        wanted = propose(checked, self._catalogs, base.state, new_id(), allow_data_loss=allow_data_loss)
+        with self._store.reading(base.state):
+            wanted, _ = self._with_rekeyed(wanted, base, dedupe)
+        # A change that cannot be made now may have been right under an earlier schema.
+        claimed = claims.take(claim) if wanted.plan.supported else claims.find(claim)
+        return None if claimed is None else claimed.alone
+
+    def _plan_of(self, commit: CommitRecord, checked: CheckedSchema, allow_data_loss: bool) -> SchemaPlan:
+        """Return what a commit did, by the state that it was made from."""
+        assert commit.parent is not None
+        before = self._store.snapshot(commit.branch, at=commit.parent).state
+        return SchemaPlan(
+            propose(checked, self._catalogs, before, commit.id, allow_data_loss=allow_data_loss)
+        )
 
     def lint(self, schema: SchemaText, *, branch: str | None = None) -> tuple[Diagnostic, ...]:
         """Say everything there is to say about a schema text, migration included; raises nothing."""
@@ -221,6 +280,15 @@ class Schemas:
 
     def _expected(self, branch: str, if_commit: str | None) -> str | None:
         return None if if_commit is None else self._view.full_id(self._store, branch, if_commit)
+
+    def _deduplication(self, dedupe: Dedupe | None) -> Deduplication:
+        return Deduplication(dedupe, partial(last_changes, self._store, self._catalogs))
+
+    def _with_rekeyed(
+        self, proposal: Proposal, snapshot: PinnedSnapshot, dedupe: Dedupe | None
+    ) -> tuple[Proposal, list[RekeyedRows]]:
+        table, how = partial(self._store.table, snapshot), self._deduplication(dedupe)
+        return with_rekeyed(proposal, snapshot.state, table, how, now_ms=self._now_ms())
 
     def _now_ms(self) -> int:
         return self._store.clock.now_us() // 1000

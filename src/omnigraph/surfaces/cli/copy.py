@@ -36,6 +36,7 @@ def backup(ctx: typer.Context, words: Words = None, graph_uri: GraphUri = None) 
         with task_bar(call.output.watched, "copying") as progress:
             report = graph.backup(destination, progress=progress)
         call.output.result(report.to_json(), *_copy_lines(report))
+        _check_sound(report)
 
 
 def restore(
@@ -51,6 +52,7 @@ def restore(
     with task_bar(call.output.watched, "copying") as progress:
         report = copy_back(call.refuse_served("restore", source), destination, progress=progress)
     call.output.result(report.to_json(), *_copy_lines(report))
+    _check_sound(report)
 
 
 def clone(
@@ -74,6 +76,7 @@ def clone(
                 progress=progress,
             )
         call.output.result(report.to_json(), *_clone_lines(report))
+        _check_sound(report)
 
 
 def _places(call: Call, words: list[str] | None, graph_uri: str | None) -> tuple[str | None, str]:
@@ -94,6 +97,18 @@ def _check_no_dry_run(call: Call) -> None:
         )
 
 
+def _check_sound(report: CopyReport | CloneReport) -> None:
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _broken_lines(report: CopyReport | CloneReport) -> Iterator[str]:
+    if not report.ok:
+        broken = counted(len(report.findings), "thing")
+        yield f"  {broken} broken in the copy; 'omnigraph doctor' says whether it is so in the source"
+    yield from (f"  {finding}" for finding in report.findings)
+
+
 def _copy_lines(report: CopyReport) -> Iterator[str]:
     from rich.filesize import decimal
 
@@ -107,6 +122,7 @@ def _copy_lines(report: CopyReport) -> Iterator[str]:
         yield f"  {branch:<{width}}  {commit_id}"
     if report.tags:
         yield f"  {counted(report.tags, 'tag')}"
+    yield from _broken_lines(report)
 
 
 def _clone_lines(report: CloneReport) -> Iterator[str]:
@@ -115,3 +131,4 @@ def _clone_lines(report: CloneReport) -> Iterator[str]:
     yield f"cloned {report.branch} of {report.source} to {report.destination}"
     yield f"  {counted(report.rows, 'row')}, {counted(report.files, 'file')}, {decimal(report.bytes)}"
     yield f"  commit {report.source_commit_id} is now {report.graph_commit_id}"
+    yield from _broken_lines(report)

@@ -220,7 +220,10 @@ def cleanup(
         typer.Option("--older-than", metavar="AGE", help="Keep commits that are younger: --older-than 30d."),
     ] = None,
     grace: Annotated[
-        str, typer.Option("--grace", metavar="AGE", help="Leave files alone that are younger than this.")
+        str,
+        typer.Option(
+            "--grace", metavar="AGE", help="Keep younger files, and commits that were the head since then."
+        ),
     ] = "7d",
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Delete; without it, say what would be deleted.")
@@ -272,8 +275,7 @@ def _cleanup_lines(report: Cleaned) -> Iterator[str]:
         yield "nothing to delete"
         return
     done = "would delete" if report.dry_run else "deleted"
-    young = "" if report.parts else "; what is given up goes once it is older than the grace period"
-    yield f"{done} {counted(report.files, 'file')}, {report.bytes:,} bytes{young}"
+    yield f"{done} {counted(report.files, 'file')}, {report.bytes:,} bytes"
     if report.dry_run:
         yield "repeat with --confirm to do that"
 

@@ -44,13 +44,16 @@ class Calls:
         settle: Settle | None = None,
         source: SourceText | None = None,
     ) -> Json:
-        """Make a write. Its key is made once, so that it may be tried again; a rehearsal has none."""
+        """Make a write. Its key is made once, so that it may be tried again; a rehearsal has none.
+
+        Nor has a write that makes no commit: `settle` knows its effect.
+        """
         request = RemoteRequest(
             method,
             path,
             query or {},
             None if body is None else Payload.of(body),
-            write_headers(if_commit, key, dry_run=dry_run),
+            write_headers(if_commit, key, dry_run=dry_run or settle is not None),
             source=source,
         )
         return self.transport.ask(request, settle)

@@ -146,6 +146,7 @@ def conflict(document: Json) -> Conflict:
         tuple(fields_of(PropertyConflict, entry) for entry in document.get("properties") or ()),
         _origin(document.get("ours")),
         _origin(document.get("theirs")),
+        (document["from"], document["to"]) if "from" in document else None,
     )
 
 
@@ -172,6 +173,7 @@ def merge_outcome(document: Json) -> MergeOutcome:
         branch_deleted=document.get("branch_deleted"),
         branch_delete_error=document.get("branch_delete_error"),
         cost=cost(document.get("cost")),
+        replayed=bool(document.get("replayed")),
     )
 
 

@@ -22,6 +22,7 @@ from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.encode import dumps
 from omnigraph.catalog.lint import lint
+from omnigraph.catalog.steps import Dedupe
 from omnigraph.engine.branches import Branch
 from omnigraph.engine.commits import Tag
 from omnigraph.engine.options import View
@@ -270,10 +271,12 @@ class RemoteSchemas:
         allow_data_loss: bool = False,
         if_commit: str | None = None,
         check_rows: bool = False,
+        dedupe: Dedupe | None = None,
     ) -> RemoteSchemaPlan:
         """Say what applying a schema would do; reads the branch's head, writes nothing.
 
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
+        `dedupe` says which edges stay where several would share a key: see `apply`.
         """
         source = _checked(schema)
         document = self._calls.ask(
@@ -284,6 +287,7 @@ class RemoteSchemas:
             allow_data_loss=allow_data_loss,
             if_commit=if_commit,
             check_rows=check_rows,
+            dedupe=dedupe,
         )
         return _plan(document)
 
@@ -296,11 +300,16 @@ class RemoteSchemas:
         actor: str | None = None,
         message: str | None = None,
         if_commit: str | None = None,
+        dedupe: Dedupe | None = None,
+        idempotency_key: str | None = None,
     ) -> RemoteSchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
-        deleted, down to what the heads of live branches need.
+        deleted, down to what the heads of live branches need. Under an idempotency key it is done once.
+
+        An edge type gets a key only if no two edges share it, or `dedupe` says which one stays: with "equal"
+        edges that have equal properties become one, with "latest" the one that changed last.
         """
         no_actor(actor)
         target = self._view.write(branch)
@@ -310,14 +319,18 @@ class RemoteSchemas:
             "branch": target,
             "allow_data_loss": allow_data_loss,
             "message": message,
+            "dedupe": dedupe,
         }
-        document = self._calls.write("POST", "/schema/apply", body, if_commit=if_commit, source=source)
+        document = self._calls.write(
+            "POST", "/schema/apply", body, if_commit=if_commit, key=idempotency_key, source=source
+        )
         return RemoteSchemaReceipt(
             _plan(document),
             self._applied(document.get("commit"), target),
             decode.cost(document.get("cost")),
             tuple(decode.fields_of(ReclaimedType, entry) for entry in document["reclaimed"]),
             tuple(document["warnings"]),
+            bool(document.get("replayed")),
         )
 
     def _applied(self, commit: Any, branch: str) -> CommitRecord | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +48,11 @@ def document_response(body: bytes, commit_id: str | None = None, **headers: str)
     return Response(body, media_type=JSON, headers=named)
 
 
+def replay_header(replayed: bool) -> dict[str, str]:
+    """Return the header that says that a write was done by an earlier call under the same key."""
+    return {"Idempotency_Replayed": "true"} if replayed else {}
+
+
 def problem(error: BaseException, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an error as a response."""
     shown = public(error)
@@ -64,8 +70,23 @@ def problem(error: BaseException, request_id: str, headers: Mapping[str, str] | 
 # -- rows ----------------------------------------------------------------------------------------------
 
 
-def json_result(result: Result, most_rows: int) -> bytes:
-    """Return a result as the JSON of a read; a large one belongs into Arrow."""
+def with_texts(table: pa.Table) -> pa.Table:
+    """Return a table with decimal texts for integers of 64 bits, also those in lists and structures."""
+    return table.cast(pa.schema([(field.name, _as_text(field.type)) for field in table.schema]))
+
+
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    if kind in (pa.int64(), pa.uint64()):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_as_text(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _as_text(field.type)) for field in kind])
+    return kind
+
+
+def json_result(result: Result, most_rows: int, shown: Callable[[pa.Table], pa.Table]) -> bytes:
+    """Return a result as the JSON of a read, its table as `shown`; a large one belongs into Arrow."""
     if len(result) > most_rows:
         raise LimitExceeded(
             f"{len(result)} rows are too many for JSON; the limit is {most_rows}",
@@ -74,7 +95,7 @@ def json_result(result: Result, most_rows: int) -> bytes:
             limit=most_rows,
             actual=len(result),
         )
-    return json_bytes(result.to_json())
+    return json_bytes(replace(result, table=shown(result.table)).to_json())
 
 
 def result_facts(result: Result) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -21,10 +21,10 @@ from omnigraph.engine.access import Action, Guard
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.query import NamedQuery
-from omnigraph.engine.write import Receipt
 from omnigraph.execution.result import Result
 from omnigraph.language.diagnostics import did_you_mean
-from omnigraph.storage.manifest.records import MAIN
+from omnigraph.storage.cost import Cost
+from omnigraph.storage.manifest.records import MAIN, CommitRecord
 from omnigraph.storage.transaction import PinnedSnapshot
 from omnigraph.surfaces.server.access import AccessRules
 from omnigraph.surfaces.server.admission import Admission
@@ -54,12 +54,31 @@ class Server:
     metrics: Metrics
 
 
+class Committed(Protocol):
+    """What every receipt says: of a mutation, a load, a merge, a schema change."""
+
+    @property
+    def commit(self) -> CommitRecord | None:
+        """The commit, if one was made."""
+        ...
+
+    @property
+    def replayed(self) -> bool:
+        """Whether an earlier call made it."""
+        ...
+
+    @property
+    def cost(self) -> Cost:
+        """What that asked of storage."""
+        ...
+
+
 @dataclass(eq=False)
 class Measured:
     """What a request did, for the metrics."""
 
     result: Result | None = None
-    receipt: Receipt | None = None
+    receipt: Committed | None = None
     op: str = "mutate"
     query: str | None = None  # the name of a stored query
 
@@ -125,9 +144,9 @@ class GraphCall:
         seconds, graph_id, metrics = loop.time() - began, self.served.graph_id, self.server.metrics
         if done.result is not None:
             metrics.queried(graph_id, done.query, seconds, len(done.result), done.result.cost)
-        if done.receipt is not None and done.receipt.commit is not None and not done.receipt.replayed:
-            receipt = done.receipt
-            metrics.committed(graph_id, receipt.branch, seconds, op=done.op, cost=receipt.cost)
+        commit = None if done.receipt is None else done.receipt.commit
+        if done.receipt is not None and commit is not None and not done.receipt.replayed:
+            metrics.committed(graph_id, commit.branch, seconds, op=done.op, cost=done.receipt.cost)
 
     def check(self, action: Action, *, branch: str | None = None, target: str | None = None) -> None:
         """Ask whether the actor may, before anything costly is begun."""

@@ -36,7 +36,7 @@ LONGEST_PATH = 8_192
 SLOWEST_BYTES = 1_024  # a second, of a body
 OPEN_PATHS = frozenset({b"/healthz", b"/readyz", b"/openapi.json", b"/docs"})
 METRICS_PATH = b"/metrics"
-LOADS = (b"/load", b"/load/ndjson")
+LOADS = (b"/load", b"/load/ndjson", b"/ingest")
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 

@@ -35,6 +35,7 @@ class NoGraph(GraphError):
 
 def serve(settings: ServerSettings) -> int:
     """Serve until a signal says to stop; return the exit code."""
+    _leave_no_core()
     for warning in read_access(settings).state.warnings:
         log.warning("%s", warning)
     with closing(_bound(settings.bind)) as sock:
@@ -84,7 +85,7 @@ class _Serving(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Drain on SIGTERM and SIGINT, and end with 0, not by the signal; read tokens again on SIGHUP."""
+        """Drain on SIGTERM and SIGINT, and end with 0, not by the signal; on SIGHUP read things again."""
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         if hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
@@ -95,13 +96,30 @@ class _Serving(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _reload(self, number: int, frame: FrameType | None) -> None:
-        identity = self._state.access.identity
-        if identity is not None:
-            threading.Thread(target=identity.reload, daemon=True).start()  # it may wait for a command
+        threading.Thread(
+            target=read_again, args=(self._state,), daemon=True
+        ).start()  # it may wait for a command
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._state.pools.draining.set()
         self.handle_exit(number, frame)
+
+
+def _leave_no_core() -> None:
+    """Keep what is in memory, tokens among it, out of core files."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, which writes none
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def read_again(server: Server) -> None:
+    """Read tokens, policies and stored queries again; what is broken stays as it was, and is logged."""
+    server.access.reload()
+    for served in server.graphs.ready:
+        if served.stored is not None:
+            served.stored.reload()
 
 
 def _announce(sock: socket.socket) -> None:

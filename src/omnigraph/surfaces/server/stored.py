@@ -47,6 +47,12 @@ class StoredQueries:
         queries = self._current()
         return [queries[name].entry for name in sorted(queries)]
 
+    def reload(self) -> bool:
+        """Read the folder again, changed or not, as at SIGHUP; say whether that went well."""
+        with self._lock:
+            self._stamp = self._newest()
+            return self._replace()
+
     def _current(self) -> QueriesByName:
         if self._lock.acquire(blocking=False):  # whoever comes meanwhile takes what there is
             try:
@@ -64,12 +70,16 @@ class StoredQueries:
         if stamp == self._stamp:
             return
         self._stamp = stamp
+        self._replace()
+
+    def _replace(self) -> bool:
         try:
             self._queries = self._read()
         except (GraphError, OSError) as error:
             log.error("the stored queries were not reloaded, the earlier ones stay: %s", error)
-        else:
-            log.info("the stored queries have changed: %d", len(self._queries))
+            return False
+        log.info("reloaded the stored queries: %d", len(self._queries))
+        return True
 
     def _newest(self) -> Stamp:
         try:

@@ -1,8 +1,8 @@
 """Workers: several processes that serve the same graphs from one socket.
 
 The parent binds, starts the others and waits; the system hands each connection to one of them. A worker that
-dies is replaced. Told to end, the parent tells its workers, and ends when they have drained; without a parent
-they end, too. Limits and metrics are those of each process.
+dies is replaced. Told to end, or to read things again (SIGHUP), the parent tells its workers; it ends when
+they have drained, and without a parent they end, too. Limits and metrics are those of each process.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ class Workers:
         self._socket = sock
         self._context = multiprocessing.get_context("spawn")  # Lance does not survive a fork
         self._running: list[BaseProcess] = []
+        self._keeper: BaseProcess | None = None  # who looks after the graphs
         self._ending = threading.Event()
 
     def run(self, announce: Callable[[], None]) -> int:
         """Serve until a signal says to stop; return the exit code."""
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        if hasattr(signal, "SIGHUP"):
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
         try:
             waiting = [self._start() for _ in range(self._settings.workers)]
             if not all(_is_ready(ready) for ready in waiting):
@@ -58,9 +61,13 @@ class Workers:
 
     def _start(self) -> Connection:
         ready, told = self._context.Pipe(duplex=False)
-        level = logging.getLogger(LOGGER).getEffectiveLevel()
-        process = self._context.Process(target=_work, args=(self._settings, self._socket, told, level))
+        settings = self._settings
+        kept = self._keeper is not None and self._keeper.is_alive()
+        if kept:
+            settings = replace(settings, upkeep=None)  # one does it for all
+        process = self._context.Process(target=_work, args=(settings, self._socket, told, _logging()))
         process.start()
+        self._keeper = self._keeper if kept else process
         told.close()  # so that the end of the worker is the end of the pipe
         self._running.append(process)
         return ready
@@ -73,6 +80,11 @@ class Workers:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._ending.set()
+
+    def _reload(self, number: int, frame: FrameType | None) -> None:
+        for process in self._running:
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, number)
 
     def _end(self) -> list[int]:
         """Tell the workers to drain, and wait for them."""
@@ -103,9 +115,26 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _work(settings: ServerSettings, sock: socket.socket, told: Connection, level: int) -> None:
-    """Be a worker."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+def _logging() -> tuple[int, logging.Formatter | None]:
+    """Return how this process logs: from which level, in which form."""
+    logger = logging.getLogger(LOGGER)
+    forms = [handler.formatter for handler in logger.handlers if handler.formatter is not None]
+    return logger.getEffectiveLevel(), forms[0] if forms else None
+
+
+def _work(
+    settings: ServerSettings,
+    sock: socket.socket,
+    told: Connection,
+    logs: tuple[int, logging.Formatter | None],
+) -> None:
+    """Be a worker, which logs as its parent does."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it serves, it has nothing to read again
+    level, form = logs
+    handler = logging.StreamHandler()
+    handler.setFormatter(form)
+    logging.getLogger(LOGGER).addHandler(handler)
     logging.getLogger(LOGGER).setLevel(level)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     raise SystemExit(serve_on(settings, sock, lambda: told.send(True)))

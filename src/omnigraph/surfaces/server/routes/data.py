@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import IO, Annotated, Any, Literal
 
+import pyarrow as pa
 from fastapi import APIRouter, Query
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -19,9 +20,11 @@ from omnigraph.surfaces.server.answers import (
     arrow_chunks,
     document_response,
     json_result,
+    replay_header,
     result_facts,
     row_lines,
     stream,
+    with_texts,
 )
 from omnigraph.surfaces.server.bodies import (
     PARQUET,
@@ -41,6 +44,7 @@ from omnigraph.surfaces.server.calls import (
     streamed,
     text_of,
 )
+from omnigraph.surfaces.server.contract import CONDITIONAL, INTEGERS, KEYED, asks
 from omnigraph.surfaces.server.models import (
     BranchQuery,
     ExportRequest,
@@ -66,7 +70,12 @@ ROWS: dict[str, Any] = {
 # -- reads ---------------------------------------------------------------------------------------------
 
 
-@router.post("/query", responses=documented(QueryReply) | {200: ROWS})
+@router.post(
+    "/query",
+    responses=documented(QueryReply) | {200: ROWS},
+    openapi_extra=asks(Action.READ),
+    dependencies=[INTEGERS],
+)
 async def query(call: CallOf, body: QueryBody) -> Response:
     """Run one read on one snapshot: the head of a branch, or a past state.
 
@@ -92,10 +101,11 @@ async def rows_answer(
 ) -> Response:
     """Run a read and answer in the form that the caller wants; `name` is that of a stored query."""
     limits, pools = call.server.settings.limits, call.server.pools
+    shown = with_texts if call.request.headers.get("accept-integers") == "string" else _same
 
     def rendered() -> tuple[Result, bytes]:
         answered = run()
-        return answered, json_result(answered, limits.max_json_rows)
+        return answered, json_result(answered, limits.max_json_rows, shown)
 
     async with call.measured() as done:
         done.query = name
@@ -104,11 +114,18 @@ async def rows_answer(
             done.result = result
             return document_response(body, result.commit_id)
         result = done.result = await call.read(run)
-    chunks = arrow_chunks(result.table, result_facts(result)) if form == ARROW else row_lines(result.table)
+    if form == ARROW:
+        chunks = arrow_chunks(result.table, result_facts(result))
+    else:
+        chunks = row_lines(shown(result.table))
     return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id)
 
 
-@router.post("/explain", responses=documented(PlanReply))
+def _same(table: pa.Table) -> pa.Table:
+    return table
+
+
+@router.post("/explain", responses=documented(PlanReply), openapi_extra=asks(Action.READ))
 async def explain(call: CallOf, body: QueryBody) -> Response:
     """Describe how a read would run, without running it."""
     graph = call.graph
@@ -122,7 +139,7 @@ async def explain(call: CallOf, body: QueryBody) -> Response:
     return document_response(await call.read(run))
 
 
-@router.post("/profile", responses=documented(PlanReply))
+@router.post("/profile", responses=documented(PlanReply), openapi_extra=asks(Action.READ))
 async def profile(call: CallOf, body: QueryBody) -> Response:
     """Run a read and say what each step did."""
     graph = call.graph
@@ -139,7 +156,12 @@ async def profile(call: CallOf, body: QueryBody) -> Response:
 # -- writes --------------------------------------------------------------------------------------------
 
 
-@router.post("/mutate", responses=documented(WriteReply))
+@router.post(
+    "/mutate",
+    responses=documented(WriteReply),
+    openapi_extra=asks(Action.CHANGE),
+    dependencies=[CONDITIONAL, KEYED],
+)
 async def mutate(call: CallOf, body: MutateRequest) -> Response:
     """Run one mutation as one commit.
 
@@ -160,18 +182,26 @@ async def mutate(call: CallOf, body: MutateRequest) -> Response:
         )
 
     async with call.measured() as done:
-        done.receipt = await call.write(run)
-    return receipt_answer(done.receipt)
+        receipt = done.receipt = await call.write(run)
+    return receipt_answer(receipt)
 
 
 def receipt_answer(receipt: Receipt, **more: Any) -> Response:
     """Return what a write did as a response."""
     document = {**receipt.to_json(), "attempts": receipt.attempts, **more}
-    replayed = {"Idempotency_Replayed": "true"} if receipt.replayed else {}
-    return document_response(json_bytes(document), receipt.commit_id, **replayed)
+    return document_response(json_bytes(document), receipt.commit_id, **replay_header(receipt.replayed))
 
 
 # -- loads ---------------------------------------------------------------------------------------------
+
+LOADS = asks(Action.CHANGE, Action.BRANCH_CREATE)
+
+
+def document_body(model: type[LoadBody], *others: str) -> dict[str, Any]:
+    """Return what the document says of a body that is a JSON document, or of one of other types."""
+    content = {"application/json": {"schema": model.model_json_schema()}} | dict.fromkeys(others, BINARY)
+    return {"requestBody": {"required": True, "content": content}}
+
 
 Mode = Annotated[Literal["append", "merge", "overwrite"], Query(description="What happens to what exists.")]
 FromQuery = Annotated[str | None, Query(alias="from", description="Fork a missing branch from this one.")]
@@ -184,7 +214,8 @@ ReplaceTypes = Annotated[list[str] | None, Query(description="With overwrite: ty
 @router.post(
     "/load/ndjson",
     responses=documented(WriteReply),
-    openapi_extra={"requestBody": {"required": True, "content": {NDJSON: BINARY}}},
+    openapi_extra=LOADS | {"requestBody": {"required": True, "content": {NDJSON: BINARY}}},
+    dependencies=[CONDITIONAL, KEYED],
 )
 async def load_ndjson(
     call: CallOf,
@@ -214,15 +245,8 @@ async def load_ndjson(
 @router.post(
     "/load",
     responses=documented(WriteReply),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": LoadBody.model_json_schema()},
-                **dict.fromkeys(("text/csv", PARQUET, ARROW), BINARY),
-            },
-        }
-    },
+    openapi_extra=LOADS | document_body(LoadBody, "text/csv", PARQUET, ARROW),
+    dependencies=[CONDITIONAL, KEYED],
 )
 async def load(
     call: CallOf,
@@ -240,7 +264,7 @@ async def load(
     With JSON the options are in the document; with anything else they are in the address.
     """
     if call.request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
-        return await _from_document(call)
+        return await from_document(call, LoadBody)
     options = {
         "branch": branch,
         "from_branch": from_,
@@ -254,13 +278,14 @@ async def load(
     return await _uploaded(call, format_of(call.request), options)
 
 
-async def _from_document(call: GraphCall) -> Response:
+async def from_document(call: GraphCall, model: type[LoadBody]) -> Response:
+    """Load the records that are in a JSON document."""
     if call.request.query_params:
         raise InvalidRequest(
             "with JSON the options are in the document", remedy="Take them out of the address"
         )
     try:
-        body = LoadBody.model_validate(await json_body(call.request))
+        body = model.model_validate(await json_body(call.request))
     except ValidationError as error:
         raise bad_request(error.errors()) from error
     options = body.model_dump(exclude={"data", "from_"}) | {"from_branch": body.from_}
@@ -288,14 +313,17 @@ async def _loaded(call: GraphCall, data: IO[bytes], format: str, options: dict[s
         )
 
     async with call.measured() as done:
-        done.op, done.receipt = "load", await call.write_admitted(run)
-    return receipt_answer(done.receipt, uri=call.served.uri)
+        done.op = "load"
+        receipt = done.receipt = await call.write_admitted(run)
+    return receipt_answer(receipt, uri=call.served.uri)
 
 
 # -- exports and rows ----------------------------------------------------------------------------------
 
 
-@router.post("/export", response_class=Response, responses=streamed(NDJSON))
+@router.post(
+    "/export", response_class=Response, responses=streamed(NDJSON), openapi_extra=asks(Action.EXPORT)
+)
 async def export(call: CallOf, body: ExportRequest) -> Response:
     """Write the entities of one commit as JSON lines that a load takes back.
 
@@ -316,7 +344,9 @@ async def export(call: CallOf, body: ExportRequest) -> Response:
         return await stream(pools.streams, lines, size, NDJSON, commit_id, held)
 
 
-@router.get("/rows/{kind}/{type}", response_class=Response, responses=streamed(ARROW))
+@router.get(
+    "/rows/{kind}/{type}", response_class=Response, responses=streamed(ARROW), openapi_extra=asks(Action.READ)
+)
 async def rows(
     call: CallOf,
     kind: Literal["node", "edge"],

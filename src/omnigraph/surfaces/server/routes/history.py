@@ -18,6 +18,7 @@ from omnigraph.engine.write import commit_json, landed
 from omnigraph.storage.manifest.records import MAIN, CommitRecord
 from omnigraph.surfaces.server.answers import answer, stream
 from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented, streamed
+from omnigraph.surfaces.server.contract import asks
 from omnigraph.surfaces.server.events import changed_or_over, events
 from omnigraph.surfaces.server.models import (
     BaselineRequest,
@@ -46,7 +47,7 @@ DIFF_PAGE = "page token of a diff"
 # -- commits -------------------------------------------------------------------------------------------
 
 
-@router.get("/commits", responses=documented(CommitsReply))
+@router.get("/commits", responses=documented(CommitsReply), openapi_extra=asks(Action.READ))
 async def list_commits(
     call: CallOf,
     branch: BranchQuery = None,
@@ -59,7 +60,7 @@ async def list_commits(
     return answer({"commits": [_commit(commit) for commit in page], "next": page.next})
 
 
-@router.get("/commits/{commit}", responses=documented(Commit))
+@router.get("/commits/{commit}", responses=documented(Commit), openapi_extra=asks(Action.READ))
 async def get_commit(call: CallOf, commit: Segment, branch: BranchQuery = None) -> Response:
     """Return one commit by its id, a tag, or any other name of a state."""
     found = await call.read(lambda: call.graph.commits.get(commit, branch=branch))
@@ -74,7 +75,7 @@ def _commit(commit: CommitRecord) -> dict[str, Any]:
     return {**(commit_json(commit) or {}), "tables": tables}
 
 
-@router.get("/commits/{commit}/changes", responses=documented(Changed))
+@router.get("/commits/{commit}/changes", responses=documented(Changed), openapi_extra=asks(Action.READ))
 async def commit_changes(
     call: CallOf,
     commit: Segment,
@@ -95,7 +96,7 @@ async def commit_changes(
 # -- differences ---------------------------------------------------------------------------------------
 
 
-@router.get("/diff", responses=documented(Differences))
+@router.get("/diff", responses=documented(Differences), openapi_extra=asks(Action.READ))
 async def diff(
     call: CallOf,
     from_: Annotated[str, Query(alias="from", description="A branch, or a past state.")],
@@ -111,7 +112,9 @@ async def diff(
     return await _difference(call, branch, (from_, to), (kind, type, op), limit, page_token)
 
 
-@router.get("/branches/{branch}/diff/{other}", responses=documented(Differences))
+@router.get(
+    "/branches/{branch}/diff/{other}", responses=documented(Differences), openapi_extra=asks(Action.READ)
+)
 async def diff_branches(
     call: CallOf,
     branch: Segment,
@@ -179,7 +182,7 @@ def _next(difference: Diff, digest: str, inside: tuple[bool, str, str]) -> str:
 # -- the feed ------------------------------------------------------------------------------------------
 
 
-@router.get("/changes", responses=documented(FeedReply))
+@router.get("/changes", responses=documented(FeedReply), openapi_extra=asks(Action.READ))
 async def changes(
     call: CallOf,
     branch: BranchQuery = None,
@@ -217,7 +220,12 @@ async def changes(
     return answer(page.to_json())
 
 
-@router.post("/changes/baseline", response_class=Response, responses=streamed(NDJSON))
+@router.post(
+    "/changes/baseline",
+    response_class=Response,
+    responses=streamed(NDJSON),
+    openapi_extra=asks(Action.EXPORT),
+)
 async def baseline(call: CallOf, body: BaselineRequest) -> Response:
     """Return everything there is, as inserts, and in the last line the cursor that goes on from there."""
     graph, pools = call.graph, call.server.pools
@@ -241,7 +249,7 @@ async def baseline(call: CallOf, body: BaselineRequest) -> Response:
 # -- entities and receipts -----------------------------------------------------------------------------
 
 
-@router.get("/entities/{type}/{id}", responses=documented(EntityReply))
+@router.get("/entities/{type}/{id}", responses=documented(EntityReply), openapi_extra=asks(Action.READ))
 async def get_entity(
     call: CallOf, type: Segment, id: Segment, branch: BranchQuery = None, snapshot: SnapshotQuery = None
 ) -> Response:
@@ -251,7 +259,7 @@ async def get_entity(
     return answer({"entity": found})
 
 
-@router.get("/entities/{type}/{id}/history", responses=documented())
+@router.get("/entities/{type}/{id}/history", responses=documented(), openapi_extra=asks(Action.READ))
 async def entity_history(
     call: CallOf,
     type: Segment,
@@ -265,7 +273,7 @@ async def entity_history(
     return answer(history.to_json())
 
 
-@router.get("/receipts/{key}", responses=documented(WriteReply))
+@router.get("/receipts/{key}", responses=documented(WriteReply), openapi_extra=asks(Action.CHANGE))
 async def get_receipt(call: CallOf, key: Segment, branch: BranchQuery = None) -> Response:
     """Return what the write did that this actor made under an idempotency key."""
     graph = call.graph

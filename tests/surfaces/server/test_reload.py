@@ -1,0 +1,137 @@
+"""Policies are read again while a server runs; a broken file changes nothing, and is told."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from omnigraph.engine.access import Action
+from omnigraph.surfaces.server.access import PolicyFiles
+from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
+from tests.support.served import serving
+from tests.surfaces.server.clocks import HandClock
+from tests.surfaces.server.conftest import make_graph
+
+READERS = """
+version: 1
+groups: { people: [ada] }
+rules:
+  - id: read
+    allow: { actors: { group: people }, actions: [read], branch_scope: any }
+"""
+WRITERS = READERS.replace("[read]", "[read, change]")
+OF_SERVER = """
+version: 1
+kind: server
+groups: { people: [ada] }
+rules:
+  - id: list
+    allow: { actors: { group: people }, actions: [graph_list] }
+"""
+BROKEN = WRITERS.replace("actions:", "acitons:")
+
+
+class Shelf:
+    """A policy file of a server, and a clock that moves by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "policy.yaml"
+        self.file.write_text(READERS)
+        self.clock = HandClock()
+        graphs = (ServedAddress("kb", "kb.og"), ServedAddress("other", "other.og", policy=self.file))
+        self.files = PolicyFiles(ServerSettings(graphs=graphs, policies=(self.file,)), self.clock)
+
+    def put(self, text: str) -> None:
+        self.file.write_text(text)
+        self.clock.seconds += 2
+
+    def may_write(self) -> bool:
+        decisions = {
+            policy.decide("ada", Action.CHANGE, "main", resource=name).allowed
+            for name, policy in self.files.now.graphs.items()
+        }
+        (decision,) = decisions  # both graphs have one policy
+        return decision
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path)
+
+
+def test_a_change_is_seen_within_a_second(shelf: Shelf) -> None:
+    assert not shelf.may_write()
+    shelf.put(WRITERS)
+    assert shelf.may_write()
+    shelf.put(READERS)
+    assert not shelf.may_write()
+
+
+@pytest.mark.parametrize("text", [BROKEN, "", OF_SERVER.replace("graph_list", "read")])
+def test_a_broken_file_leaves_the_policy_that_was_and_says_so_once(
+    shelf: Shelf, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "omnigraph")
+    shelf.put(WRITERS)
+    assert shelf.may_write()
+    shelf.put(text)
+    assert [shelf.may_write() for _ in range(3)] == [True] * 3
+    assert len([record for record in caplog.records if "the earlier ones stay" in record.message]) == 1
+    shelf.put(READERS)
+    assert not shelf.may_write()
+
+
+def test_a_file_that_is_gone_leaves_the_policy_that_was(shelf: Shelf) -> None:
+    shelf.file.unlink()
+    shelf.clock.seconds += 2
+    assert not shelf.may_write()
+    assert not shelf.files.reload()
+    shelf.put(WRITERS)
+    assert shelf.may_write()
+
+
+def test_a_reload_needs_no_second_to_pass(shelf: Shelf) -> None:
+    shelf.file.write_text(WRITERS)
+    assert not shelf.may_write()
+    assert shelf.files.reload()
+    assert shelf.may_write()
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    for _ in range(300):
+        if true():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not become so")
+
+
+@pytest.mark.slow
+def test_a_signal_reads_tokens_policies_and_queries_again_in_every_worker(tmp_path: Path) -> None:
+    place = make_graph(tmp_path)
+    tokens, policy, queries = tmp_path / "tokens.json", tmp_path / "policy.yaml", tmp_path / "queries"
+    tokens.write_text(json.dumps({"ada": "first-token"}))
+    policy.write_text(READERS)
+    queries.mkdir()
+    told = ["--tokens", str(tokens), "--policy", str(policy), "--queries", str(queries)]
+    levels = ["--log-level", "info", "--log-format", "json"]
+    with serving(place, *told, "--workers", "2", *levels, authenticated=True) as server:
+        tokens.write_text(json.dumps({"ada": "second-token"}))
+        policy.write_text(WRITERS)
+        (queries / "all.gq").write_text("query all() { match { $p: Person } return { $p.name } }")
+        server.process.send_signal(signal.SIGHUP)
+        for what in ("tokens", "policies", "stored queries"):
+            until(lambda what=what: server.log.count(f"reloaded the {what}") == 2)  # type: ignore[misc]
+        for token, status in (("first-token", 401), ("second-token", 200)):
+            answer = httpx.get(f"{server.graph}/queries", headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == status
+        assert [one["name"] for one in answer.json()["queries"]] == ["all"]
+        assert server.stop() == 0
+        assert all(json.loads(line)["level"] for line in server.log.splitlines())
