@@ -86,3 +86,11 @@ def test_a_key_that_a_new_edge_overtakes_is_not_applied(two: Two) -> None:
 
     assert sorted(stars for _, stars in rated(two[0])) == [3, 4]
     assert "@key(src" not in two[0].schema.show()
+
+
+@pytest.mark.parametrize("two", [PLAIN], indirect=True)
+def test_a_key_of_an_empty_type_that_a_first_edge_overtakes_is_planned_again(two: Two) -> None:
+    overtaken(two, give_key, lambda graph: insert(graph, 4))
+
+    assert rated(two[0]) == [(UP, 4)]
+    assert "@key(src" in two[0].schema.show()

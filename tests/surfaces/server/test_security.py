@@ -26,7 +26,8 @@ from omnigraph.surfaces.server.app import create_app
 from omnigraph.surfaces.server.graphs import ServedGraph, ServedGraphs
 from omnigraph.surfaces.server.identity import AccessMode, Identity, StartState
 from omnigraph.surfaces.server.jwt import JwtSettings, JwtVerifier
-from omnigraph.surfaces.server.settings import Limits, ServedAddress, ServerSettings
+from omnigraph.surfaces.server.limits import Limits
+from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
 from omnigraph.surfaces.server.stored import StoredQueries
 from omnigraph.surfaces.server.tokens import TokenSource
 from omnigraph.surfaces.wire import NDJSON
