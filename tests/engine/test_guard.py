@@ -342,7 +342,7 @@ def test_ids_of_hidden_commits_are_not_completed(graph: Graph) -> None:
         with pytest.raises(og.CommitNotFound) as unknown:
             call()
         assert unknown.value.fields["graph_commit_id"] in (head, head[:24])
-    shared = 6  # ids made within a quarter of an hour begin alike: what is ambiguous lists only what may be read
+    shared = 6  # ids of one quarter of an hour begin alike: an ambiguous one lists only what may be read
     with pytest.raises(GraphError) as caught:
         guarded.at(head[:shared])
     assert head not in str(caught.value)
