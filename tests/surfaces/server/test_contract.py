@@ -102,6 +102,8 @@ ROWS = [
     Row("GET /queries", "/queries"),
     Row("POST /queries/{name}", "/queries/everybody"),
     Row("POST /queries/{name}", "/queries/add", {"params": {"name": "Stored", "age": 2}}),
+    Row("GET /policy", "/policy"),
+    Row("POST /policy/explain", "/policy/explain", {"actor": "ada", "action": "read"}),
     Row("POST /read", "/read", READ),
     Row("POST /change", "/change", add("Changed")),
     Row("POST /ingest", "/ingest", {"data": LINE.decode(), "branch": "ingested"}),
