@@ -143,7 +143,7 @@ class Asking(AccessRules):
 
     asked: Asked = field(default_factory=lambda: Asked(allows=True))
 
-    def guard(self, actor: str | None, graph_id: str) -> Guard | None:
+    def guard(self, actor: str | None, graph_id: str, request_id: str | None = None) -> Guard | None:
         """Return the guard."""
         return self.asked
 
