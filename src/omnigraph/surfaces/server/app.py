@@ -36,6 +36,7 @@ from omnigraph.surfaces.server.observing import Observer
 from omnigraph.surfaces.server.routes import branches, data, former, history, policy, queries, schema, system
 from omnigraph.surfaces.server.settings import ServerSettings
 from omnigraph.surfaces.server.tracing import Tracing
+from omnigraph.surfaces.server.upkeep import Upkeep
 from omnigraph.surfaces.server.work import Pools
 
 GRAPH_ROUTES: tuple[APIRouter, ...] = (
@@ -123,8 +124,14 @@ async def _graph_id(
 
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
-    yield
     server: Server = app.state.server
+    policy = server.settings.upkeep
+    upkeep = None if policy is None else Upkeep(policy, list(server.graphs), server.metrics)
+    working = None if upkeep is None else asyncio.create_task(upkeep.run())
+    yield
+    if working is not None:
+        working.cancel()
+        await asyncio.wait({working})
     await server.pools.finish_writes()
     server.pools.close()
     await asyncio.to_thread(app.state.tracing.close)  # sends the last spans

@@ -82,6 +82,9 @@ class Metrics:
             "og_conflicts", "Requests lost to other writers", ("kind",), registry=registry
         )
         self._ready = Gauge("og_graph_ready", "Whether a graph is served", ("graph",), registry=registry)
+        self._optimized = Counter(
+            "og_optimize_runs", "Runs of optimize in the background", ("graph", "outcome"), registry=registry
+        )
         self._storage = Counter(
             "og_storage_requests", "Requests to storage, by operation", ("op",), registry=registry
         )
@@ -161,6 +164,10 @@ class Metrics:
     def conflicted(self, code: str) -> None:
         """Count a request that ended with a conflict, by the code of its error."""
         self._conflicts.labels(code).inc()
+
+    def optimized(self, graph: str, outcome: str) -> None:
+        """Count a run of optimize: it committed, failed, or nothing came of it."""
+        self._optimized.labels(graph, outcome).inc()
 
     def decided(self, action: str, decision: str) -> None:
         """Count a question to a policy and its answer."""

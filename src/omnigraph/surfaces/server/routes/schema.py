@@ -71,6 +71,7 @@ async def plan_schema(call: CallOf, body: SchemaPlanRequest) -> Response:
             allow_data_loss=body.allow_data_loss,
             if_commit=body.if_commit,
             check_rows=body.check_rows,
+            dedupe=body.dedupe,
         )
 
     return answer(_plan(await call.read(run)))
@@ -96,6 +97,7 @@ async def apply_schema(
                 allow_data_loss=body.allow_data_loss,
                 if_commit=if_commit,
                 check_rows=True,
+                dedupe=body.dedupe,
             )
         )
         nothing: dict[str, Any] = {
@@ -113,6 +115,7 @@ async def apply_schema(
             allow_data_loss=body.allow_data_loss,
             message=body.message,
             if_commit=if_commit,
+            dedupe=body.dedupe,
             idempotency_key=key,
         )
 
