@@ -73,6 +73,7 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
         lifespan=_life,
         generate_unique_id_function=lambda route: route.name,
