@@ -168,6 +168,12 @@ def _(on: Ground) -> object:
     return on.graph.query(PAIRS, memory_bytes=1 << 20)
 
 
+@way("too_broad")
+def _(on: Ground) -> object:
+    on.graph.be_strict()
+    return on.graph.query(ALL)
+
+
 DOCUMENTS = 'node Doc { slug: String @key  text: String  vec: Vector(4)? @embed("text") }'
 
 

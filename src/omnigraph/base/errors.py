@@ -191,6 +191,12 @@ class MethodNotAllowed(InvalidRequest):
     code = "method_not_allowed"
 
 
+class TooBroad(InvalidRequest):
+    """A strict server was asked for a scan that no index serves, or for an answer without a bound."""
+
+    code = "too_broad"
+
+
 class UnsupportedMedia(InvalidRequest):
     """The body of a request is in a form that the operation does not read."""
 
@@ -565,6 +571,12 @@ class LimitExceeded(GraphError):
 
     kind = Kind.UNAVAILABLE
     code = "resource_limit"
+
+
+class NoRoomNow(LimitExceeded):
+    """The queries that run together leave no memory for this one; by itself it may well have enough."""
+
+    retryable = True
 
 
 # -- not now -----------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from omnigraph.surfaces.server.access import AccessRules
 from omnigraph.surfaces.server.app import GRAPH_ROUTES, create_app
 from omnigraph.surfaces.server.contract import ACTIONS
 from omnigraph.surfaces.server.identity import AccessMode, StartState
-from omnigraph.surfaces.server.settings import Limits, ServerSettings
+from omnigraph.surfaces.server.limits import Limits
+from omnigraph.surfaces.server.settings import ServerSettings
 from scripts import openapi
 from tests.support.inside import inside
 from tests.support.people import INSERT, SCHEMA, person

@@ -19,7 +19,8 @@ from schemathesis.specs.openapi.checks import (
 
 import omnigraph as og
 from omnigraph.surfaces.server.app import create_app
-from omnigraph.surfaces.server.settings import Limits, ServerSettings
+from omnigraph.surfaces.server.limits import Limits
+from omnigraph.surfaces.server.settings import ServerSettings
 from scripts import openapi
 from tests.support.inside import inside
 from tests.surfaces.server.conftest import make_graph

@@ -71,7 +71,13 @@ CALLING: Shape = {"args": _texts, "params": _params, "format": _text}
 PROJECT_SHAPE: Shape = {
     "project": {"name": _text},
     "graphs": {"*": {"uri": _text, "bearer_token_env": _text, "policy": FILE, "queries": _any}},
-    "server": {"graph": _text, "bind": _text, "policy": FILE, "optimize": _text},
+    "server": {
+        "graph": _text,
+        "bind": _text,
+        "policy": FILE,
+        "optimize": _text,
+        "limits": {"*": _any},
+    },
     "policy": FILE,
     "cli": {"graph": _text, "branch": _text, "actor": _text, "output_format": _text, **SHOWING},
     "query": {"roots": _texts},

@@ -16,7 +16,6 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, GraphNotFound, InvalidRequest, Unavailable
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.open import connect
-from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.surfaces.server.embedding import CountedEmbedder, embedder_for
 from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
 from omnigraph.surfaces.server.stored import StoredQueries
@@ -157,9 +156,7 @@ def _opened(
 ) -> ServedGraph:
     graph = None
     try:
-        graph = connect(
-            address.address, memory_bytes=settings.memory_bytes or MEMORY_BYTES, embedding=embedder
-        )
+        graph = connect(address.address, memory_bytes=settings.limits.query_memory_bytes, embedding=embedder)
         graph.store.snapshot()  # a damaged head is found now
         folder = address.queries
         stored = None if folder is None else StoredQueries(folder, graph, graph.store.clock)
