@@ -184,7 +184,7 @@ def retry_seconds(expected: float) -> int:
 # -- a process -----------------------------------------------------------------------------------------
 
 
-class Share:
+class ActorShare:
     """What one actor may have of something, in number and in bytes."""
 
     def __init__(self, scope: str, most: int, most_bytes: int | None = None) -> None:
@@ -251,9 +251,9 @@ class Admission:
         self._exports = FairGate("export", limits.exports, 0, self._clock)
         self._listeners = FairGate("listener", limits.listeners, 0, self._clock)
         self._writes: dict[str, FairGate] = {}
-        self._actor_reads = Share("read", limits.actor_reads)
-        self._actor_listeners = Share("listener", limits.actor_listeners)
-        self._actor_writes = Share("write", limits.actor_writes, limits.actor_bytes)
+        self._actor_reads = ActorShare("read", limits.actor_reads)
+        self._actor_listeners = ActorShare("listener", limits.actor_listeners)
+        self._actor_writes = ActorShare("write", limits.actor_writes, limits.actor_bytes)
 
     @asynccontextmanager
     async def read(self, actor: Actor, kind: Hashable = None) -> AsyncIterator[Place]:
