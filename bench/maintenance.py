@@ -1,12 +1,13 @@
 """What maintenance is worth, and what it costs whoever writes meanwhile.
 
-worn      one-row commits on two types of nodes and one of edges, then optimize and cleanup: bytes and files
+worn      a loaded graph, then one-row commits on nodes and edges, then optimize and cleanup: bytes and files
           on local disk, and requests on S3 (moto's, behind a counting proxy) to open, probe, read and write,
           beside a fresh graph with the same rows
 beside    writers paced at half of what they can do, with and without optimize and cleanup in another
           process, in alternating phases: failed writes, and the median time of a write
 
-PYTHONPATH=. python bench/maintenance.py [worn] [beside] [--commits 2000] [--rows 200000] [--phases 6]
+PYTHONPATH=. python bench/maintenance.py [worn] [beside] [--base 100000] [--commits 2000]
+    [--rows 200000] [--phases 6]
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def main() -> None:
     """Run the parts that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", default=["worn", "beside"])
+    parser.add_argument("--base", type=int, default=100_000, help="rows that are loaded before the commits")
     parser.add_argument("--commits", type=int, default=2_000)
     parser.add_argument(
         "--rows", type=int, default=200_000, help="of the table beside whose rewriting is written"
@@ -64,7 +66,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if "worn" in options.parts:
-            worn(Path(folder), options.commits)
+            worn(Path(folder), options.base, options.commits)
         if "beside" in options.parts:
             beside(f"{folder}/beside.og", options.rows, options.phases, options.nice)
 
@@ -72,9 +74,20 @@ def main() -> None:
 # -- a graph that was written for long -----------------------------------------------------------------
 
 
-def wear(graph: og.Graph, commits: int) -> None:
-    """Make commits of one row each: inserts, updates and deletes."""
-    random, people, cities = Random(1), list[str](), list[str]()
+def wear(graph: og.Graph, base: int, commits: int) -> None:
+    """Load rows: people, a city for every hundred, and an edge for each; then commits of one row each."""
+    random = Random(1)
+    people, cities = [f"b{n}" for n in range(base // 2)], [f"c{n}" for n in range(base // 200)]
+    if base:
+        homes = [random.choice(cities) for _ in people]
+        numbers = list(range(len(people)))
+        notes = [f"{NOTE}: {random.getrandbits(64)}" for _ in people]
+        rows = {
+            "Person": pa.table({"name": people, "age": numbers, "note": notes}),
+            "City": pa.table({"name": cities, "size": numbers[: len(cities)]}),
+            "Lives": pa.table({"from": people, "to": homes, "since": numbers}),
+        }
+        graph.load(rows, mode="append")
     for n in range(commits):
         key = f"k{n}"
         match n % 10:
@@ -115,7 +128,7 @@ def stored(address: str) -> Figures:
     return {"bytes": sum(sizes), "files": len(sizes)}
 
 
-def worn(folder: Path, commits: int) -> None:
+def worn(folder: Path, base: int, commits: int) -> None:
     """Print what is stored and asked for, before and after maintenance, and of a fresh graph."""
     from tests.support.proxy import S3Proxy
     from tests.support.s3 import S3Server
@@ -123,7 +136,7 @@ def worn(folder: Path, commits: int) -> None:
     os.environ["OMNIGRAPH_CACHE"] = "off"  # every handle begins with nothing
     old, new = (str(folder / name) for name in ("worn.og", "fresh.og"))
     with og.init(old, SCHEMA, durability="os") as graph:
-        wear(graph, commits)
+        wear(graph, base, commits)
         rows = tables(graph)
         with S3Server() as server, S3Proxy(server.endpoint) as proxy:
             direct, counted = server.storage_options(), server.storage_options(proxy.endpoint)

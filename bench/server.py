@@ -3,7 +3,7 @@
     overhead  a warm read over HTTP beside the same read embedded, in alternating rounds
     writers   eight clients that insert on one branch, over one client, each write under a key of its own
     load      32 clients, nine reads for each write: no 5xx, and every acknowledged write is there, once
-    heavy     look-ups by key alone, and beside a query that takes ten seconds
+    heavy     look-ups by key alone, and beside heavy queries, for ten seconds each
     killed    two servers on one graph, one of them killed: clients that repeat see every write land once
     sizing    memory, and rates by the number of processes
 
@@ -15,6 +15,7 @@ Clients are processes of their own on the same machine. Ratios are of one run; e
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -42,9 +43,9 @@ node Entry { writer: String  n: I64 }
 edge Knows: Person -> Person
 """
 PEOPLE = 20_000
-# The paths of three edges, by the age at their end.
-HEAVY = """query heavy() {
-  match { $a: Person  $a knows $b  $b knows $c  $c knows $d }
+# The paths of three edges, by the age at their end. The parameter makes each call another question.
+HEAVY = """query heavy($from: I32) {
+  match { $a: Person  $a knows $b  $b knows $c  $c knows $d  $a.age >= $from }
   return { $d.age as age, count($a) as paths }
 }"""
 HEAVY_SECONDS = 10.0
@@ -65,6 +66,11 @@ class Server:
     def kill(self) -> None:
         """End it as a power cut would."""
         os.kill(self.process.pid, signal.SIGKILL)
+
+    def cpu_seconds(self) -> float:
+        """Return how long the process has used cores, which does not depend on who else does."""
+        spent = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
 
     def resident_mib(self) -> int:
         """Return the memory of the process and of those that it started."""
@@ -139,17 +145,22 @@ def overhead(folder: Path, options: argparse.Namespace) -> Report:
             "http": caller.look_up,
             "client": lambda n: remote.query(LOOK_UP, name=person(n)).to_json(),
         }
+        spent = 0.0
         for number in range(11):
             for name, read in reads.items():
+                before = server.cpu_seconds()
                 for n in range(50):
                     began = time.perf_counter()
                     read(number * 50 + n)
                     if number:  # the first round warms up
                         found[name].append(time.perf_counter() - began)
+                if number and name != "embedded":
+                    spent += server.cpu_seconds() - before
     over = ms(found["http"], 50) - ms(found["embedded"], 50)
     return {
         **{f"{name} p50 / p99 ms": f"{ms(t, 50)} / {ms(t, 99)}" for name, t in found.items()},
         "over HTTP, p50 ms (bound 2)": round(over, 2),
+        "cores used by the server for a read, ms": round(spent / 1000 * 1000, 2),
         "through our client, p50 ms more": round(ms(found["client"], 50) - ms(found["http"], 50), 2),
         "holds": over <= 2,
     }
@@ -166,7 +177,7 @@ def writers(folder: Path, options: argparse.Namespace) -> Report:
                 for n in range(3):  # warm; from now on it is known that the text only inserts
                     Caller(server.graph).post("/mutate", {"query": ADD, "params": {"writer": "w", "n": n}})
                 told, seconds = together(Task((server.graph,), times=times, writes=1.0), clients)
-                assert told.statuses == {200: clients * times}, told.statuses
+                assert told.answers == {200: clients * times}, told.answers
                 assert not missing(server, told)
             rates[clients].append(clients * times / seconds)
             waits[clients] += told.writes
@@ -182,45 +193,53 @@ def writers(folder: Path, options: argparse.Namespace) -> Report:
 def load(folder: Path, options: argparse.Namespace) -> Report:
     """Let 32 clients read and write for a while."""
     with serving(made(folder / "load.og")) as server:
-        task = Task((server.graph,), people=PEOPLE, seconds=options.seconds, writes=0.1)
+        task = Task((server.graph,), people=PEOPLE, seconds=options.seconds, writes=0.1, insists=True)
         told, seconds = together(task, 32, 4)
-        failed = {status: count for status, count in told.statuses.items() if status != 200}
         lost = missing(server, told)
     return {
         "requests/s": round((len(told.reads) + len(told.writes)) / seconds, 1),
         "writes/s": round(len(told.writes) / seconds, 1),
         "reads p50 / p99 ms": f"{ms(told.reads, 50)} / {ms(told.reads, 99)}",
         "writes p50 / p99 ms": f"{ms(told.writes, 50)} / {ms(told.writes, 99)}",
-        "not 200": failed or "none",
+        "answers": dict(told.answers),
         "acknowledged, and not there once": len(lost),
-        "holds": not lost and not any(status >= 500 for status in failed),
+        "holds": not lost and not any(status >= 500 or status == 0 for status in told.answers),
     }
 
 
 def heavy(folder: Path, options: argparse.Namespace) -> Report:
-    """Compare look-ups alone with those beside a heavy query."""
+    """Compare look-ups alone with those beside heavy queries, one after the other."""
     root = made(folder / "heavy.og", edges=options.edges)
     with serving(root) as server:
         task = Task((server.graph,), people=PEOPLE, seconds=HEAVY_SECONDS)
         took: list[float] = []
+        enough = threading.Event()
 
         def run() -> None:
-            began = time.perf_counter()
-            Caller(server.graph).rows(HEAVY)
-            took.append(time.perf_counter() - began)
+            for turn in itertools.count(len(took)):
+                began = time.perf_counter()
+                Caller(server.graph).rows(HEAVY, {"from": -turn})
+                took.append(time.perf_counter() - began)
+                if enough.is_set():
+                    return
 
+        enough.set()
         run()  # warm: what follows is the query and not the opening of its edges
+        enough.clear()
         alone, _ = together(task, 4)
         thread = threading.Thread(target=run)
         beside, _ = together(task, 4, meanwhile=thread.start)
+        enough.set()
         thread.join()
     ratio = ms(beside.reads, 99) / ms(alone.reads, 99)
     return {
-        "heavy query alone / beside, s": f"{took[0]:.1f} / {took[1]:.1f}",
+        "heavy queries, s": ", ".join(f"{seconds:.1f}" for seconds in took[1:]),
+        "look-ups alone, /s": round(len(alone.reads) / HEAVY_SECONDS),
+        "look-ups beside them, /s": round(len(beside.reads) / HEAVY_SECONDS),
         "look-ups alone p50 / p99 ms": f"{ms(alone.reads, 50)} / {ms(alone.reads, 99)}",
-        "look-ups beside it p50 / p99 ms": f"{ms(beside.reads, 50)} / {ms(beside.reads, 99)}",
+        "look-ups beside them p50 / p99 ms": f"{ms(beside.reads, 50)} / {ms(beside.reads, 99)}",
         "p99 beside / alone (bound 3)": round(ratio, 2),
-        "holds": ratio <= 3 and took[1] >= HEAVY_SECONDS,
+        "holds": ratio <= 3,
     }
 
 
@@ -228,16 +247,15 @@ def killed(folder: Path, options: argparse.Namespace) -> Report:
     """Kill one of two servers while clients write through both."""
     root = made(folder / "killed.og", people=10)
     with serving(root) as one, serving(root) as other:
-        task = Task((one.graph, other.graph), times=100, writes=1.0, insists=True)
+        task = Task((one.graph, other.graph), seconds=6, writes=1.0, insists=True)
         timer = threading.Timer(2.0, one.kill)
-        told, _ = together(task, 4, meanwhile=timer.start)
-        assert one.process.poll() is not None, "the clients were done before it was killed"
+        told, _ = together(task, 8, 2, meanwhile=timer.start)
         wrong = missing(other, told)
     return {
         "writes": len(told.landed),
-        "sent again": told.repeated,
+        "answers, 0 for none": dict(told.answers),
         "not landed once": len(wrong),
-        "holds": not wrong and told.repeated > 0,
+        "holds": not wrong and told.answers[0] > 0,
     }
 
 
@@ -274,7 +292,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", help="all of them when left out")
     parser.add_argument("--seconds", type=float, default=60, help="how long the load lasts")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--edges", type=int, default=400_000, help="of the graph of the heavy query")
+    parser.add_argument("--edges", type=int, default=200_000, help="of the graph of the heavy queries")
     parser.add_argument("--place", type=Path, help="where graphs lie; a temporary folder if not given")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -9,6 +9,7 @@
  *   reply        the same                                  answered, lost, never executed, or executed late
  *   read back    MetadataDataset._confirm, Publisher._swap after a slow commit
  *   look again   Publisher._recapture, _landed, decide     after a lost swap
+ *   ask, wait    turns.py Precedences                      with TURNS: a write that lost asks to go first
  *   list, floor, trace, delete                             cleanup.py Cleaner.run, store.py _announce,
  *                                                          sweep.py Sweeper, garbage.py Garbage._chains
  *   probe        MetadataDataset._still_newest             a handle that was opened long ago
@@ -43,8 +44,14 @@
 #ifndef OTHERS
 #define OTHERS 0        /* commits of others, each in one step */
 #endif
+#define ASKS_AFTER 1    /* RetryPolicy.asks_after: losses */
 #define RECENT 1        /* records.RECENT: commits that every state names, however old they are */
-#define VERSIONS (4 + WRITERS + OTHERS + CLEANERS * ROUNDS)
+#ifdef TURNS
+#define ASKED_FOR (WRITERS * (ATTEMPTS - 1))
+#else
+#define ASKED_FOR 0
+#endif
+#define VERSIONS (4 + WRITERS + OTHERS + CLEANERS * ROUNDS + ASKED_FOR)
 #define FILES (2 + 2 * WRITERS * ATTEMPTS + OTHERS)
 #define NONE 255
 
@@ -64,6 +71,9 @@ int stored;                     /* version names that are taken */
 byte pin[2 * VERSIONS];         /* of a version: the file of each table */
 byte by[VERSIONS];              /* of a version: who committed it, NONE for an announcement */
 byte head = 1, floor = 1, swept = 0;
+#ifdef TURNS
+byte first_at, first_who;       /* the version that asks to let somebody go first; it says nothing once the head moved */
+#endif
 #define PIN(v, t) pin[2 * (v) + (t)]
 
 /* ---- what the processes know, as far as time passes for all of them at once ---- */
@@ -97,6 +107,19 @@ c_decl { static unsigned long marks; extern int atexit(void (*)(void));
 #define LATE 12
 #define DELETED 13
 #define TRIMMED 14
+#define ASKED 15
+
+/* Whoever finds that somebody else is to go first waits until the head has moved, or its time is over: at any moment,
+ * but with PATIENT, where every attempt ends before the time that it asked for. */
+#define GOES_ON(me) true
+#ifdef TURNS
+#ifdef PATIENT
+#ifndef NO_TURN
+#undef GOES_ON
+#define GOES_ON(me) (first_at != head || first_who == me)
+#endif
+#endif
+#endif
 
 inline check_promises() {
     needed = 0;
@@ -145,7 +168,7 @@ proctype Writer(byte me; byte writes; byte kind) {
     bool tried, doubtful, again, ours;
 
 capture:
-    atomic { skip; d_step {
+    atomic { GOES_ON(me); d_step {
         base = head; first = base; since = base;
         file[0] = NONE; file[1] = NONE;
         printf("writer %d captures version %d\n", me, base)
@@ -242,7 +265,25 @@ put:
     fi }
 
 lost:
-    atomic { skip; d_step {
+#ifdef TURNS
+    do
+    :: d_step { tries % ASKS_AFTER != 0 || tries == ATTEMPTS || doubtful -> skip } break
+    :: d_step { tries % ASKS_AFTER == 0 && tries < ATTEMPTS && !doubtful && GOES_ON(me) -> now = head }
+        if
+        :: d_step { now == head ->
+            stored = stored | BIT(head + 1);
+            PIN(head + 1, 0) = PIN(head, 0); PIN(head + 1, 1) = PIN(head, 1);
+            by[head + 1] = NONE;
+            head++;
+            first_at = head; first_who = me;
+            printf("writer %d asks to go first, as version %d\n", me, head);
+            check_promises(); MARK(ASKED)
+            } break
+        :: d_step { now != head -> skip }
+        fi
+    od;
+#endif
+    atomic { GOES_ON(me); d_step {
         flying[me] = false; slow[me] = false;
         now = head;
         ours = false; j = 0;
@@ -273,7 +314,11 @@ lost:
 #endif
 #endif
     if
-    :: d_step { tries == ATTEMPTS -> MARK(CONTENTION) } goto refused    /* PublishContention */
+    :: d_step { tries == ATTEMPTS -> MARK(CONTENTION);
+#ifdef PATIENT
+        assert(false)                           /* whoever asks lands: nobody loses until it gives up */
+#endif
+        } goto refused                          /* PublishContention */
     :: else -> tries++
     fi;
 
@@ -506,7 +551,9 @@ init {
             fi;
             run Writer(n, writes, kind)
         }
+#if CLEANERS > 0
         for (n : 1 .. CLEANERS) { run Cleaner() }
+#endif
 #if OTHERS > 0
         run Others();
 #endif

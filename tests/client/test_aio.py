@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from tests.support.faults import Fault
+from tests.support.proxy import S3Proxy
 from tests.support.served import serving
 
-SCHEMA = "node Person { name: String @key  age: I32? }\n"
+SCHEMA = "node Person { name: String @key  age: I32? }\nnode Tag { name: String @key }\n"
 ALL = "query all() { match { $p: Person } return { $p.name } }"
 ADD = "query add($n: String) { insert Person { name: $n } }"
 
@@ -49,6 +51,108 @@ def test_services_await_the_same_calls(addresses: dict[str, str], kind: str) -> 
             assert len(await past.query(ALL)) < 10  # inserts that waited together share a commit
 
     asyncio.run(service())
+
+
+@pytest.mark.parametrize("kind", ["embedded", "served"])
+def test_what_reads_later_is_gone_through_beside_other_tasks(addresses: dict[str, str], kind: str) -> None:
+    async def service() -> None:
+        async with await og.aio.connect(addresses[kind]) as g:
+            await g.branches.create("wide")
+            names = [f"w{number:04}" for number in range(600)]
+            people = [{"type": "Person", "data": {"name": name}} for name in names]
+            await g.load(people, mode="append", branch="wide")
+            difference = await g.diff("main", "wide")
+            assert [change.id async for change in difference] == names
+            assert [count.name for count in await difference.types] == ["Person"]
+            assert len((await difference.to_json(3))["changes"]) == 3
+            wide = await g.branch("wide")
+            rows = await wide.nodes("Person")
+            assert len([row async for row in rows if row["name"] >= "w"]) == 600
+            chosen = await rows.filter(name=["w0001", "w0002"])
+            assert (await (await chosen.select("name")).to_arrow()).num_rows == 2
+            assert set(await rows.columns) == {"id", "name", "age"}
+            baseline = await g.changes.baseline(branch="wide")
+            seen = {change.id async for change in baseline}
+            assert len([name for name in seen if name.startswith("w")]) == 600
+            assert (await g.changes(await baseline.resume_cursor, branch="wide")).caught_up
+
+    asyncio.run(service())
+
+
+@pytest.mark.parametrize("kind", ["embedded", "served"])
+def test_a_feed_is_followed_and_taken_up_again(addresses: dict[str, str], kind: str) -> None:
+    async def names(g: Any, count: int, **options: Any) -> tuple[list[str], str]:
+        found: list[str] = []
+        async for page in g.changes.follow(branch="feed", **options):
+            found += [change.id for block in page.blocks for change in block.changes]
+            if len(found) >= count:
+                return found, page.cursor
+        raise AssertionError
+
+    async def service() -> None:
+        async with await og.aio.connect(addresses[kind]) as g:
+            await g.branches.create("feed")
+            start = (await g.changes.poll(branch="feed")).cursor
+            following = asyncio.create_task(names(g, 2, cursor=start))
+            await g.mutate(ADD, n="f1", branch="feed")
+            await g.mutate(ADD, n="f2", branch="feed")
+            found, cursor = await following
+            assert found == ["f1", "f2"]
+            await g.mutate(ADD, n="f3", branch="feed")
+            assert (await names(g, 1, cursor=cursor))[0] == ["f3"]
+            tail = f"after:{(await g.commits.list('feed', 2))[-1].id}"
+            assert (await names(g, 1, start=tail))[0] == ["f3"]
+
+    asyncio.run(service())
+
+
+def test_a_write_whose_reply_is_lost_is_there_once(addresses: dict[str, str]) -> None:
+    server, _, path = addresses["served"].partition("/graphs")
+
+    async def service(address: str, proxy: S3Proxy) -> None:
+        async with await og.aio.connect(address, timeout=30.0, retries=2) as g:
+            before = len(await g.commits.list(limit=1_000))
+            proxy.fail(lambda method, _: method == "POST", Fault.CUT_AFTER, 2)
+            receipt = await g.mutate(ADD, n="lost")
+            assert receipt.replayed
+            assert len(await g.commits.list(limit=1_000)) == before + 1
+            proxy.fail(lambda method, _: method == "POST", Fault.CUT_AFTER, 3)
+            with pytest.raises(og.GraphError) as caught:
+                await g.mutate(ADD, n="unclear")
+            fields = caught.value.fields
+            assert fields["may_have_written"]
+            again = await g.mutate(ADD, n="unclear", idempotency_key=fields["idempotency_key"])
+            assert again.replayed
+
+    with S3Proxy(server) as proxy:
+        asyncio.run(service(f"{proxy.endpoint}/graphs{path}", proxy))
+
+
+@pytest.mark.parametrize("kind", ["embedded", "served"])
+def test_loads_and_exports_say_how_far_they_are(addresses: dict[str, str], kind: str, tmp_path: Path) -> None:
+    loaded: list[Any] = []
+    exported: list[tuple[int, int]] = []
+
+    async def service() -> int:
+        async with await og.aio.connect(addresses[kind]) as g:
+            await g.branches.create("told")
+            people = tmp_path / "people.jsonl"
+            line = '{"type": "Person", "data": {"name": "t%d"}}\n'
+            people.write_text("".join(line % number for number in range(50)))
+            await g.load([{"type": "Tag", "data": {"name": "t"}}], mode="append", branch="told")
+            await g.load(people, mode="append", branch="told", progress=loaded.append)
+            out = tmp_path / "out"
+            report = await g.export(
+                out, branch="told", progress=lambda done, total: exported.append((done, total))
+            )
+            return int(report.rows)
+
+    rows = asyncio.run(service())
+    assert loaded[-1].stage == "done"
+    assert loaded[-1].rows == 50
+    assert max(progress.bytes_total or 0 for progress in loaded) == (tmp_path / "people.jsonl").stat().st_size
+    assert exported[-1] == (rows, rows)
+    assert {total for _, total in exported} == {rows}
 
 
 class Slow:

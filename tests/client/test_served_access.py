@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,19 +73,44 @@ def test_without_a_token_of_the_server_nothing_is_told(served: Served, token: st
     assert "t-eve" not in str(caught.value)
 
 
+DENIED: dict[str, Callable[[Any], object]] = {
+    "change": lambda g: g.mutate(ADD, n="Eve"),
+    "change by load": lambda g: g.load([], mode="merge"),
+    "change by revert": lambda g: g.revert(g.commits.list()[0].id),
+    "change by tag": lambda g: g.tags.create("v1"),
+    "change by stored query": lambda g: g.run("add", n="Eve"),
+    "export": lambda g: g.export("out"),
+    "schema_apply": lambda g: g.schema.apply(SCHEMA),
+    "branch_create": lambda g: g.branches.create("side"),
+    "branch_create by name": lambda g: g.branch("side", create=True),
+    "branch_delete": lambda g: g.branches.delete("side"),
+    "branch_delete by rename": lambda g: g.branches.rename("side", "other"),
+    "branch_merge": lambda g: g.merge("side"),
+}
+
+
+@pytest.mark.parametrize("name", DENIED)
 def test_what_a_policy_denies_is_the_same_error_as_of_an_embedded_graph(
-    served: Served, tmp_path: Path
+    name: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    og.init(tmp_path / "kb.og", SCHEMA, durability="os").close()
+    monkeypatch.chdir(tmp_path)
+    with og.init(tmp_path / "kb.og", SCHEMA, durability="os") as made:
+        made.load([{"type": "Person", "data": {"name": "Ada", "age": 36}}], mode="append")
+    (tmp_path / "people.gq").write_text(STORED)
     denied = []
     for graph in (
-        og.connect(tmp_path / "kb.og", policy=POLICY, actor="bob"),
+        og.connect(tmp_path / "kb.og", policy=POLICY, actor="bob", queries=tmp_path),
         og.connect(served.graph, token="t-bob"),
     ):
         with graph, pytest.raises(PermissionDenied) as caught:
-            graph.mutate(ADD, n="Eve")
-        denied.append((caught.value.action, caught.value.code, caught.value.kind))
+            DENIED[name](graph)
+        error = caught.value
+        resource = str(error.fields.pop("resource"))
+        error.fields.pop("request_id", None)
+        told = str(error).replace(resource, "GRAPH")
+        denied.append((type(error), error.code, error.kind, error.action, told, error.fields))
     assert denied[0] == denied[1]
+    assert denied[0][3] == name.partition(" ")[0]
 
 
 def test_a_stored_query_is_called_by_its_name(served: Served) -> None:
@@ -192,6 +217,35 @@ def test_a_default_or_a_profile_names_a_served_graph(
     monkeypatch.setenv("OG_TOKEN_TEAM", "t-ada")
     profile = ["--profile", "work"] if "profiles" in more else []
     assert run(capsys, "branch", "list", *profile) == (0, {"branches": ["main"]})
+
+
+ALIASES = """
+aliases:
+  who: { server: team, graph: kb, query: named, args: [n], format: csv }
+  eve: { server: team, query: add, params: { n: Eva, a: 9 } }
+  bad: { server: team }
+"""
+
+
+def test_an_alias_of_a_person_calls_a_stored_query(
+    served: Served, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config(home, served, ALIASES)
+    monkeypatch.setenv("OG_TOKEN_TEAM", "t-ada")
+    assert main(["alias", "who", "Ada"]) == 0
+    assert capsys.readouterr().out.split() == ["p.age", "36"]
+    code, receipt = run(capsys, "alias", "eve")
+    assert (code, receipt["affected_nodes"], receipt["actor_id"]) == (0, 1, "ada")
+    assert run(capsys, "alias", "who", "Eva")[1]["rows"] == [{"p.age": 9}]
+    for line, told, named in (
+        (["alias", "bad"], "bad_request", "names no query"),
+        (["alias", "wo"], "not_found", "'who'"),
+        (["alias", "who", "Ada", "--explain"], "bad_request", "no plan"),
+        (["alias", "who", "Ada", "--as", "bob"], "bad_request", "the token"),
+    ):
+        _, refused = run(capsys, *line)
+        assert refused["code"] == told
+        assert named in refused["error"]
 
 
 def test_a_stored_query_needs_no_text(

@@ -392,7 +392,7 @@ def test_beside_two_cleanups_everybody_gets_an_answer_or_the_reason(
     make_people(place)
     options = {"durability": "os", **place.kwargs}
     done = str(tmp_path / "done")
-    times = 3 if place.options else 12
+    times = 3 if place.options else 6
     cleaners: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         (clean_repeatedly, (place.address, options, keep, times, done)) for keep in (0, 3)
     ]

@@ -10,9 +10,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from omnigraph import Graph
 from omnigraph.base.errors import ConstraintViolation, OutcomeUnknown
 from omnigraph.engine.write import Receipt
 from omnigraph.storage.durability import FailpointHit, armed
+from tests.concurrency.lines import PATIENCE_S, Act, Held, behind, error_of, line_up, wait_until, waiting
 from tests.support.contents import read
 from tests.support.graphs import chain_of
 from tests.support.people import SCHEMA, ages, head, q
@@ -29,8 +29,6 @@ from tests.support.places import Place
 
 TAKE = "query take($name: String, $email: String?) { insert Person { name: $name, email: $email } }"
 NOTE = "query note($value: String) { insert Thing { value: $value } }"
-PATIENCE_S = 30.0
-Act = Callable[[], Receipt]
 
 
 @pytest.fixture
@@ -45,73 +43,6 @@ def graph(local_place: Place) -> Iterator[Graph]:
 def take(graph: Graph, name: str, email: str | None = None, **options: Any) -> Act:
     """Return an insert of a person."""
     return lambda: graph.mutate(TAKE, name=name, email=email, **options)
-
-
-def waiting(graph: Graph) -> int:
-    """Return how many writers stand in line."""
-    return sum(len(line.waiting) for line in graph._mutate._group._lines.values())
-
-
-class Held:
-    """The first writer at its publish, until it is let go."""
-
-    def __init__(self, point: str) -> None:
-        self._reached, self._go = threading.Event(), threading.Event()
-        self._first = True
-        self.armed = armed({point: self._hold})
-
-    def _hold(self) -> None:
-        if self._first:
-            self._first = False
-            self._reached.set()
-            assert self._go.wait(PATIENCE_S), "never let go"
-
-    def reached(self) -> None:
-        """Wait until the first writer is held."""
-        assert self._reached.wait(PATIENCE_S), "nobody came to the point"
-
-    def let_go(self) -> None:
-        """Let it go on."""
-        self._go.set()
-
-
-@contextmanager
-def behind(
-    graph: Graph, acts: Sequence[Act], leader: Act
-) -> Iterator[tuple[Future[Receipt], list[Future[Receipt]]]]:
-    """Hold a leader, line the others up in order, let all go; yield their futures."""
-    held = Held("publish.before")
-    with held.armed, ThreadPoolExecutor(len(acts) + 1) as pool:
-        try:
-            first = pool.submit(leader)
-            held.reached()
-            futures = [line_up(graph, pool, act) for act in acts]
-        finally:
-            held.let_go()
-        yield first, futures
-
-
-def line_up(graph: Graph, pool: ThreadPoolExecutor, act: Act) -> Future[Receipt]:
-    """Start a write, and wait until it stands in line."""
-    before = waiting(graph)
-    future = pool.submit(act)
-    wait_until(lambda: waiting(graph) > before or future.done())
-    return future
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    """Wait for something that another thread does."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.002)
-
-
-def error_of(future: Future[Receipt]) -> BaseException:
-    """Return what a write was stopped by."""
-    error = future.exception(PATIENCE_S)
-    assert error is not None
-    return error
 
 
 # -- sharing -----------------------------------------------------------------------------------------

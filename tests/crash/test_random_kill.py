@@ -17,7 +17,7 @@ from tests.support.graphs import chain_of, make_graph, persons, upsert_person
 from tests.support.places import Place
 from tests.support.processes import run_processes
 
-ROUNDS = 10
+ROUNDS = 6
 SEED = 20_240_229
 
 

@@ -16,7 +16,7 @@ from tests.faults.writers import WRITERS, Writer
 
 ASKED_FOR = """
     mutation mutation-of-two-types load spark-load merge revert schema-apply index-build optimize cleanup
-    branch-create branch-delete branch-rename tag backup restore clone export export-and-import init
+    embed branch-create branch-delete branch-rename tag backup restore clone export export-and-import init
 """
 # An upgrade starts from what another release wrote, so it is stopped by tests of its own
 # (tests/crash/test_upgrade_kill.py).

@@ -52,6 +52,7 @@ CHANGED = (
     SCHEMA.replace("note: String?\n  @range", 'note: String?\n  mood: String @default("calm")\n  @range')
     + "node City { name: String @key }\n"
 )
+NOTES = SCHEMA + 'node Note { text: String @key  vec: Vector(4)? @embed("text") }\n'
 WITHOUT = SCHEMA.replace("node Gone { name: String @key }\n", "")
 
 
@@ -206,6 +207,16 @@ def cleanup(graph: Graph) -> object:
     return graph.cleanup(keep=1, grace="0s", dry_run=False)
 
 
+def embed(graph: Graph) -> object:
+    """Make the vectors that notes lack."""
+    address, options = graph.uri.removeprefix("file://"), options_of(graph)
+    with (
+        TemporaryDirectory() as spool,
+        og.connect(address, storage_options=options or None, embedding="mock", durability="os") as other,
+    ):
+        return other.embed(spool=spool)
+
+
 def branch_create(graph: Graph) -> object:
     """Fork a branch."""
     return graph.branches.create("fresh", "side")
@@ -308,6 +319,12 @@ def sweep(graph: Graph) -> None:
 # -- what some of them start from ---------------------------------------------------------------------
 
 
+def with_notes(graph: Graph) -> None:
+    """Have texts without vectors."""
+    graph.schema.apply(NOTES)
+    graph.load([{"type": "Note", "data": {"text": f"note {n}"}} for n in range(20)], mode="append")
+
+
 def with_branch_ahead(graph: Graph) -> None:
     """Fork a branch that goes on while main does not."""
     graph.branches.create("ahead")
@@ -396,6 +413,7 @@ WRITERS = (
     Writer("hard-drop", hard_drop, DROPPING, rival=write_doomed),
     Writer("index-build", index_build, INDEXING, rival=write_rows),
     Writer("optimize", optimize, REWRITING, rival=write_rows),
+    Writer("embed", embed, STAGING, prepare=with_notes, rival=write_rows),
     Writer("cleanup", cleanup, CLEANING, Step.FLOOR, "sweeps", rival=write_rows),
     Writer(
         "branch-create", branch_create, FORKING, Step.BRANCH_REGISTER, done="branch_exists", rival=write_side

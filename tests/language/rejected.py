@@ -415,10 +415,24 @@ CONSTRAINTS = [
             f"@{name} constraint is not supported on edges (edge E)",
         )
         for name, kind, arguments in (
-            ("key", "String", "p"),
             ("range", "I32", "p, 1..2"),
             ("check", "String", 'p, "a"'),
         )
+    ),
+    *(
+        Rejected(
+            f"edge-key-{index}",
+            f"node A {{}}\nedge E: A -> A {{ p: String §@key({members}) }}",
+            "PG511",
+            f"@key of edge E lacks {lacking}: an edge is named by both its ends",
+        )
+        for index, (members, lacking) in enumerate([("p", "src and dst"), ("src", "dst"), ("dst, p", "src")])
+    ),
+    Rejected(
+        "multiple-keys-on-edge",
+        "node A {}\nedge E: A -> A { p: String @key(src, dst) §@key(src, dst, p) }",
+        "PG502",
+        "edge type E has multiple @key constraints; only one is supported",
     ),
     *(
         Rejected(

@@ -16,6 +16,8 @@ from typing import Any, Literal, Protocol
 
 import omnigraph as og
 from omnigraph import GraphError, SourceError
+from omnigraph.language.schema.parser import parse
+from omnigraph.language.schema.tree import EdgeSyntax
 from tests.logic.cases import World
 from tests.support.command_line import run_json
 
@@ -190,13 +192,21 @@ SURFACES: dict[str, Opener] = {"embedded": Embedded, "command line": CommandLine
 
 
 def with_ids(world: World) -> list[dict[str, Any]]:
-    """Return the records; edges without an id are numbered, so that ties between them follow the file."""
+    """Return the records; edges without an id or a key are numbered, so that ties follow the file."""
     numbers = count(1)
 
     def identified(record: dict[str, Any]) -> dict[str, Any]:
-        return {**record, "data": {"id": f"edge-{next(numbers):04d}", **record["data"]}}
+        number = next(numbers)
+        if record["edge"] in keyed:
+            return record
+        return {**record, "data": {"id": f"edge-{number:04d}", **record["data"]}}
 
+    keyed = {edge.name.text for edge in parse(world.schema).schema.edges if _is_keyed(edge)}
     return [identified(record) if "edge" in record else record for record in world.records]
+
+
+def _is_keyed(edge: EdgeSyntax) -> bool:
+    return any(constraint.kind == "key" for constraint in edge.constraints)
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from tests.support.doors import Doors, doors
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
     """Copies of one graph: for this process, and behind a server."""
     template = tmp_path_factory.mktemp("parity") / "template"
-    with og.init(template, SCHEMA, durability="os", actor="maker") as graph:
+    with og.init(template, SCHEMA, durability="os", actor="maker", embedding="mock") as graph:
         graph.load(RECORDS, mode="append", message="everybody")
+        graph.embed()
         graph.mutate('query up() { update Person set { age: 37 } where name = "Ada" }', actor="ada")
         graph.tags.create("v1", message="the first")
     queries = tmp_path_factory.mktemp("queries")

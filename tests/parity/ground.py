@@ -1,4 +1,4 @@
-"""The graph of the tests of parity: people of all stored types, companies, and edges between them."""
+"""The graph of the tests of parity: people of all stored types, companies, edges, and notes to search."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ node Person {
   @range(age, 0..120)
 }
 node Company { name: String @key }
+node Note { slug: String @key  text: String  vec: Vector(16)? @embed("text") @index }
 edge Knows: Person -> Person { since: I64? }
 edge WorksAt: Person -> Company @card(0..1)
 """
 GROWN = SCHEMA.replace("age: I32?", "age: I64?").replace("member: Bool?", "member: Bool?  nick: String?")
+KEYED = SCHEMA.replace(
+    "edge Knows: Person -> Person { since: I64? }",
+    "edge Knows: Person -> Person { since: I64?  @key(src, dst) }",
+)
 REFUSED = SCHEMA.replace("height: F64?", "height: String?")
 
 
@@ -53,7 +58,20 @@ RECORDS = [
     knows("ab", "Ada", "Bob", since=5_000_000_000),
     knows("bc", "Bob", "Cy"),
     {"edge": "WorksAt", "from": "Ada", "to": "Acme", "data": {"id": "aa"}},
+    *(
+        {"type": "Note", "data": {"slug": slug, "text": text}}
+        for slug, text in {
+            "dog": "the dog sleeps in the garden",
+            "walk": "we walk the old dog in the park",
+            "tax": "the tax return is due in May",
+            "plan": "a plan for the garden in the park",
+        }.items()
+    ),
 ]
+NEAREST = """query near($t: String) {
+  match { $n: Note } return { $n.slug } order { nearest($n.vec, $t) } limit 3
+}"""
+BOTH_RANKED = NEAREST.replace("nearest($n.vec, $t)", "rrf(nearest($n.vec, $t), bm25($n.text, $t))")
 ALL = "query all() { match { $p: Person } return { $p.name } }"
 ROWS = """query rows() {
   match { $p: Person }

@@ -1,13 +1,20 @@
-"""What a graph refuses, it refuses the same way here and behind a server: class, code, details, exit code."""
+"""What a graph refuses, it refuses the same way here, behind a server, and on the command line.
+
+Between the two graphs of Python class, code, details and texts are compared; with the command line, on a
+path and on the address of a server, what it has: code, kind and exit code.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph.base.errors import GraphError
+from omnigraph.surfaces.cli.app import main
 from tests.parity.ground import ADD, ALL, BY_AGE, REFUSED, SCHEMA, SET, knows, person
 from tests.support.doors import Doors, Plain, failure
 
@@ -176,3 +183,118 @@ def test_refusals_are_the_same(
         refusals.append(failure(caught.value, plain))
     here, there = refusals
     assert there == here
+
+
+# -- the same on the command line ------------------------------------------------------------------------
+#
+# By the name of the case above: words, of which `A` is the graph, `@name` a file with that text in it.
+
+A = "A"
+FILES = {
+    "eve": json.dumps(person("Eve")),
+    "ada": json.dumps(person("Ada")),
+    "bad": "\n".join(map(json.dumps, [person("Eve", age="x"), {"type": "Persn"}, {}])),
+    "nonsense": '{"type":"Person","data":{"name":"Eve"}}\n{nonsense\n',
+    "orphan": json.dumps(knows("xx", "Ada", "nobody")),
+    "twice": "\n".join(map(json.dumps, [person("Eve"), person("Eve")])),
+    "refused.pg": REFUSED,
+    "same.pg": SCHEMA,
+    "fault.pg": "node Person { name: Strin @key }",
+}
+APPEND = ["--mode", "append"]
+LINES: dict[str, list[str]] = {
+    "text of no query": ["query", A, "-e", "quarry"],
+    "unknown type": ["query", A, "-e", BROKEN],
+    "several faults": ["query", A, "-e", BROKEN.replace("$p.name", "$q.name, $p.nme")],
+    "a mutation as a query": ["query", A, "-e", ADD, "--param", "name=Eve"],
+    "a query as a mutation": ["mutate", A, "-e", ALL],
+    "a fault of a mutation": ["mutate", A, "-e", "query q() { insert Persn { name: 1 } }"],
+    "no such name": ["query", A, "none", "-e", ALL],
+    "several queries": ["query", A, "-e", ALL + BY_AGE],
+    "missing parameter": ["query", A, "-e", BY_AGE],
+    "unknown parameter": ["query", A, "-e", BY_AGE, "--params", '{"n": 1, "m": 2}'],
+    "mistyped parameter": ["query", A, "-e", BY_AGE, "--param", "n=x"],
+    "stored: none of this name": ["query", A, "none"],
+    "stored: a read as a mutation": ["mutate", A, "everybody"],
+    "stored: a mutation as a read": ["query", A, "add", "--param", "name=Eve"],
+    "stored: a missing parameter": ["query", A, "by"],
+    "stored: a mistyped parameter": ["query", A, "by", "--param", "n=x"],
+    "stored: a broken constraint": ["mutate", A, "add", "--param", "name=Eve", "--param", "age=200"],
+    "stored: an unknown branch": ["query", A, "everybody", "--branch", "none"],
+    "unknown branch": ["query", A, "-e", ALL, "--branch", "none"],
+    "unknown branch to write": ["mutate", A, "-e", ADD, "--param", "name=Eve", "--branch", "none"],
+    "unknown commit": ["query", A, "-e", ALL, "--snapshot", NO_ID],
+    "unknown tag": ["query", A, "-e", ALL, "--snapshot", "none"],
+    "unreadable moment": ["query", A, "-e", ALL, "--snapshot", "x" * 1_000],
+    "broken constraint": ["mutate", A, "-e", ADD, "--param", "name=Eve", "--param", "age=200"],
+    "head lost": ["mutate", A, "-e", ADD, "--param", "name=Eve", "--if-commit", NO_ID],
+    "key of another request": ["mutate", A, "-e", ADD, "--param", "name=Fay", "--idempotency-key", "k"],
+    "load: key exists": ["load", A, "--data", "@ada", *APPEND],
+    "load: bad records": ["load", A, "--data", "@bad", *APPEND],
+    "load: bad line": ["load", A, "--data", "@nonsense", *APPEND],
+    "load: orphan": ["load", A, "--data", "@orphan", *APPEND],
+    "load: twice": ["load", A, "--data", "@twice", *APPEND],
+    "load: missing branch": ["load", A, "--data", "@eve", *APPEND, "--branch", "none"],
+    "load: no such file": ["load", A, "--data", "none.jsonl", *APPEND],
+    "load: replaced types": ["load", A, "--data", "@eve", "--mode", "merge", "--replace-type", "Knows"],
+    "branch exists": ["branch", "create", A, "side"],
+    "branch of no name": ["branch", "create", A, "x" * 1_000],
+    "reserved branch": ["branch", "create", A, "__mine"],
+    "branch with descendants": ["branch", "delete", A, "side", "--yes"],
+    "branch with tags": ["branch", "delete", A, "side", "--yes"],
+    "main stays": ["branch", "delete", A, "main", "--yes"],
+    "rename to one that is": ["branch", "rename", A, "side", "main"],
+    "branch that is not": ["branch", "delete", A, "none", "--yes"],
+    "merge of itself": ["merge", A, "main"],
+    "merge of nothing": ["merge", A, "none"],
+    "merge conflict": ["merge", A, "side"],
+    "schema conflict": ["merge", A, "side"],
+    "revert of nothing": ["revert", A, NO_ID],
+    "tag exists": ["tag", "create", A, "v1"],
+    "tag of no name": ["tag", "create", A, "main~1"],
+    "tag that is not": ["tag", "delete", A, "none"],
+    "diff of nothing": ["diff", A, "none", "main"],
+    "feed of no token": ["changes", "poll", A, "--cursor", "nothing of ours"],
+    "feed of no start": ["changes", "poll", A, "--start", "yesterday"],
+    "feed of two starts": ["changes", "poll", A, "--cursor", "x", "--start", "now"],
+    "changes of no commit": ["commit", "changes", A, NO_ID],
+    "history of no type": ["entity", "history", A, "Persn", "Ada"],
+    "schema with a fault": ["schema", "plan", A, "--schema", "@fault.pg"],
+    "schema refused": ["schema", "apply", A, "--schema", "@refused.pg"],
+    "schema on a lost head": ["schema", "apply", A, "--schema", "@same.pg", "--if-commit", NO_ID],
+    "export of no type": ["export", A, "out", "--type", "Persn"],
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_command_line_refuses_the_same(
+    name: str,
+    both: Doors,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("OG_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for file, text in FILES.items():
+        Path(file if "." in file else f"{file}.jsonl").write_text(text)
+    outcomes = []
+    for served in (False, True):
+        place = both.place()
+        project = {"graphs": {"kb": {"uri": str(place), "queries": str(both.queries)}}}
+        Path("omnigraph.yaml").write_text(json.dumps(project))
+        address = both.address(place) if served else str(place)
+        # The case itself is what leads up to the refusal: asked once more, the command line is refused, too.
+        with both.opened(address) as graph, pytest.raises(GraphError) as caught:
+            CASES[name](graph)
+        code = main([_word(word, address) for word in LINES[name]] + ["--json"])
+        document = json.loads(capsys.readouterr().out)
+        outcomes.append((document["code"], document["kind"], code))
+    expected = failure(caught.value, Plain())
+    assert outcomes == [(expected["code"], expected["kind"], expected["exit"])] * 2
+
+
+def _word(word: str, address: str) -> str:
+    if word == A:
+        return address
+    return word if word[0] != "@" else word[1:] if "." in word else f"{word[1:]}.jsonl"

@@ -11,7 +11,21 @@ import pyarrow.compute as pc
 import pytest
 
 from omnigraph.engine.history.diff import steps_json
-from tests.parity.ground import ADD, ALL, BY_AGE, DROP, GROWN, REFUSED, ROWS, SET, knows, person
+from tests.parity.ground import (
+    ADD,
+    ALL,
+    BOTH_RANKED,
+    BY_AGE,
+    DROP,
+    GROWN,
+    KEYED,
+    NEAREST,
+    REFUSED,
+    ROWS,
+    SET,
+    knows,
+    person,
+)
 from tests.support.doors import Doors, Plain
 
 Body = Callable[[Any], Iterator[Any]]
@@ -116,6 +130,16 @@ def rows_of_one_type(g: Any) -> Iterator[Any]:
     yield g.nodes("Person").columns
     yield len(g.nodes("Person"))
     yield g.at("main~1").nodes("Person").select("age")
+
+
+@body
+def rankings(g: Any) -> Iterator[Any]:
+    for text in (NEAREST, BOTH_RANKED):
+        ranked = g.query(text, t="a dog in the park")
+        yield ranked
+        yield ranked.rows
+        assert len(ranked) == 3
+    yield g.query(NEAREST, t="taxes", at="v1")
 
 
 @body
@@ -352,6 +376,23 @@ def schemas(g: Any) -> Iterator[Any]:
     yield g.schema.show(at="main~1")
     yield g.query(ALL, at="main~1")
     yield g.nodes("Person", at="main~1").select("nick", "age")
+
+
+@body
+def keyed_edges(g: Any) -> Iterator[Any]:
+    g.load([knows("ab2", "Ada", "Bob", since=1)], mode="append")
+    refused = g.schema.plan(KEYED)
+    yield refused
+    yield [step.to_json() for step in refused.steps]
+    yield g.schema.plan(KEYED, dedupe="latest").to_json()
+    yield g.schema.apply(KEYED, dedupe="latest")
+    yield g.edges("Knows").to_arrow()
+    yield [change.to_json() for change in g.diff("main~1", "main")]
+    g.branches.create("side")
+    for branch, since in (("side", 2), ("main", 3)):
+        record = {"edge": "Knows", "from": "Cy", "to": "Ada", "data": {"since": since}}
+        g.load([record], mode="merge", branch=branch)
+    yield [(conflict, conflict.ends) for conflict in g.merge("side", preview=True).conflicts]
 
 
 @body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import (
     GAP,
-    MIB,
     FragmentFacts,
     OptimizePolicy,
     fragment_facts,
     rewrite,
     worth_rewriting,
+    write_anew,
 )
 from omnigraph.storage.tables.effects import Append, Compact, DeleteIds, SeveralEffects
+from omnigraph.storage.tables.row_runs import MIB, RowRuns
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan
 from tests.storage.bare import append, detached, new_table, rows
 from tests.storage.docs import DOC, SCHEMA, doc, ids, make_docs, table
@@ -48,7 +50,10 @@ def rewritten(store: GraphStore, policy: OptimizePolicy | None = None, **options
     handle = store.table(snapshot, DOC)
     layout = store.reads.layout(handle)
     chosen = sorted(layout.parts)
-    new = rewrite(handle, layout, store.reads.deleted, policy, chosen, snapshot.state.version, **options)
+    rewriter = partial(write_anew, RowRuns(store.location.objects, store.reads.deleted))
+    new = rewrite(
+        handle, layout, store.reads.deleted, policy, chosen, snapshot.state.version, rewriter, **options
+    )
     return Compact(new, policy.deleted_share)
 
 

@@ -10,6 +10,7 @@ import itertools
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,13 @@ from hypothesis import strategies as st
 
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.store import GraphStore
-from omnigraph.storage.tables.compaction import OptimizePolicy, fragment_facts, rewrite, worth_rewriting
+from omnigraph.storage.tables.compaction import (
+    OptimizePolicy,
+    fragment_facts,
+    rewrite,
+    worth_rewriting,
+    write_anew,
+)
 from omnigraph.storage.tables.effects import (
     AddColumn,
     Append,
@@ -33,6 +40,7 @@ from omnigraph.storage.tables.effects import (
     RenameColumn,
     Upsert,
 )
+from omnigraph.storage.tables.row_runs import RowRuns
 from omnigraph.storage.transaction import PlannedWrite, PublishPlan
 from tests.storage.docs import DOC, make_docs
 from tests.support.graphs import write
@@ -166,7 +174,8 @@ def rewritten(store: GraphStore) -> Compact | None:
     if not chosen:
         return None
     version = snapshot.state.version
-    new = rewrite(handle, layout, store.reads.deleted, OptimizePolicy(), chosen, version)
+    rewriter = partial(write_anew, RowRuns(store.location.objects, store.reads.deleted))
+    new = rewrite(handle, layout, store.reads.deleted, OptimizePolicy(), chosen, version, rewriter)
     return Compact(new, most_lost=1.0)
 
 

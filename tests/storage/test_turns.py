@@ -99,7 +99,7 @@ def test_a_write_that_is_outrun_every_time_asks_and_goes_first(place: Place, riv
 
 def test_without_asking_it_would_have_lost_as_often_as_it_may(place: Place, rival: GraphStore) -> None:
     """What makes the test above one that can fail."""
-    never = again(place, RetryPolicy(attempts=30, asks_after=1_000))
+    never = again(place, RetryPolicy(attempts=12, asks_after=1_000))
 
     with tireless(rival), pytest.raises(PublishContention):
         never.publish("main", slow())

@@ -61,16 +61,22 @@ class Doors:
         """Return the address of a copy behind the server."""
         return f"{self.url}/graphs/{place.name}"
 
+    def opened(self, address: str) -> Any:
+        """Open a copy by its path, or by its address behind the server."""
+        if address.startswith(self.url):
+            return open_remote(address)
+        return og.connect(address, durability="os", queries=self.queries, embedding="mock")
+
     @contextmanager
     def embedded(self) -> Iterator[Any]:
         """Open a copy in this process."""
-        with og.connect(self.place(), durability="os", queries=self.queries) as graph:
+        with self.opened(str(self.place())) as graph:
             yield graph
 
     @contextmanager
     def served(self) -> Iterator[Any]:
         """Open a copy behind the server."""
-        with open_remote(self.address(self.place())) as graph:
+        with self.opened(self.address(self.place())) as graph:
             yield graph
 
 
@@ -86,7 +92,7 @@ def doors(folder: Path, template: Path, queries: Path) -> Iterator[Doors]:
             stdout=subprocess.PIPE,
             stderr=sink,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            env={**os.environ, "PYTHONPATH": str(SOURCE), "EMBEDDINGS_MOCK": "1"},
         )
     try:
         yield Doors(folder, f"http://{_listens(process, errors)}", template, queries, count(1))

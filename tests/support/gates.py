@@ -16,7 +16,7 @@ from tests.support.graphs import PERSON, build_history, make_graph, upsert_perso
 from tests.support.places import Place
 from tests.support.proxy import S3Proxy, serial_hops
 
-WRITES = 50
+WRITES = 30
 MEAN_WRITE, WORST_WRITE, WRITE_HOPS = 14, 24, 10
 BRANCH_REQUESTS, LIST_REQUESTS, OPEN_REQUESTS, TAG_REQUESTS = 10, 2, 5, 5
 FLAT = 0.10

@@ -23,6 +23,7 @@ from omnigraph.catalog.types import PropertyType
 from omnigraph.language.diagnostics import did_you_mean
 
 FORMAT = 1
+EDGE_KEYS = 2  # the format of a schema with keyed edges, whose ids programs that know only 1 would not derive
 _KINDS = ("node", "edge")
 _SPELLINGS = "Write it as 'P', or as 'node:P' or 'edge:P' where a node type and an edge type share a name"
 
@@ -162,7 +163,7 @@ class Catalog:
     @property
     def _stored(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": EDGE_KEYS if any(edge.key for edge in self.edges) else FORMAT,
             "source": self.source,
             "interfaces": [encode.interface(t) for t in self.interfaces],
             "nodes": [encode.node(t) for t in self.nodes],
@@ -174,7 +175,7 @@ class Catalog:
         """Read what `to_json` wrote."""
         try:
             value = json.loads(content)
-            if value["format"] != FORMAT:
+            if value["format"] not in (FORMAT, EDGE_KEYS):
                 raise ValueError(f"format {value['format']!r}")
             return cls(
                 tuple(encode.read_interface(t) for t in value["interfaces"]),
@@ -224,18 +225,16 @@ class Catalog:
 
     def declares_alike(self, declared: TableType, other: Catalog, there: TableType) -> bool:
         """Say whether one record of a type means the same row under two schemas, wherever they keep it."""
-        nodes = [(declared.id, there.id)]
+        keyed = [(declared.id, there.id)]
         if isinstance(declared, EdgeType) and isinstance(there, EdgeType):
-            nodes = [(declared.source, there.source), (declared.target, there.target)]
+            keyed += [(declared.source, there.source), (declared.target, there.target)]
         if self.declaration(declared) != other.declaration(there):
             return False
-        return all(self._key(mine) == other._key(theirs) for mine, theirs in nodes)
+        return all(self._key(mine) == other._key(theirs) for mine, theirs in keyed)
 
-    def _key(self, node_id: str) -> list[tuple[str, PropertyType]]:
-        """Return what the ids of a node type are made of, in order."""
-        node = self.by_id[node_id]
-        members = [node.property_by_id(p) for p in node.key] if isinstance(node, NodeType) else []
-        return [(member.name, member.type) for member in members]
+    def _key(self, type_id: str) -> list[tuple[str, PropertyType]]:
+        """Return what the ids of a type are made of, in order."""
+        return [(member.name, member.type) for member in self.table(type_id).key_members]
 
 
 class UnknownType(TypeNotFound):

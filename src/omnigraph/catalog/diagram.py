@@ -111,7 +111,7 @@ def _box_id(catalog: Catalog, identity: str) -> str:
 
 def _mark(declared: TableType, identity: str) -> str:
     """Say in a word what a property is for: a key, a unique value, something that is looked up."""
-    if isinstance(declared, NodeType) and identity in declared.key:
+    if identity in declared.key:
         return "key"
     if Unique((identity,)) in declared.constraints:
         return "unique"
@@ -125,5 +125,7 @@ def _limits(card: Cardinality) -> str:
 
 
 def _edge_label(edge: EdgeType) -> str:
-    names = ", ".join(p.name for p in edge.properties)
-    return f"{edge.name} [{names}]" if names else edge.name
+    marks = ((p.name, _mark(edge, p.id) == "key") for p in edge.properties)
+    names = ", ".join(f"{name} key" if is_key else name for name, is_key in marks)
+    label = f"{edge.name} key" if edge.key else edge.name
+    return f"{label} [{names}]" if names else label

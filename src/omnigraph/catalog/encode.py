@@ -7,7 +7,7 @@ two schemas that mean the same. catalog.py puts the parts together.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from omnigraph.catalog.model import (
@@ -54,7 +54,12 @@ def node(declared: NodeType) -> Json:
 def edge(declared: EdgeType) -> Json:
     """Return an edge type as plain JSON values."""
     ends = {"source": declared.source, "target": declared.target}
-    return {**_table(declared), **ends, "card": card_json(declared.card)}
+    return {**_table(declared), **ends, "card": card_json(declared.card), **_edge_key(declared.key)}
+
+
+def _edge_key(key: Sequence[str]) -> Json:
+    """Return the key of an edge type; most have none, and say nothing of it."""
+    return {"key": list(key)} if key else {}
 
 
 def interface(declared: InterfaceType) -> Json:
@@ -133,7 +138,8 @@ def read_node(value: Json) -> NodeType:
 def read_edge(value: Json) -> EdgeType:
     """Read what `edge` wrote."""
     card = Cardinality(value["card"]["min"], value["card"]["max"])
-    return EdgeType(**_read_table(value), source=value["source"], target=value["target"], card=card)
+    key = tuple(value.get("key", ()))
+    return EdgeType(**_read_table(value), source=value["source"], target=value["target"], card=card, key=key)
 
 
 def _read_table(value: Json) -> Json:
@@ -182,7 +188,8 @@ def canonical_node(declared: NodeType, names: Mapping[str, str]) -> Json:
 def canonical_edge(declared: EdgeType, names: Mapping[str, str]) -> Json:
     """Return an edge type without identities; `names` are those of the types."""
     ends = {"source": names[declared.source], "target": names[declared.target]}
-    return {**_canonical_table(declared), **ends, "card": card_json(declared.card)}
+    key = _edge_key(declared.key_names)
+    return {**_canonical_table(declared), **ends, "card": card_json(declared.card), **key}
 
 
 def _canonical_interface_property(declared: InterfaceProperty) -> Json:

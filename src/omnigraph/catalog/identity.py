@@ -29,6 +29,7 @@ from omnigraph.catalog.model import (
     TableType,
     Unique,
     in_identity_order,
+    in_key_order,
 )
 
 Minter: TypeAlias = Callable[[], str]
@@ -85,8 +86,8 @@ def _table(declared: S, ids: Mapping[str, str]) -> S:
         changed |= {
             end: ids.get(getattr(declared, end), getattr(declared, end)) for end in ("source", "target")
         }
+    changed["key"] = in_key_order(ids.get(p, p) for p in declared.key)
     if isinstance(declared, NodeType):
-        changed["key"] = in_identity_order(ids.get(p, p) for p in declared.key)
         changed["implements"] = in_identity_order(ids.get(i, i) for i in declared.implements)
     return replace(declared, **changed)
 

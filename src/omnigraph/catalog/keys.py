@@ -1,8 +1,8 @@
-"""Keys: the canonical text of a value, and the node ids made of it.
+"""Keys: the canonical text of a value, and the ids made of it.
 
 Loads, mutations, merges, uniqueness and Spark all spell values here, whole Arrow arrays or the Python values
-of single rows. A key of one property is the id; a key of several is a compact JSON array of their texts, in
-the order of property identity, which a rename does not change.
+of single rows. A key of one member is the id; a key of several is a compact JSON array of their texts: the
+ends of an edge, then properties in the order of their identity, which a rename does not change.
 
 The scalar renderer defines the spelling; the vectorised one must agree with it on every value. Floats have
 the fewest digits that read back as the stored value at its width, without exponent.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.base.errors import ConstraintViolation, InvalidRequest
-from omnigraph.catalog.model import NodeType
+from omnigraph.catalog.model import KeyMember, TableType
 from omnigraph.catalog.types import FLOATS, INTEGERS, PropertyType, Scalar
 
 _EPOCH_DAY = date(1970, 1, 1)
@@ -79,16 +79,15 @@ def _float_text(value: float, scalar: Scalar) -> str:
     return np.format_float_positional(stored, unique=True, trim="-")
 
 
-def derive_id(node: NodeType, row: Mapping[str, object]) -> str:
-    """Return the id of one node from the stored values of its key, given by stored column."""
-    if not node.key:
-        raise _no_key(node)
-    texts = [canonical_text(row.get(member.column), member.type) for member in node.key_members]
-    return texts[0] if len(texts) == 1 else join_key(texts)
+def derive_id(declared: TableType, row: Mapping[str, object]) -> str:
+    """Return the id of one entity from the stored values of its key, given by stored column."""
+    if not declared.key:
+        raise _no_key(declared)
+    return join_key([canonical_text(row.get(member.column), member.type) for member in declared.key_members])
 
 
 def join_key(texts: Sequence[str]) -> str:
-    """Return the id that the texts of the key members make, in identity order.
+    """Return the id that the texts of the key members make, in the order of the key.
 
     >>> join_key(["7", "acme"])
     '["7","acme"]'
@@ -96,6 +95,17 @@ def join_key(texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     return json.dumps(list(texts), ensure_ascii=False, separators=(",", ":"))
+
+
+def edge_text(type_name: str, row_id: str, ends: tuple[str, str]) -> str:
+    """Return an edge as people read it: by its ends, and by its id where that says more.
+
+    >>> edge_text("Knows", '["Ada","Bo"]', ("Ada", "Bo")), edge_text("Knows", "e1", ("Ada", "Bo"))
+    ('Knows Ada -> Bo', 'Knows Ada -> Bo #e1')
+    """
+    source, target = ends
+    number = "" if row_id == join_key(ends) else f" #{row_id}"
+    return f"{type_name} {source} -> {target}{number}"
 
 
 # -- arrays ------------------------------------------------------------------------------------------
@@ -128,23 +138,34 @@ def ids_of_keys(values: pa.Array, declared: PropertyType) -> pa.Array:
     return pc.unique(canonical_texts(values, declared))
 
 
-def derive_ids(data: pa.RecordBatch | pa.Table, node: NodeType, *, by_column: bool = True) -> pa.Array:
+def derive_ids(data: pa.RecordBatch | pa.Table, declared: TableType, *, by_column: bool = True) -> pa.Array:
     """Return the id of each row, from its key columns.
 
     The columns are found under their stored names, or with `by_column=False` under property names.
     """
-    if not node.key:
-        raise _no_key(node)
+    if not declared.key:
+        raise _no_key(declared)
     texts = []
-    for member in node.key_members:
+    for member in declared.key_members:
         column = data.column(member.column if by_column else member.name)
         if column.null_count:
             raise NoCanonicalText(
-                f"key property {node.name}.{member.name} has null values",
-                type_name=node.name,
+                f"key property {declared.name}.{member.name} has null values",
+                type_name=declared.name,
                 property=member.name,
                 row=_one_array(column).is_null().to_pylist().index(True),
             )
+        texts.append(canonical_texts(column, member.type))
+    return join_keys(texts)
+
+
+def ids_where_whole(declared: TableType, values: Callable[[KeyMember], pa.Array]) -> pa.Array:
+    """Return the id of each row; rows whose key has a null or a number that is not finite have none."""
+    texts = []
+    for member in declared.key_members:
+        column = values(member)
+        if member.type.scalar in FLOATS:
+            column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
         texts.append(canonical_texts(column, member.type))
     return join_keys(texts)
 
@@ -186,11 +207,11 @@ def _float_texts(array: pa.Array, declared: PropertyType) -> pa.Array:
 # -- shared ------------------------------------------------------------------------------------------
 
 
-def _no_key(node: NodeType) -> InvalidRequest:
+def _no_key(declared: TableType) -> InvalidRequest:
     return InvalidRequest(
-        f"node type {node.name!r} has no key",
-        remedy="Give its nodes generated ids (base.ids.new_id)",
-        type_name=node.name,
+        f"{declared.kind.value} type {declared.name!r} has no key",
+        remedy=f"Give its {declared.kind.value}s generated ids (base.ids.new_id)",
+        type_name=declared.name,
     )
 
 

@@ -10,6 +10,7 @@ line to show. `PG...` is about the text; with the accepted catalog there is also
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from omnigraph.catalog import steps
 from omnigraph.catalog.catalog import Catalog
@@ -19,11 +20,14 @@ from omnigraph.catalog.plan import plan
 from omnigraph.catalog.resolve import resolve
 from omnigraph.catalog.steps import (
     AddConstraint,
+    AddKey,
     AddProperty,
     AddType,
     AlterProperty,
     ChangeEmbed,
+    ChangeKey,
     DropConstraint,
+    DropKey,
     DropProperty,
     DropType,
     Effect,
@@ -175,6 +179,12 @@ def _judged(step: Step, spans: Spans) -> Iterator[Diagnostic]:
         case DropConstraint() if step.shown["kind"] != "index":
             message = f"@{step.shown['kind']} on {step.type_name} is removed or loosened"
             yield Diagnostic(steps.CONSTRAINT_DROPPED, message, _span(step, spans))
+        case AddKey() | ChangeKey():
+            message = f"the edges of {step.type_name} get the ids that their key makes, as new edges"
+            yield Diagnostic(steps.IDS_REWRITTEN, message, _span(step, spans))
+        case DropKey():
+            message = f"the key of {step.type_name} is removed: new edges get generated ids"
+            yield Diagnostic(steps.CONSTRAINT_DROPPED, message, _span(step, spans))
         case (
             AddType()
             | AddProperty()
@@ -190,7 +200,10 @@ def _judged(step: Step, spans: Spans) -> Iterator[Diagnostic]:
             pass
 
 
-def _span(step: RenameType | DropProperty | AddConstraint | DropConstraint, spans: Spans) -> Span | None:
+OfType: TypeAlias = RenameType | DropProperty | AddConstraint | DropConstraint | AddKey | ChangeKey | DropKey
+
+
+def _span(step: OfType, spans: Spans) -> Span | None:
     return spans.get((step.type_kind.value, step.type_name, None))
 
 

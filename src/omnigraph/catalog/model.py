@@ -25,6 +25,7 @@ from typing import Any, ClassVar, TypeAlias, assert_never
 import pyarrow as pa
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.language.literals import DefaultValue
 
@@ -36,6 +37,7 @@ from omnigraph.language.literals import DefaultValue
 
 
 ENDPOINTS = ("src", "dst")
+END_NAMES = FrozenMap({"src": "from", "dst": "to"})  # what writers and readers call the ends
 
 
 def identity_order(identity: str) -> tuple[int, str]:
@@ -49,6 +51,18 @@ def identity_order(identity: str) -> tuple[int, str]:
 def in_identity_order(identities: Iterable[str]) -> tuple[str, ...]:
     """Return distinct ids in the order of their allocation."""
     return tuple(sorted(set(identities), key=identity_order))
+
+
+def in_key_order(identities: Iterable[str]) -> tuple[str, ...]:
+    """Return the members of a key in the order in which they enter ids: ends, then properties by id."""
+    given = set(identities)
+    return (*(end for end in ENDPOINTS if end in given), *in_identity_order(given - set(ENDPOINTS)))
+
+
+def key_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of a key's members as they are shown: ends, then properties by name."""
+    given = set(names)
+    return (*(end for end in ENDPOINTS if end in given), *sorted(given - set(ENDPOINTS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +245,24 @@ class Property:
         return pa.field(self.column, self.type.arrow, nullable=True)
 
 
+TEXT = PropertyType(Scalar.STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMember:
+    """One part of a key: a property, or an end of an edge."""
+
+    id: str
+    name: str
+    column: str
+    type: PropertyType
+
+    @classmethod
+    def of(cls, declared: Property) -> KeyMember:
+        """Return a property as part of a key."""
+        return cls(declared.id, declared.name, declared.column, declared.type)
+
+
 @dataclass(frozen=True, slots=True)
 class InterfaceProperty:
     """A property that an interface asks for; its annotations include the inline constraints."""
@@ -282,6 +314,7 @@ class StoredType:
     constraints: tuple[Constraint, ...] = ()
     retired_columns: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()  # what ids are made of, in that order; without a key they are generated
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -329,6 +362,23 @@ class StoredType:
         columns = [self.column_of(member) for member in unique if member not in ENDPOINTS]
         return tuple(dict.fromkeys([*columns, *(self.column_of(member) for member in self._indexed())]))
 
+    @cached_property
+    def key_members(self) -> tuple[KeyMember, ...]:
+        """What ids are made of, in the order in which it enters them."""
+        return tuple(
+            KeyMember(part, part, part, TEXT) if part in ENDPOINTS else KeyMember.of(self._by_id[part])
+            for part in self.key
+        )
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key as people see it: the ends of an edge, then names in order."""
+        return key_order(self.name_of(part) for part in self.key)
+
+    def is_key(self, constraint: Unique) -> bool:
+        """Say whether a constraint asks no more than the key, which ids keep unique by themselves."""
+        return bool(self.key) and set(constraint.properties) == set(self.key)
+
     def column_of(self, identity: str) -> str:
         """Return the stored column of a property id or endpoint."""
         return identity if identity in ENDPOINTS else self._by_id[identity].column
@@ -354,16 +404,10 @@ class StoredType:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeType(StoredType):
-    """A node type; `key` holds property ids in identity order, and is empty without a key."""
+    """A node type; its key holds property ids in identity order."""
 
     kind: ClassVar[TypeKind] = TypeKind.NODE
-    key: tuple[str, ...] = ()
     implements: tuple[str, ...] = ()  # ids of interfaces
-
-    @cached_property
-    def key_members(self) -> tuple[Property, ...]:
-        """The properties of the key."""
-        return tuple(self._by_id[identity] for identity in self.key)
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
@@ -378,7 +422,7 @@ class NodeType(StoredType):
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeType(StoredType):
-    """An edge type; endpoints are ids of node types."""
+    """An edge type; endpoints are ids of node types. Its key holds both ends, then property ids."""
 
     kind: ClassVar[TypeKind] = TypeKind.EDGE
     source: str

@@ -34,18 +34,22 @@ from omnigraph.catalog.model import (
     StoredType,
     TableType,
     TypeKind,
+    Unique,
     card_json,
     constraint_json,
     properties_of,
 )
 from omnigraph.catalog.steps import (
     AddConstraint,
+    AddKey,
     AddProperty,
     AddType,
     AlterProperty,
     AnyConstraint,
     ChangeEmbed,
+    ChangeKey,
     DropConstraint,
+    DropKey,
     DropMode,
     DropProperty,
     DropType,
@@ -208,9 +212,14 @@ def _same_base(before: PropertyType, after: PropertyType) -> bool:
 
 
 def _renames_ids(accepted: AnyType, declared: Property) -> bool:
-    """A wider integer is spelt the same; a float or a date is not, and the key is made of the spelling."""
+    """Say whether a wider type would change the ids of nodes; edges can get others, nodes cannot."""
     is_key = isinstance(accepted, NodeType) and declared.id in accepted.key
-    return is_key and declared.type.scalar not in INTEGERS
+    return is_key and _changes_spelling(declared.type)
+
+
+def _changes_spelling(narrow: PropertyType) -> bool:
+    """A wider integer is spelt the same; a float or a date is not, and the key is made of the spelling."""
+    return narrow.scalar not in INTEGERS
 
 
 def _altered(owner: Owner, old: Property, new: Property, widened: bool) -> Step:
@@ -338,6 +347,8 @@ def _effect(owner: Owner, new: Constraint, accepted: StoredType, desired: TableT
     blank = {p.id for p in desired.properties if p.id not in known and p.default is None}
     if isinstance(new, Index) or blank.intersection(properties_of(new)):
         return Effect.METADATA
+    if isinstance(new, Unique) and desired.is_key(new):
+        return Effect.METADATA  # ids keep it, or the step of the key finds out
     return _scan(owner)
 
 
@@ -482,17 +493,31 @@ class _Planner:
                     reason=f"changing the key from {old} to {new} is not supported: it would change every id",
                     code=steps.KEY_CHANGED.code,
                 )
-            case EdgeType(), EdgeType() if (accepted.source, accepted.target) != (
-                desired.source,
-                desired.target,
-            ):
-                yield UnsupportedChange(
-                    entity=f"edge:{desired.name}",
-                    reason="changing the endpoints of an edge type is not supported; declare a new edge type",
-                    code=steps.ENDPOINTS_CHANGED.code,
-                )
+            case EdgeType(), EdgeType():
+                yield from self._edge_structure(accepted, desired)
             case _:
                 pass
+
+    def _edge_structure(self, accepted: EdgeType, desired: EdgeType) -> Iterator[Step]:
+        if (accepted.source, accepted.target) != (desired.source, desired.target):
+            yield UnsupportedChange(
+                entity=f"edge:{desired.name}",
+                reason="changing the endpoints of an edge type is not supported; declare a new edge type",
+                code=steps.ENDPOINTS_CHANGED.code,
+            )
+        common: dict[str, Any] = {
+            "type_kind": desired.kind,
+            "type_id": desired.id,
+            "type_name": desired.name,
+        }
+        old, new = accepted.key_names, desired.key_names
+        effect = Effect.METADATA if desired.id in self.empty else Effect.REWRITE
+        if desired.key and not accepted.key:
+            yield AddKey(**common, key=new, effect=effect)
+        elif accepted.key and not desired.key:
+            yield DropKey(**common, old_key=old)
+        elif _makes_other_ids(accepted, desired):
+            yield ChangeKey(**common, old_key=old, key=new, effect=effect)
 
     def _metadata(self, accepted: AnyType, desired: AnyType) -> Iterator[Step]:
         if isinstance(accepted, InterfaceType) or isinstance(desired, InterfaceType):
@@ -515,6 +540,15 @@ class _Planner:
             return None
         names = {t.id: t.name for t in self.after.interfaces}
         return tuple(sorted(names[i] for i in desired.implements))
+
+
+def _makes_other_ids(accepted: EdgeType, desired: EdgeType) -> bool:
+    """Say whether a key has other members, or spells the values of one in another way."""
+    before = {member.id: member.type for member in accepted.key_members}
+    return accepted.key != desired.key or any(
+        before[member.id].scalar != member.type.scalar and _changes_spelling(before[member.id])
+        for member in desired.key_members
+    )
 
 
 def _key(declared: NodeType) -> str:

@@ -43,6 +43,7 @@ from omnigraph.catalog.model import (
     Unique,
     identity_order,
     in_identity_order,
+    in_key_order,
 )
 from omnigraph.catalog.types import LARGEST_ROW, PropertyType
 from omnigraph.language.diagnostics import Diagnostic, Rule, SchemaError, Span, did_you_mean, in_order
@@ -356,8 +357,7 @@ class _Table:
 
     def node(self, declared: ast.NodeSyntax, implements: tuple[str, ...]) -> NodeType:
         properties, retired = self._properties(frozenset({ID}))
-        inline = [p.name for p in self.match.properties if p.declared.annotated("key")]
-        body = [c.text for k in declared.constraints if k.kind == "key" for c in _columns(k)]
+        inline = [self.ids[p.name] for p in self.match.properties if p.declared.annotated("key")]
         return NodeType(
             id=self.identity,
             name=self.match.name,
@@ -366,7 +366,7 @@ class _Table:
             constraints=self._constraints(declared.constraints),
             retired_columns=retired,
             aliases=() if self.match.accepted is None else self.match.accepted.aliases,
-            key=in_identity_order(self.ids[name] for name in (*inline, *body)),
+            key=in_key_order((*inline, *self._body_key(declared.constraints))),
             implements=implements,
         )
 
@@ -381,6 +381,7 @@ class _Table:
             constraints=self._constraints(declared.constraints),
             retired_columns=retired,
             aliases=() if self.match.accepted is None else self.match.accepted.aliases,
+            key=in_key_order(self._body_key(declared.constraints)),
             source=source,
             target=target,
             card=UNLIMITED if card is None else Cardinality(card.low, card.high),
@@ -446,6 +447,9 @@ class _Table:
                 return [Check(self._member(column), pattern.text)]
             case _:
                 assert_never(constraint)
+
+    def _body_key(self, body: Sequence[ast.ConstraintSyntax]) -> list[str]:
+        return [self._member(column) for c in body if c.kind == "key" for column in _columns(c)]
 
     def _member(self, column: Ident) -> str:
         # An endpoint is no property, and on an edge no property can have its name.

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -49,6 +49,9 @@ class DropMode(Enum):
 
     SOFT = "soft"  # earlier commits still show the data, until cleanup
     HARD = "hard"  # history that holds the data is reclaimed
+
+
+Dedupe = Literal["equal", "latest"]  # of edges that would share a key: equal ones become one, or one stays
 
 
 class Support(Enum):
@@ -321,6 +324,51 @@ class DropConstraint(_ConstraintStep):
     other_label = "replaced_by"
 
 
+# -- edge keys ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _KeyStep(_TypeStep):
+    """Keys are tuples of names, as they are shown."""
+
+    def fields(self) -> Json:
+        return {"type_kind": self.type_kind.value, "type_name": self.type_name}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddKey(_KeyStep):
+    """The edges get the ids that their key makes."""
+
+    kind = "add_key"
+    key: tuple[str, ...]
+
+    def fields(self) -> Json:
+        return {**super().fields(), "key": list(self.key)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeKey(_KeyStep):
+    """The edges get the ids that another key makes, or another spelling of its values."""
+
+    kind = "change_key"
+    old_key: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def fields(self) -> Json:
+        return {**super().fields(), "from": list(self.old_key), "to": list(self.key)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropKey(_KeyStep):
+    """New edges get generated ids; those that are there keep theirs."""
+
+    kind = "drop_key"
+    old_key: tuple[str, ...]
+
+    def fields(self) -> Json:
+        return {**super().fields(), "key": list(self.old_key)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnsupportedChange(_Step):
     """A change that no step can bring about; the plan is refused whole."""
@@ -330,9 +378,10 @@ class UnsupportedChange(_Step):
     entity: str
     reason: str
     code: str
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)  # rows that stand in the way
 
     def fields(self) -> Json:
-        return {"entity": self.entity, "reason": self.reason, "code": self.code}
+        return {"entity": self.entity, "reason": self.reason, "code": self.code, **self.details}
 
     @property
     def message(self) -> str:
@@ -354,6 +403,9 @@ Step: TypeAlias = (
     | DropProperty
     | AddConstraint
     | DropConstraint
+    | AddKey
+    | ChangeKey
+    | DropKey
     | UnsupportedChange
 )
 
@@ -397,6 +449,8 @@ KEY_CHANGED = _code(
 )
 
 ENDPOINTS_CHANGED = _code("OG-ED-101", "endpoints_changed", "an edge type joins other node types")
+EDGES_SHARE_KEY = _code("OG-ED-102", "edges_share_key", "edges share the key that their type shall have")
+IDS_REWRITTEN = _code("OG-ED-103", "ids_rewritten", "edges get the ids that their key makes", Severity.WARN)
 EMBED_CHANGED = _code(
     "OG-VE-101", "embed_changed", "the vectors of a property are cleared and need a fill", Severity.WARN
 )

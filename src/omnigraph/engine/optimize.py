@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal, Protocol
 
 from omnigraph.base.dataclass import dataclass
@@ -39,6 +40,7 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import (
     Fragmentation,
     FragmentFacts,
+    IndexState,
     OptimizePolicy,
     Rewriter,
     fragment_facts,
@@ -50,6 +52,7 @@ from omnigraph.storage.tables.compaction import (
 from omnigraph.storage.tables.effects import Compact, Effect, SeveralEffects
 from omnigraph.storage.tables.indexes import lacks
 from omnigraph.storage.tables.layout import Layout
+from omnigraph.storage.tables.row_runs import RowRuns
 from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan, PublishReceipt, WriteTxn
 
 FILES_CONTENDED = "files contended"  # no file was rewritten, and indexes were published
@@ -91,7 +94,7 @@ def optimize(
     names = None if types is None else [types] if isinstance(types, str) else list(types)
     report_to = progress or (lambda now: None)
     run = _Run(
-        store, catalogs, branch, names, policy or OptimizePolicy(), report_to, workers or _ThisProcess()
+        store, catalogs, branch, names, policy or OptimizePolicy(), report_to, workers or _ThisProcess(store)
     )
     with measured() as meter:
         report = run.run(Intent(actor or SYSTEM, by_system=actor is None))
@@ -110,14 +113,23 @@ def _fragmentation(store: GraphStore, snapshot: PinnedSnapshot, declared: TableT
     with store.reading(snapshot.state, tables=(declared.id,)):
         handle = store.table(snapshot, declared.id)
         layout = store.reads.layout(handle)
-        lacking = lacks(handle, layout, declared_indexes(declared)) if layout.parts else {}
-        uncovered = (
-            sum(layout.parts[n].size.rows for n in lack.fragments if not _covered(n, lack.stored.values()))
-            for lack in lacking.values()
-        )
+        specs = declared_indexes(declared)
+        lacking = lacks(handle, layout, specs) if layout.parts else {}
+        uncovered = {
+            spec: sum(
+                layout.parts[n].size.rows for n in lack.fragments if not _covered(n, lack.stored.values())
+            )
+            for spec, lack in lacking.items()
+        }
+        names = {one.column: one.name for one in declared.properties}
+        indexes = [IndexState(names[spec.column], spec.kind.value, uncovered.get(spec, 0)) for spec in specs]
         facts = fragment_facts(handle, layout)
         return Fragmentation(
-            declared.name, declared.kind.value, tuple(facts.values()), max(uncovered, default=0)
+            declared.name,
+            declared.kind.value,
+            tuple(facts.values()),
+            max(uncovered.values(), default=0),
+            tuple(indexes),
         )
 
 
@@ -157,8 +169,11 @@ class OptimizeWorkers(Protocol):
 class _ThisProcess:
     """Rewrites in threads of this process; indexes are built when they are staged."""
 
+    def __init__(self, store: GraphStore) -> None:
+        self._runs = RowRuns(store.location.objects, store.reads.deleted)
+
     def rewriters(self, tasks: Sequence[RewriteTask]) -> Mapping[str, Rewriter]:
-        return {task.declared.id: write_anew for task in tasks}
+        return {task.declared.id: partial(write_anew, self._runs) for task in tasks}
 
     def indexed(
         self, snapshot: PinnedSnapshot, compactions: Mapping[str, Compact], tables: Sequence[TableType]
@@ -361,8 +376,8 @@ class _Run:
                     self._policy,
                     task.chosen,
                     snapshot.state.version,
-                    advanced,
                     rewriter,
+                    advanced,
                 )
         except HistoryReclaimed:
             self._write.contended.add(table_id)  # a hard drop took the files: there is a newer state

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,8 @@ TEXT = PropertyType(Scalar.STRING)
 @dataclass(frozen=True, eq=False, repr=False)
 class TypeRows(Rows):
     """The nodes or edges of one type, by id; read when rows are asked for."""
+
+    reads_later: ClassVar[bool] = True  # when it is gone through: it may take long
 
     _store: GraphStore
     snapshot: PinnedSnapshot

@@ -142,7 +142,7 @@ class Matcher:
 
     def _by_key(self, variable: Variable, key: Comparison | Among) -> Ordinals:
         """Return the nodes whose key is one of the values of a condition, ascending."""
-        declared = variable.type.property_by_id(variable.type.key[0]).type  # type: ignore[union-attr]
+        declared = variable.type.property_by_id(variable.type.key[0]).type
         table = self._context.table(variable.type.id)
         if isinstance(key, Comparison):
             text = self._id(key, declared)

@@ -14,4 +14,10 @@ def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | No
     >>> variable("GRAPH", {"OG_GRAPH": "", "OMNIGRAPH_GRAPH": "kb.og"})
     'kb.og'
     """
-    return environment.get(SHORT + name) or environment.get(LONG + name) or None
+    found = set_variable(name, environment)
+    return None if found is None else environment[found]
+
+
+def set_variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the whole name of the variable that is set, the short one first."""
+    return next((prefix + name for prefix in (SHORT, LONG) if environment.get(prefix + name)), None)

@@ -28,6 +28,7 @@ DETAILS_BY_CODE = {
     "key_conflict": ("key_conflict", ("entity_kind", "type_name", "entity_id")),
     "idempotency_mismatch": ("idempotency", ("key", "first_commit_id")),
     "read_set_conflict": ("manifest_conflict", ("member", "expected", "actual")),
+    "parentless_commit": ("change_diff_refusal", ("reason", "graph_commit_id")),
     "resource_limit": ("resource_limit", ("resource", "limit", "actual")),
 }
 

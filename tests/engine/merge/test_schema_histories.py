@@ -375,7 +375,7 @@ def test_known_histories(history: list[Step]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@settings(max_examples=25, derandomize=True, **COMMON)
+@settings(max_examples=12, derandomize=True, **COMMON)
 @given(histories(2, 4))
 def test_histories(history: list[Step]) -> None:
     play(history)

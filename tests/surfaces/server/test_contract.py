@@ -24,7 +24,8 @@ from omnigraph.surfaces.server.access import AccessRules
 from omnigraph.surfaces.server.app import GRAPH_ROUTES, create_app
 from omnigraph.surfaces.server.contract import ACTIONS
 from omnigraph.surfaces.server.identity import AccessMode, StartState
-from omnigraph.surfaces.server.settings import Limits, ServerSettings
+from omnigraph.surfaces.server.limits import Limits
+from omnigraph.surfaces.server.settings import ServerSettings
 from scripts import openapi
 from tests.support.inside import inside
 from tests.support.people import INSERT, SCHEMA, person
@@ -98,6 +99,7 @@ ROWS = [
     Row("POST /schema/apply", "/schema/apply?dry_run=true", {"schema_source": SCHEMA}),
     Row("GET /snapshot", "/snapshot"),
     Row("GET /stats", "/stats"),
+    Row("GET /storage", "/storage"),
     Row("GET /queries", "/queries"),
     Row("POST /queries/{name}", "/queries/everybody"),
     Row("POST /queries/{name}", "/queries/add", {"params": {"name": "Stored", "age": 2}}),
@@ -238,7 +240,7 @@ def in_document(route: str) -> set[str]:
     """Return the headers that the document says a route takes."""
     method, path = route.split()
     operation = document()["paths"]["/graphs/{graph_id}" + path][method.lower()]
-    return {one["name"] for one in operation.get("parameters", []) if one["in"] == "header"}
+    return {one["name"] for one in operation.get("parameters", []) if one.get("in") == "header"}
 
 
 @pytest.mark.parametrize("name", WRITE_HEADERS)

@@ -1,115 +1,48 @@
-"""The head of a request is bounded in bytes and in time, on a new connection and on one that is kept."""
+"""HEAD of whatever can be got has its headers and no body, and is counted as what it is."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Iterator
 
-import uvicorn
-from uvicorn.server import ServerState
+import httpx
+import pytest
 
-from omnigraph.surfaces.server.heads import bounded_heads
-from omnigraph.surfaces.server.limits import Limits
-
-Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-GET = b"GET / HTTP/1.1\r\nHost: kb\r\n"
+import omnigraph as og
+from omnigraph.surfaces.server.app import create_app
+from omnigraph.surfaces.server.settings import ServerSettings
+from tests.support.inside import inside
+from tests.surfaces.server.conftest import make_graph
 
 
-async def hello(scope: Any, receive: Any, send: Any) -> None:
-    while (await receive()).get("more_body"):
-        pass
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"hi"})
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    settings = ServerSettings(unauthenticated=True)
+    place = make_graph(tmp_path_factory.mktemp("heads"))
+    with og.connect(place) as graph, inside(create_app(settings, {"kb": graph})) as http:
+        yield http
 
 
-@asynccontextmanager
-async def listening(**limits: Any) -> AsyncIterator[Callable[[], Awaitable[Line]]]:
-    """Answer on loopback; yield a function that connects."""
-    config, state = uvicorn.Config(hello, log_config=None), ServerState()
-    protocol = bounded_heads(Limits(**limits))
-    server = await asyncio.get_running_loop().create_server(
-        lambda: protocol(config, state, {}), "127.0.0.1", 0
-    )
-    port = server.sockets[0].getsockname()[1]
-    try:
-        yield lambda: asyncio.open_connection("127.0.0.1", port)
-    finally:
-        server.close()
+@pytest.mark.parametrize(
+    "path",
+    ["/branches", "/snapshot", "/rows/node/Person", "http://server/healthz", "http://server/readyz", "/none"],
+)
+def test_a_head_has_the_headers_of_a_get_and_no_body(http: httpx.Client, path: str) -> None:
+    given = {"X-Request-Id": "r-1"}
+    head, get = http.head(path, headers=given), http.get(path, headers=given)
+    wanted = {name: value for name, value in get.headers.items() if name in head.headers}
+    assert (head.status_code, dict(head.headers)) == (get.status_code, wanted)
+    assert set(get.headers) - set(head.headers) <= {"content-length"}  # which a stream has not
+    assert head.content == b""
+    assert get.content
 
 
-async def answer_to(line: Line, sent: bytes) -> bytes:
-    """Send bytes, and return all that comes until the connection closes."""
-    reader, writer = line
-    writer.write(sent)
-    try:
-        return await reader.read()
-    except ConnectionError:
-        return b""  # closed while it was still sent to
-    finally:
-        writer.close()
+def test_what_is_not_got_has_no_head(http: httpx.Client) -> None:
+    answer = http.head("/mutate")
+    assert answer.status_code == 405
+    assert answer.headers["content-type"] == "application/problem+json"
 
 
-def refused(answer: bytes, limit: int) -> bool:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    problem = json.loads(body)
-    assert problem["resource_limit"]["limit"] == limit
-    assert (problem["status"], problem["code"]) == (431, "resource_limit")
-    return head.startswith(b"HTTP/1.1 431 ")
-
-
-def test_a_head_of_many_or_long_headers_is_refused() -> None:
-    async def ask() -> None:
-        async with listening(max_head_bytes=1_000) as connect:
-            many = GET + b"".join(b"X-%d: y\r\n" % number for number in range(200)) + b"\r\n"
-            assert refused(await answer_to(await connect(), many), 1_000)
-            assert refused(await answer_to(await connect(), GET + b"X: " + b"y" * 1_001), 1_000)
-            assert refused(await answer_to(await connect(), b"GET /" + b"y" * 1_001), 1_000)
-            with_body = (
-                b"POST / HTTP/1.1\r\nContent-Length: 2000\r\nX: " + b"y" * 999 + b"\r\n\r\n" + b"z" * 2_000
-            )
-            assert refused(await answer_to(await connect(), with_body), 1_000)
-
-    asyncio.run(ask())
-
-
-def test_a_body_and_later_requests_count_for_themselves() -> None:
-    async def ask() -> None:
-        async with listening(max_head_bytes=1_000) as connect:
-            line = await connect()
-            for _ in range(3):
-                body = b"z" * 5_000
-                line[1].write(
-                    b"POST / HTTP/1.1\r\nContent-Length: 5000\r\nX: " + b"y" * 700 + b"\r\n\r\n" + body
-                )
-                assert (await line[0].readuntil(b"hi")).startswith(b"HTTP/1.1 200")
-            assert refused(await answer_to(line, GET + b"X: " + b"y" * 1_001), 1_000)
-
-    asyncio.run(ask())
-
-
-def test_a_head_that_does_not_arrive_closes_the_connection() -> None:
-    async def ask() -> None:
-        async with listening(head_seconds=0.05) as connect:
-            assert await answer_to(await connect(), b"") == b""
-            assert await answer_to(await connect(), GET) == b""
-            line = await connect()
-            line[1].write(GET + b"\r\n")
-            assert (await line[0].readuntil(b"hi")).startswith(b"HTTP/1.1 200")
-            assert await answer_to(line, GET) == b""  # the next one on the same connection
-
-    asyncio.run(ask())
-
-
-def test_what_stands_between_the_parts_of_a_body_is_bounded_too() -> None:
-    async def ask() -> None:
-        async with listening(max_head_bytes=1_000) as connect:
-            chunked = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"
-            line = await connect()
-            line[1].write(chunked + b"\r\n")
-            assert (await line[0].readuntil(b"hi")).startswith(b"HTTP/1.1 200")
-            assert await answer_to(line, chunked + b"X: " + b"y" * 1_000_000) == b""
-
-    asyncio.run(ask())
+def test_it_is_counted_as_a_head(http: httpx.Client) -> None:
+    http.head("/tags")
+    metrics = http.get("http://server/metrics").text
+    assert 'og_http_requests_total{code="200",method="HEAD",route="/tags"} 1.0' in metrics

@@ -35,6 +35,54 @@ def test_every_operation_says_what_it_is_for() -> None:
     assert all(operation["description"] for operation in operations)
 
 
+def resolved(document: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of the document, or what it refers to."""
+    if "$ref" not in part:
+        return part
+    found: Any = document
+    for step in part["$ref"].removeprefix("#/").split("/"):
+        found = found[step]
+    return dict(found)
+
+
+def test_failures_and_headers_are_described() -> None:
+    document = openapi.document()
+    mutate = document["paths"]["/graphs/{graph_id}/mutate"]["post"]
+    failures = {"400", "401", "403", "404", "409", "410", "412", "413", "415", "429", "500", "503", "504"}
+    assert set(mutate["responses"]) == failures | {"200", "default"}
+    for status in (*failures, "default"):
+        described = resolved(document, mutate["responses"][status])
+        problem = described["content"]["application/problem+json"]["schema"]
+        assert resolved(document, problem)["required"][:3] == ["type", "title", "status"]
+        assert "X-Request-Id" in described["headers"]
+    assert "WWW-Authenticate" in resolved(document, mutate["responses"]["401"])["headers"]
+    assert "Retry-After" in resolved(document, mutate["responses"]["429"])["headers"]
+    assert {"Graph-Commit-Id", "Idempotency-Replayed"} <= mutate["responses"]["200"]["headers"].keys()
+    taken = {resolved(document, one)["name"] for one in mutate["parameters"]}
+    wanted = {"if-commit", "omnigraph-if-graph-commit", "idempotency-key", "X-Request-Id", "X-Timeout-Ms"}
+    assert wanted < taken
+    read = document["paths"]["/graphs/{graph_id}/query"]["post"]["responses"]
+    assert {"412", "429"}.isdisjoint(read)
+
+
+def test_an_open_server_describes_no_security() -> None:
+    with_tokens = openapi.document()
+    opened = create_app(ServerSettings(unauthenticated=True), {}).openapi()
+    assert "bearer" in with_tokens["components"]["securitySchemes"]
+    assert "securitySchemes" not in opened["components"]
+    secured = [
+        operation
+        for document in (with_tokens, opened)
+        for path in document["paths"].values()
+        for operation in path.values()
+        if "security" in operation
+    ]
+    first = {path: next(iter(of.values())) for path, of in with_tokens["paths"].items()}
+    free = [path for path, operation in first.items() if "security" not in operation]
+    assert sorted(free) == ["/healthz", "/readyz"]
+    assert len(secured) == sum(len(path) for path in with_tokens["paths"].values()) - len(free)
+
+
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     place: Path = make_graph(tmp_path_factory.mktemp("described"))

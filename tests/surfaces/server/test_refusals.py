@@ -170,6 +170,8 @@ def test_what_stands_in_the_way_is_a_conflict(http: httpx.Client) -> None:
     first = http.get("/commits").json()["commits"][-1]["graph_commit_id"]
     refused = http.get(f"/commits/{first}/changes")
     assert (refused.status_code, refused.json()["code"]) == (409, "parentless_commit")
+    told = refused.json()["change_diff_refusal"]
+    assert told == {"reason": "parentless_commit", "graph_commit_id": first}
     again = [http.post("/branches", json={"name": "twice"}) for _ in range(2)][1]
     assert (again.status_code, again.json()["code"]) == (409, "branch_exists")
 

@@ -15,6 +15,7 @@ from omnigraph.engine.doctor.examination import Examination, ExaminedBranch, Exa
 from omnigraph.engine.doctor.lineage import told, walk
 from omnigraph.engine.doctor.report import DoctorFinding, FindingPlace
 from omnigraph.storage.opener import Handle
+from omnigraph.storage.tables.deletions import is_deletions
 from omnigraph.storage.tables.files import TABLES, manifest_path, referenced, stored_files
 from omnigraph.storage.tables.inspection import data_file_sizes, read_all
 
@@ -97,12 +98,23 @@ def _fault(file: str, stored: dict[str, int], sizes: dict[str, int]) -> tuple[st
 
 
 def _wrong_deletions(exam: Examination, table: ExaminedTable, file: str) -> tuple[str, str] | None:
-    """Compare a deletion file, which is small, with its checksum: on a bad one Lance aborts the process."""
-    recorded = exam.recorded(table.pin.table_id).get(file)
-    if recorded is None or not file.startswith("_deletions/"):
+    """Look at a deletion file, which is small, before Lance does: on a bad one it aborts the process."""
+    if not file.startswith("_deletions/"):
         return None
-    damaged = exam.store.checksums.check(table.pin.table_id, file, recorded)
-    return None if damaged is None else ("checksum", str(damaged))
+    recorded = exam.recorded(table.pin.table_id).get(file)
+    if recorded is not None:
+        damaged = exam.store.checksums.check(table.pin.table_id, file, recorded)
+        return None if damaged is None else ("checksum", str(damaged))
+    content = exam.store.location.objects.read(f"{TABLES}/{table.pin.table_id}/{file}") or b""
+    for fragment in exam.handle(table).get_fragments():
+        deletion = fragment.metadata.deletion_file
+        if deletion is None or str(deletion.path(fragment.fragment_id)) != file:
+            continue
+        deleted, rows = deletion.num_deleted_rows, fragment.metadata.physical_rows
+        if not is_deletions(content, file.rpartition(".")[2], deleted, rows):
+            what = f"a deletion file does not say which {deleted} of {rows} rows are deleted"
+            return "damaged_deletions", what
+    return None
 
 
 def _way_back(exam: Examination, table: ExaminedTable) -> str:

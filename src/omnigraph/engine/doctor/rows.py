@@ -22,7 +22,6 @@ from omnigraph.catalog.model import (
     ID,
     Cardinality,
     EdgeType,
-    NodeType,
     Property,
     TableType,
     Unique,
@@ -134,7 +133,7 @@ def ends(exam: Examination, unit: tuple[ExaminedTable, EdgeType]) -> Iterator[Do
 def keys(exam: Examination, unit: TableAndType) -> Iterator[DoctorFinding]:
     """Check that ids are made of the keys."""
     table, declared = unit
-    if not isinstance(declared, NodeType) or not declared.key:
+    if not declared.key:
         return
     columns = [member.column for member in declared.key_members]
     wrong: list[tuple[str, str]] = []
@@ -158,10 +157,10 @@ def keys(exam: Examination, unit: TableAndType) -> Iterator[DoctorFinding]:
         yield DoctorFinding("wrong_id", "error", what, MEND, table.place())
 
 
-def _has_key(batch: pa.RecordBatch, node: NodeType) -> pa.Array:
+def _has_key(batch: pa.RecordBatch, declared: TableType) -> pa.Array:
     """Mask the rows whose key is whole; the others break `required` or `key`, which constraints report."""
     whole = pa.repeat(pa.scalar(True), batch.num_rows)
-    for member in node.key_members:
+    for member in declared.key_members:
         values = batch[member.column]
         present = pc.is_finite(values) if member.type.scalar in FLOATS else values.is_valid()
         whole = pc.and_(whole, pc.fill_null(present, False))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog, UnknownType
+from omnigraph.catalog.keys import edge_text
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.language.diagnostics import nearest
 from omnigraph.storage.manifest.records import CommitRecord
@@ -28,6 +29,11 @@ class Op(Enum):
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
+
+
+def ends_json(ends: tuple[str, str] | None) -> dict[str, str]:
+    """Return the ends of an edge as they stand beside its id."""
+    return {} if ends is None else dict(zip(ENDS, ends, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,19 @@ class Change:
 
     def __repr__(self) -> str:
         fields = f": {', '.join(self.fields)}" if self.fields else ""
-        return f"Change({self.op.value} {self.type_name} {self.id!r}{fields})"
+        return f"Change({self.op.value} {self.text}{fields})"
+
+    @property
+    def ends(self) -> tuple[str, str] | None:
+        """The ids at the ends of an edge; of one that moved, where it is now."""
+        image = self.after or self.before
+        return None if self.kind != "edge" or image is None else (image["from"], image["to"])
+
+    @property
+    def text(self) -> str:
+        """The entity as people read it: an edge by its ends."""
+        ends = self.ends
+        return f"{self.type_name} {self.id}" if ends is None else edge_text(self.type_name, self.id, ends)
 
     @property
     def sort_key(self) -> tuple[bool, str, str]:
@@ -58,6 +76,7 @@ class Change:
             "kind": self.kind,
             "type": {"id": self.type_id, "name": self.type_name},
             "id": self.id,
+            **ends_json(self.ends),
             "op": self.op.value,
         }
         if self.before is not None:

@@ -22,10 +22,10 @@ from omnigraph.base.cancellation import stoppable
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ID, EdgeType, TableType
+from omnigraph.catalog.model import END_NAMES, ID, EdgeType, TableType
 from omnigraph.catalog.past import columns_then, compared_type, types_then
 from omnigraph.catalog.types import Scalar, numbers_in
-from omnigraph.engine.schema.lower import scalar
+from omnigraph.engine.schema.existing import scalar
 from omnigraph.execution.result import json_value
 from omnigraph.storage.manifest.records import ManifestState, Pin
 from omnigraph.storage.tables.differences import OneSided
@@ -37,7 +37,7 @@ from omnigraph.storage.tables.reads import TableReads
 # what people see is in the formats of query results.
 
 
-ENDS = {"src": "from", "dst": "to"}
+ENDS = END_NAMES
 
 
 def to_python(table: pa.Table) -> list[dict[str, Any]]:

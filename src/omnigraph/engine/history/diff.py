@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from omnigraph.base.arguments import Count, checked_methods
 from omnigraph.base.dataclass import dataclass
@@ -33,6 +33,8 @@ from omnigraph.storage.transaction import PinnedSnapshot
 @dataclass(frozen=True)
 class Diff:
     """The way from one state to another; nothing of it is read before it is asked for."""
+
+    reads_later: ClassVar[bool] = True  # when it is gone through: it may take long
 
     before: PinnedSnapshot
     after: PinnedSnapshot

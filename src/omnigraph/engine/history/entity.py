@@ -8,9 +8,11 @@ the branch's head. `limit` bounds what is listed, not how far back it looks.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.cancellation import stoppable
@@ -22,7 +24,7 @@ from omnigraph.catalog.model import ID, TableType
 from omnigraph.catalog.past import columns_then
 from omnigraph.engine.change import Catalogs
 from omnigraph.engine.history.changes import Cause, Change, Op, kind_of
-from omnigraph.engine.history.comparison import changes_in
+from omnigraph.engine.history.comparison import StateComparison, changes_in
 from omnigraph.engine.history.delta import (
     NO_FILLS,
     Fills,
@@ -171,6 +173,28 @@ def last_touched(
     return None
 
 
+def last_changes(
+    store: GraphStore, catalogs: Catalogs, head: ManifestState, declared: TableType, ids: pa.Array
+) -> dict[str, int]:
+    """Say when each of some entities was changed last: a later commit of the line has a greater number.
+
+    Those without one were changed by commits that retention has taken, which are older than all others.
+    """
+    left, found = ids, dict[str, int]()
+    with suppress(HistoryReclaimed):
+        for number, (_, (before, after)) in enumerate(_touching(store, declared, head)):
+            comparison = StateComparison(store, catalogs, before, after)
+            changed = [now for now in comparison.types if set(now.ids) & set(declared.ids)]
+            for delta in (delta for now in changed for delta in comparison.deltas(now)):
+                come = pa.chunked_array([*delta.inserted[ID].chunks, *delta.after[ID].chunks], pa.string())
+                found |= dict.fromkeys(left.filter(pc.is_in(left, value_set=come)).to_pylist(), -number)
+            left = left.filter(pc.invert(pc.is_in(left, value_set=pa.array(list(found), pa.string()))))
+            if not len(left):
+                break
+    oldest = min(found.values(), default=0)
+    return {entity: number - oldest for entity, number in found.items()}
+
+
 def _versions(
     store: GraphStore,
     catalogs: Catalogs,
@@ -180,14 +204,7 @@ def _versions(
     down_to: ManifestState | None = None,
 ) -> Iterator[tuple[CommitRecord, Change]]:
     """Yield what commits did to an entity, newest first; raise where history was cleaned."""
-    for commit in stoppable(_commits(store, head, down_to)):
-        if commit.parent is None or all(table.table_id not in declared.ids for table in commit.tables):
-            continue
-        chain = store.branches.chain(commit.incarnation)
-        floor = (chain.known or chain.latest()).floor
-        if commit.manifest_version - 1 < floor:
-            raise _cleaned()
-        states = chain.at(commit.manifest_version - 1), chain.at(commit.manifest_version)
+    for commit, states in _touching(store, declared, head, down_to):
         schemas = [catalogs.get(state.schema) for state in states]
         if not rows_moved(*(pin_of(*both, declared) for both in zip(states, schemas, strict=True))):
             continue
@@ -198,6 +215,20 @@ def _versions(
         )
         for change in changes_in(compare(before, after), pair):
             yield commit, change
+
+
+def _touching(
+    store: GraphStore, declared: TableType, head: ManifestState, down_to: ManifestState | None = None
+) -> Iterator[tuple[CommitRecord, tuple[ManifestState, ManifestState]]]:
+    """Yield the commits that touched a type, newest first, with the states around each."""
+    for commit in stoppable(_commits(store, head, down_to)):
+        if commit.parent is None or all(table.table_id not in declared.ids for table in commit.tables):
+            continue
+        chain = store.branches.chain(commit.incarnation)
+        floor = (chain.known or chain.latest()).floor
+        if commit.manifest_version - 1 < floor:
+            raise _cleaned()
+        yield commit, (chain.at(commit.manifest_version - 1), chain.at(commit.manifest_version))
 
 
 def _commits(store: GraphStore, head: ManifestState, down_to: ManifestState | None) -> Iterator[CommitRecord]:

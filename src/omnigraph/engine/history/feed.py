@@ -14,7 +14,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.dataclass import dataclass
@@ -150,6 +150,8 @@ class _From:
 
 class Baseline:
     """Everything there is at one commit; when it was read to the end, the cursor that goes on from there."""
+
+    reads_later: ClassVar[bool] = True  # when it is gone through: it may take long
 
     def __init__(self, comparison: StateComparison, cursor: str) -> None:
         self._comparison = comparison
@@ -403,6 +405,7 @@ class Changes:
             raise ParentlessCommit(
                 f"commit {commit_id} is the first of its graph",
                 remedy="It made the empty graph; its successors have changes",
+                reason="parentless_commit",
                 graph_commit_id=commit_id,
             )
         chain = self._store.branches.chain(after.line.incarnation)

@@ -174,9 +174,8 @@ class WriteMode(Enum):
         return self is WriteMode.OVERWRITE
 
     def keeps_last(self, declared: TableType, *, minted: bool) -> bool:
-        """Say whether of several rows with one id the last counts; nodes that share a key are refused."""
-        keyed = isinstance(declared, NodeType) and bool(declared.key)
-        return self is WriteMode.MERGE and not minted and not keyed
+        """Say whether of several rows with one id the last counts; rows that share a key are refused."""
+        return self is WriteMode.MERGE and not minted and not declared.key
 
 
 @dataclass(frozen=True)

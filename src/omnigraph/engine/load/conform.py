@@ -6,7 +6,7 @@ The same last step for every kind of input: defaults, checks, ids.
 
 Given   one column for each property that the input has; those it lacks are null.
 Gives   blocks without the rows that broke a rule, which stand in the report with their positions.
-Rule    a default stands in for null before anything is judged. Ids of keyed nodes are derived, other ids
+Rule    a default stands in for null before anything is judged. Ids of keyed types are derived, other ids
         taken as given or minted; rows with minted ids go into a block of their own.
 """
 
@@ -27,11 +27,11 @@ from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.base.ids import new_ids
 from omnigraph.catalog import keys
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, Property, TableType
-from omnigraph.catalog.types import FLOATS, PropertyType, Scalar
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, Property, TableType
+from omnigraph.catalog.types import PropertyType, Scalar
 from omnigraph.engine.load.cells import ColumnTarget, InputColumn
 from omnigraph.engine.load.fingerprint import Fingerprint
-from omnigraph.engine.schema.lower import scalar as default_scalar
+from omnigraph.engine.schema.existing import scalar as default_scalar
 from omnigraph.engine.validate.relation import SHOWN, Findings, Violation
 from omnigraph.engine.validate.values import (
     Breach,
@@ -217,11 +217,10 @@ def conform(rows_in: InputRows, report: LoadProblems, now_ms: int) -> Iterator[R
     """Yield the good rows as one block, or two when only some of the ids are given."""
     declared = rows_in.declared
     columns = [_with_default(rows_in, member, now_ms) for member in declared.properties]
-    ids, misnamed = _ids(
-        rows_in, {p.id: values for p, values in zip(declared.properties, columns, strict=True)}
-    )
-    ends = [rows_in.column(name, pa.string()) for name in ENDPOINTS if isinstance(declared, EdgeType)]
-    rows = pa.RecordBatch.from_arrays([ids, *ends, *columns], names=declared.stored_schema.names)
+    ends = {name: rows_in.column(name, pa.string()) for name in ENDPOINTS if isinstance(declared, EdgeType)}
+    stored = {p.id: values for p, values in zip(declared.properties, columns, strict=True)}
+    ids, misnamed = _ids(rows_in, ends | stored)
+    rows = pa.RecordBatch.from_arrays([ids, *ends.values(), *columns], names=declared.stored_schema.names)
     breaches = [*(b for column in rows_in.columns.values() for b in column.breaches), *misnamed]
     breaches += breaches_of_years(rows, declared)
     breaches += _not_yet_known(value_breaches(rows, declared), breaches)
@@ -266,9 +265,9 @@ def _any(masks: Sequence[pa.Array]) -> pa.Array:
 
 def _ids(rows_in: InputRows, stored: Mapping[str, pa.Array]) -> tuple[pa.Array, list[Breach]]:
     named = rows_in.column(ID, pa.string())
-    if not isinstance(rows_in.declared, NodeType) or not rows_in.declared.key:
+    if not rows_in.declared.key:
         return named, []
-    ids = _derived(rows_in.declared, stored)
+    ids = keys.ids_where_whole(rows_in.declared, lambda member: stored[member.id])
     if named.null_count == len(named):
         return ids, []
     wrong = pc.fill_null(pc.not_equal(named, ids), False)
@@ -280,17 +279,6 @@ def _ids(rows_in: InputRows, stored: Mapping[str, pa.Array]) -> tuple[pa.Array, 
         return f"id {value} does not match its canonical @key id '{canonical}'", value
 
     return ids, [Breach("key", ID, wrong, describe)]
-
-
-def _derived(node: NodeType, stored: Mapping[str, pa.Array]) -> pa.Array:
-    """Derive the ids; rows whose key is not complete have none, and are refused with the reason."""
-    texts = []
-    for member in map(node.property_by_id, node.key):
-        values = stored[member.id]
-        if member.type.scalar in FLOATS:
-            values = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
-        texts.append(keys.canonical_texts(values, member.type))
-    return keys.join_keys(texts)
 
 
 def _blocks(

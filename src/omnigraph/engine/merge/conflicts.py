@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal
 from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import ConflictError, InvalidRequest, at_most
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import EdgeType, NodeType, TableType
+from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query import BadParameters, Parameter, bind_params
-from omnigraph.engine.history.changes import find_type
+from omnigraph.engine.history.changes import ends_json, find_type
 from omnigraph.engine.validate.relation import Violation
 
 
@@ -81,6 +81,7 @@ class Conflict:
     properties: tuple[PropertyConflict, ...] = ()
     ours: Origin | None = None
     theirs: Origin | None = None
+    ends: tuple[str, str] | None = None  # of an edge
 
     def __repr__(self) -> str:
         return f"Conflict({self.kind.value}: {self.message})"
@@ -91,6 +92,7 @@ class Conflict:
             "entity_kind": self.entity_kind,
             "type_name": self.type_name,
             "entity_id": self.entity_id,
+            **ends_json(self.ends),
             "kind": self.kind.value,
             "message": self.message,
             "properties": [disputed.to_json() for disputed in self.properties],
@@ -283,10 +285,11 @@ def _property(choice: Resolve, declared: TableType) -> tuple[str, Value]:
         raise InvalidRequest(f"resolution of {choice}: there is no such property")
     if not choice.has_value():
         return member.column, Value(None)
-    if isinstance(declared, NodeType) and member.id in declared.key:
+    if member.id in declared.key:
+        kind = declared.kind.value
         raise InvalidRequest(
-            f"resolution of {choice}: it makes up the node's id, which never changes",
-            remedy="Take one side's node with 'ours' or 'theirs'",
+            f"resolution of {choice}: it makes up the {kind}'s id, which never changes",
+            remedy=f"Take one side's {kind} with 'ours' or 'theirs'",
         )
     try:
         plain = replace(member.type, enum_values=None)  # an enum is judged with the merged image

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import JsonFields, dataclass
+from omnigraph.catalog.keys import edge_text
 from omnigraph.catalog.model import ID, EdgeType, TableType
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.history.delta import (
@@ -297,12 +298,23 @@ class _Judge:
     def _report(self, entity: MergeEntity, kind: ConflictKind, columns: Sequence[str], said: str) -> None:
         properties = tuple(self._property(column, entity) for column in columns)
         declared = self._declared
-        what = f"{declared.kind.value} {declared.name} {entity.id!r}"
+        ends = self._ends(entity)
+        named = (
+            f"{declared.name} {entity.id!r}" if ends is None else edge_text(declared.name, entity.id, ends)
+        )
+        what = f"{declared.kind.value} {named}"
         values = f": {_list(properties)}" if properties else ""
         message = f"{kind.value}: {what} {said}{values}"
         self.conflicts.append(
-            Conflict(declared.kind.value, declared.name, kind, message, entity.id, properties)
+            Conflict(declared.kind.value, declared.name, kind, message, entity.id, properties, ends=ends)
         )
+
+    def _ends(self, entity: MergeEntity) -> tuple[str, str] | None:
+        row = entity.ours or entity.theirs or entity.base
+        if row is None or not isinstance(self._declared, EdgeType):
+            return None
+        source, target = (row[column] for column in ENDS)
+        return source, target
 
     def _property(self, column: str, entity: MergeEntity) -> PropertyConflict:
         kind = self._wide.field(column).type

@@ -27,6 +27,7 @@ from omnigraph.engine.change import Catalogs, ChangeSet, TypeChange, last_of_eac
 from omnigraph.engine.history.delta import (
     Delta,
     Fills,
+    compare,
     delta,
     differs,
     fills_of,
@@ -47,6 +48,7 @@ from omnigraph.engine.merge.conflicts import (
     in_order,
     read_choices,
 )
+from omnigraph.engine.merge.rekey import KeyedState, makes_other_ids
 from omnigraph.engine.merge.schemas import Gone, Unified, merge_schemas, refuse_dropped
 from omnigraph.engine.merge.threeway import (
     Conflicts,
@@ -65,7 +67,15 @@ from omnigraph.engine.write import ExecutorFor
 from omnigraph.storage.history import holds
 from omnigraph.storage.manifest.records import CommitKind, ManifestState, Pin
 from omnigraph.storage.tables.differences import OneSided
-from omnigraph.storage.tables.effects import AddColumn, DeleteIds, DropColumn, Effect, SeveralEffects, Upsert
+from omnigraph.storage.tables.effects import (
+    AddColumn,
+    DeleteIds,
+    DropColumn,
+    Effect,
+    Overwrite,
+    SeveralEffects,
+    Upsert,
+)
 from omnigraph.storage.tables.reads import TableReads
 from omnigraph.storage.transaction import Adopted, PinnedSnapshot, PublishPlan, WriteTxn
 
@@ -246,6 +256,8 @@ class MergeWrite:
         table, target = declared.table_id, self.target
         base, *others = bases
         decided = table in {chosen for chosen, _ in choices.names()}
+        if isinstance(declared, EdgeType) and self._is_rekeyed(declared, bases, decided=decided):
+            return self._merge_rekeyed(declared, bases, choices)
         if self._large is not None and not (others or decided or self._new_schema):
             merged_elsewhere = self._large(declared, States(base, target, self._source), choices)
             if merged_elsewhere is not None:
@@ -281,6 +293,66 @@ class MergeWrite:
         if here:
             return replace(merged, effect=_effect(outcome))
         return self._with_columns(merged, outcome, theirs, ours, choices, frozenset(ambiguous))
+
+    # -- other keys --------------------------------------------------------------------------------
+
+    def _is_rekeyed(self, declared: EdgeType, bases: tuple[ManifestState, ...], *, decided: bool) -> bool:
+        """Say whether edges have other ids in one of the states than the merged schema gives them."""
+        assert self.target is not None
+        sides = (self.target, self._source)
+        if not any(makes_other_ids(declared, self._catalog(state)) for state in (*bases, *sides)):
+            return False
+        kept = self._fits(declared, self._source) and not self._makes_other_ids(declared, self._source)
+        return decided or not kept or self._moved(declared, bases[0], self.target)
+
+    def _makes_other_ids(self, declared: EdgeType, state: ManifestState) -> bool:
+        return makes_other_ids(declared, self._catalog(state))
+
+    def _merge_rekeyed(
+        self, declared: EdgeType, bases: tuple[ManifestState, ...], choices: Choices
+    ) -> MergedType:
+        """Merge edges by the ids that the merged schema gives them in all states."""
+        assert self.target is not None
+        base, *others = (self._keyed(declared, state) for state in bases)
+        target, source = (self._keyed(declared, state) for state in (self.target, self._source))
+        ours, theirs = compare(base.rows, target.rows), compare(base.rows, source.rows)
+        ambiguous = {row_id for other in others for row_id in compare(base.rows, other.rows).ids.to_pylist()}
+        outcome = merge_type(declared, ours, theirs, choices, frozenset(ambiguous))
+        conflicts = [*target.conflicts("target"), *source.conflicts("source"), *outcome.conflicts]
+        counts = Counts(declared, *count(outcome, ours, theirs))
+        merged = MergedType(
+            counts, _judged(outcome), Conflicts(tuple(conflicts), len(conflicts)), outcome.met
+        )
+        if self._fits(declared, self.target) and not self._makes_other_ids(declared, self.target):
+            judged = _judged(outcome, *(in_types_of(rows, declared) for rows in (ours.inserted, ours.after)))
+            return replace(merged, judged=judged, effect=_effect(outcome))
+        return self._rewritten(merged, outcome, target)
+
+    def _rewritten(self, merged: MergedType, outcome: TypeMerge, target: KeyedState) -> MergedType:
+        """Write all edges anew: the target's under their new ids, with what the source brings."""
+        assert self.target is not None
+        declared = outcome.declared
+        whole = pa.concat_tables([in_types_of(target.rows, declared), outcome.rows])
+        rows = last_of_each(whole.filter(pc.invert(pc.is_in(whole[ID], value_set=outcome.removed))))
+        here = declared.table_id in self.target.pins
+        state = self.target if here else self._source
+        steps = _column_steps(declared, self._catalog(state), fills_of(declared, self._source))
+        adopted = None if here else Adopted(state.pins[declared.table_id], *merged.counts.numbers)
+        return replace(
+            merged,
+            judged=TypeChange(declared, rows, removed=outcome.removed, replaces=True),
+            adopted=adopted,
+            effect=SeveralEffects((*steps, Overwrite(rows))),
+        )
+
+    def _keyed(self, declared: EdgeType, state: ManifestState) -> KeyedState:
+        """Return all edges of a type in a state, by the ids that the merged schema gives them."""
+        wide = self._compared(declared)
+        come = under_names(
+            sides_of(self._reads, None, self._pin(declared, state))[1], self._catalog(state), wide
+        )
+        schema, fills = wide.stored_schema, fills_of(wide, self._source)
+        return KeyedState.of(declared, delta((OneSided(None), come), schema, fills).inserted)
 
     def _with_columns(
         self,

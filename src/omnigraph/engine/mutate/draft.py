@@ -233,7 +233,7 @@ class Run:
             else:
                 row[member.column] = member.default
         row |= self._assigned(statement.assignments, target)
-        if isinstance(target, NodeType) and target.key:
+        if target.key:
             try:
                 row[ID] = derive_id(target, row)
             except NoCanonicalText:  # the key has no value: that is reported with the other values

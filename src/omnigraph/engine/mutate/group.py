@@ -123,7 +123,11 @@ class GroupCommit:
         if len(group) > 1:
             shared = new_id()
             self._claim(branch, group, shared)
-            self._together(branch, intent, [member for member in group if member.may_share(shared)], shared)
+            # Whoever was told of a failure may have claimed nevertheless: the common commit must not be made
+            # without a write that looks for itself in it.
+            if all(member.error is None or _one_may_be_at_fault(member.error) for member in group):
+                able = [member for member in group if member.may_share(shared)]
+                self._together(branch, intent, able, shared)
         for member in group:
             if member.receipt is None and member.error is None:
                 try:

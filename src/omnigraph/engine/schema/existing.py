@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, assert_never
 import pyarrow as pa
 
 from omnigraph.base.dataclass import dataclass
+from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import (
     ENDPOINTS,
@@ -37,6 +38,7 @@ from omnigraph.engine.validate.evaluate import in_order, judge_sets, questions_o
 from omnigraph.engine.validate.executors import FrameExecutor, streamed
 from omnigraph.engine.validate.relation import Findings
 from omnigraph.engine.validate.values import findings_of, value_breaches
+from omnigraph.language.literals import DefaultNow, DefaultValue
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.predicate import quoted
 from omnigraph.storage.tables.reads import frame
@@ -111,6 +113,13 @@ class ColumnSource:
 
     stored: str | None
     fill: pa.Scalar | None = None
+
+
+def scalar(value: DefaultValue, arrow: pa.DataType, now_ms: int) -> pa.Scalar:
+    """Return a default as a stored value."""
+    if isinstance(value, DefaultNow):
+        return pa.scalar(now_ms // DAY_MS if pa.types.is_date32(arrow) else now_ms, arrow)
+    return pa.scalar(value, arrow)
 
 
 @dataclass(frozen=True)

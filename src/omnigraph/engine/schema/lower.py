@@ -9,42 +9,62 @@ plan carries the new schema object, the table effects and the pins together; one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import SchemaUnsupported
-from omnigraph.base.times import DAY_MS
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.identity import IdMinter
-from omnigraph.catalog.model import TableType, TypeKind
+from omnigraph.catalog.model import EdgeType, TableType, TypeKind
 from omnigraph.catalog.plan import MigrationPlan, plan
 from omnigraph.catalog.resolve import resolve
 from omnigraph.catalog.steps import (
     AddConstraint,
+    AddKey,
     AddProperty,
     AddType,
     AlterProperty,
     ChangeEmbed,
+    ChangeKey,
+    Dedupe,
     DropProperty,
     DropType,
     RenameType,
+    Step,
+    UnsupportedChange,
 )
+from omnigraph.catalog.steps import Effect as Cost
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.schema.existing import ColumnSource, DesiredRows, judge_existing, needs_rows
+from omnigraph.engine.schema.existing import ColumnSource, DesiredRows, judge_existing, needs_rows, scalar
 from omnigraph.engine.schema.hard_drop import as_executed, is_hard, rewrites
+from omnigraph.engine.schema.rekey import KeyedRows, RekeyedRows, surplus
 from omnigraph.language.diagnostics import Diagnostic
-from omnigraph.language.literals import DefaultNow, DefaultValue
 from omnigraph.language.schema import CheckedSchema
 from omnigraph.storage.manifest.records import CommitKind, ManifestState
 from omnigraph.storage.opener import Handle
-from omnigraph.storage.tables.effects import AddColumn, DropColumn, Effect, FillNulls, SeveralEffects
+from omnigraph.storage.tables.effects import (
+    AddColumn,
+    DropColumn,
+    Effect,
+    FillNulls,
+    Overwrite,
+    SeveralEffects,
+)
 from omnigraph.storage.transaction import NewTable, PublishPlan, WriteTxn
 
 
 def lower(
-    plan: MigrationPlan, desired: Catalog, txn: WriteTxn, *, now_ms: int, relied_on_empty: Iterable[str]
+    plan: MigrationPlan,
+    desired: Catalog,
+    txn: WriteTxn,
+    *,
+    now_ms: int,
+    relied_on_empty: Iterable[str],
+    rekeyed: Iterable[RekeyedRows],
 ) -> PublishPlan:
     """Return what to publish."""
     effects = rewrites(plan.steps, txn)
@@ -66,6 +86,8 @@ def lower(
                 effects.setdefault(step.type_id, []).extend(_column_effects(step, desired, now_ms))
             case _:
                 pass  # names, annotations and constraints live in the schema object alone
+    for edges in rekeyed:  # whole rows, in the columns that the effects above have made
+        effects.setdefault(edges.rows.declared.table_id, []).append(Overwrite(edges))
     return PublishPlan(
         CommitKind.SCHEMA,
         effects={table: SeveralEffects(tuple(changes)) for table, changes in effects.items() if changes},
@@ -76,13 +98,6 @@ def lower(
         assumed=frozenset(relied_on_empty) - drop,
         consulted=frozenset(step.type_id for step in plan.steps if needs_rows(step)),
     )
-
-
-def scalar(value: DefaultValue, arrow: pa.DataType, now_ms: int) -> pa.Scalar:
-    """Return a default as a stored value."""
-    if isinstance(value, DefaultNow):
-        return pa.scalar(now_ms // DAY_MS if pa.types.is_date32(arrow) else now_ms, arrow)
-    return pa.scalar(value, arrow)
 
 
 def _column_effects(
@@ -128,7 +143,7 @@ def relied_on_empty(plan: MigrationPlan, empty: Collection[str]) -> frozenset[st
     return frozenset(
         step.type_id
         for step in plan.steps
-        if isinstance(step, AddProperty | AlterProperty | AddConstraint | DropProperty)
+        if isinstance(step, AddProperty | AlterProperty | AddConstraint | AddKey | ChangeKey | DropProperty)
         and step.type_id in empty
         and (is_hard(step) or not isinstance(step, DropProperty))
     )
@@ -172,10 +187,17 @@ class SchemaChange:
     """The write. `proposal` is what the last attempt did, for the receipt."""
 
     def __init__(
-        self, checked: CheckedSchema, catalogs: Catalogs, *, allow_data_loss: bool, now_ms: int
+        self,
+        checked: CheckedSchema,
+        catalogs: Catalogs,
+        dedupe: Deduplication,
+        *,
+        allow_data_loss: bool,
+        now_ms: int,
     ) -> None:
         self._checked = checked
         self._catalogs = catalogs
+        self._dedupe = dedupe
         self._allow_data_loss = allow_data_loss
         self._now_ms = now_ms
         self.proposal: Proposal | None = None
@@ -186,12 +208,19 @@ class SchemaChange:
         proposal = propose(
             self._checked, self._catalogs, state, txn.commit_id, allow_data_loss=self._allow_data_loss
         )
+        proposal, rekeyed = with_rekeyed(proposal, state, txn.table, self._dedupe, now_ms=self._now_ms)
         self.proposal = proposal
         refuse_unsupported(proposal.plan)
         if not proposal.plan.steps:
             return PublishPlan(CommitKind.SCHEMA)
-        rests_on = relied_on_empty(proposal.plan, proposal.empty)
-        return lower(proposal.plan, proposal.desired, txn, now_ms=self._now_ms, relied_on_empty=rests_on)
+        return lower(
+            proposal.plan,
+            proposal.desired,
+            txn,
+            now_ms=self._now_ms,
+            relied_on_empty=relied_on_empty(proposal.plan, proposal.empty),
+            rekeyed=rekeyed,
+        )
 
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
         """Judge the existing rows by what the change newly asks of them."""
@@ -208,6 +237,42 @@ def judge_rows(proposal: Proposal, table: Callable[[str], Handle], *, now_ms: in
     rows = DesiredRows(proposal.desired, table, sources)
     for findings in judge_existing(proposal.plan.steps, rows):
         findings.refuse("existing rows break the new schema")
+
+
+@dataclass(frozen=True)
+class Deduplication:
+    """What is done about edges that share a key."""
+
+    way: Dedupe | None
+    last_changed: Callable[[ManifestState, TableType, pa.Array], Mapping[str, int]]
+
+
+def with_rekeyed(
+    proposal: Proposal,
+    state: ManifestState,
+    table: Callable[[str], Handle],
+    dedupe: Deduplication,
+    *,
+    now_ms: int,
+) -> tuple[Proposal, list[RekeyedRows]]:
+    """Return the edges that get other ids; where some would share one, the step is refused."""
+    changed: list[RekeyedRows] = []
+    shown: list[Step] = []
+    supported = proposal.plan.supported
+    for step in proposal.plan.steps:
+        if not isinstance(step, AddKey | ChangeKey) or step.effect is Cost.METADATA or not supported:
+            shown.append(step)
+            continue
+        declared = proposal.desired.table(step.type_id)
+        assert isinstance(declared, EdgeType)
+        rows = KeyedRows(declared, table(step.type_id), _sources(declared, proposal.plan, now_ms))
+        gone = surplus(rows, dedupe.way, partial(dedupe.last_changed, state))
+        if isinstance(gone, UnsupportedChange):
+            shown.append(gone)
+        else:
+            shown.append(step)
+            changed.append(RekeyedRows(rows, gone))
+    return replace(proposal, plan=MigrationPlan(tuple(shown))), changed
 
 
 def refuse_unsupported(steps: MigrationPlan) -> None:

@@ -22,13 +22,22 @@ from omnigraph.base.times import At
 from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.lint import lint
-from omnigraph.catalog.steps import Step
+from omnigraph.catalog.steps import Dedupe, Step
 from omnigraph.engine.access import Action
 from omnigraph.engine.change import Catalogs
+from omnigraph.engine.history.entity import last_changes
 from omnigraph.engine.history.resolve_at import read_state, resolve
 from omnigraph.engine.options import View
 from omnigraph.engine.schema.hard_drop import ReclaimedType, Reclamation, is_hard, reclaim
-from omnigraph.engine.schema.lower import Proposal, SchemaChange, judge_rows, propose
+from omnigraph.engine.schema.lower import (
+    Deduplication,
+    Proposal,
+    SchemaChange,
+    judge_rows,
+    propose,
+    with_rekeyed,
+)
+from omnigraph.engine.schema.rekey import RekeyedRows
 from omnigraph.engine.write import KEY
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
@@ -38,6 +47,7 @@ from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.records import CommitRecord
 from omnigraph.storage.publish import Intent
 from omnigraph.storage.store import GraphStore
+from omnigraph.storage.transaction import PinnedSnapshot
 
 SchemaText = str | os.PathLike[str]
 log = logging.getLogger(__name__)
@@ -144,17 +154,19 @@ class Schemas:
         allow_data_loss: bool = False,
         if_commit: str | None = None,
         check_rows: bool = False,
+        dedupe: Dedupe | None = None,
     ) -> SchemaPlan:
         """Say what applying a schema would do; reads the branch's head, writes nothing.
 
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
+        `dedupe` says which edges stay where several would share a key: see `apply`.
         """
         target = self._view.line(branch)
         checked = load_schema(schema)
         expected = self._expected(target, if_commit)
 
         def proposed() -> SchemaPlan:
-            return self._proposed(checked, target, expected, allow_data_loss, check_rows)
+            return self._proposed(checked, target, expected, allow_data_loss, check_rows, dedupe)
 
         return of_the_newest(proposed)
 
@@ -165,14 +177,16 @@ class Schemas:
         if_commit: str | None,
         allow_data_loss: bool,
         check_rows: bool,
+        dedupe: Dedupe | None,
     ) -> SchemaPlan:
         snapshot = self._store.snapshot(branch)
         if if_commit is not None and not snapshot.state.same_content_as(if_commit):
             raise PreconditionFailed(branch, expected=if_commit, actual=snapshot.commit_id)
         state = snapshot.state
         proposal = propose(checked, self._catalogs, state, new_id(), allow_data_loss=allow_data_loss)
-        if check_rows and proposal.plan.supported:
-            with self._store.reading(state):
+        with self._store.reading(state):
+            proposal, _ = self._with_rekeyed(proposal, snapshot, dedupe)
+            if check_rows and proposal.plan.supported:
                 judge_rows(proposal, partial(self._store.table, snapshot), now_ms=self._now_ms())
         return SchemaPlan(proposal)
 
@@ -185,12 +199,16 @@ class Schemas:
         actor: str | None = None,
         message: str | None = None,
         if_commit: str | None = None,
+        dedupe: Dedupe | None = None,
         idempotency_key: str | None = None,
     ) -> SchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
         deleted, down to what the heads of live branches need. Under an idempotency key it is done once.
+
+        An edge type gets a key only if no two edges share it, or `dedupe` says which one stays: with "equal"
+        edges that have equal properties become one, with "latest" the one that changed last.
         """
         target = self._view.writable(branch)
         self._view.allow(Action.SCHEMA_APPLY, target=target)
@@ -199,13 +217,14 @@ class Schemas:
         change = SchemaChange(
             checked,
             self._catalogs,
+            self._deduplication(dedupe),
             allow_data_loss=allow_data_loss,
             now_ms=self._now_ms(),
         )
         with measured() as meter:
             intent = Intent(by, message, self._expected(target, if_commit))
             if idempotency_key is not None:
-                commit_id = self._claim(idempotency_key, checked, target, by, allow_data_loss)
+                commit_id = self._claim(idempotency_key, checked, target, by, allow_data_loss, dedupe)
                 intent = replace(intent, labels=FrozenMap({KEY: idempotency_key}), commit_id=commit_id)
             receipt = self._store.publish(target, change, intent)
             commit = receipt.commit
@@ -220,14 +239,22 @@ class Schemas:
         return SchemaReceipt(plan, commit, meter.cost, taken.types, taken.warnings, receipt.replayed)
 
     def _claim(
-        self, key: str, checked: CheckedSchema, branch: str, actor: str | None, allow_data_loss: bool
+        self,
+        key: str,
+        checked: CheckedSchema,
+        branch: str,
+        actor: str | None,
+        allow_data_loss: bool,
+        dedupe: Dedupe | None,
     ) -> str | None:
         """Return the commit id of a key; a change that can never be made claims nothing."""
-        what = ["schema", checked.source.text, allow_data_loss]
+        what = ["schema", checked.source.text, allow_data_loss, *([] if dedupe is None else [dedupe])]
         base = self._store.snapshot(branch)
         claim = Claim(key, base, actor, spelling(what).encode())
         claims = Claims(self._store.location, self._store.syncer)
         wanted = propose(checked, self._catalogs, base.state, new_id(), allow_data_loss=allow_data_loss)
+        with self._store.reading(base.state):
+            wanted, _ = self._with_rekeyed(wanted, base, dedupe)
         # A change that cannot be made now may have been right under an earlier schema.
         claimed = claims.take(claim) if wanted.plan.supported else claims.find(claim)
         return None if claimed is None else claimed.alone
@@ -253,6 +280,15 @@ class Schemas:
 
     def _expected(self, branch: str, if_commit: str | None) -> str | None:
         return None if if_commit is None else self._view.full_id(self._store, branch, if_commit)
+
+    def _deduplication(self, dedupe: Dedupe | None) -> Deduplication:
+        return Deduplication(dedupe, partial(last_changes, self._store, self._catalogs))
+
+    def _with_rekeyed(
+        self, proposal: Proposal, snapshot: PinnedSnapshot, dedupe: Dedupe | None
+    ) -> tuple[Proposal, list[RekeyedRows]]:
+        table, how = partial(self._store.table, snapshot), self._deduplication(dedupe)
+        return with_rekeyed(proposal, snapshot.state, table, how, now_ms=self._now_ms())
 
     def _now_ms(self) -> int:
         return self._store.clock.now_us() // 1000

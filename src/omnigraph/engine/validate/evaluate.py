@@ -20,7 +20,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import KeyConflict
 from omnigraph.base.times import write_day, write_instant
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ENDPOINTS, ID, Cardinality, EdgeType, NodeType, TableType, Unique
+from omnigraph.catalog.model import ENDPOINTS, ID, Cardinality, EdgeType, TableType, Unique
 from omnigraph.catalog.types import Scalar
 from omnigraph.engine.change import ChangeSet, TypeChange
 from omnigraph.engine.validate.relation import (
@@ -141,7 +141,7 @@ def _strict(change: TypeChange) -> Iterator[Question]:
     declared = change.declared
     if change.minted or not (change.strict or change.replaces):
         return
-    if change.as_given and not _keyed(declared):
+    if change.as_given and not declared.key:
         twice = Shared(_ids(RelationSide.GIVEN, declared), (ID,), ID)
         yield Question(
             twice, (ID,), lambda row: _key_conflict(declared, row[ID], "stands in the input twice")
@@ -164,13 +164,13 @@ def _uniques(change: TypeChange) -> Iterator[Question]:
     if not change.count:
         return
     side = RelationSide.GIVEN if change.as_given else RelationSide.CHANGED
-    if side is RelationSide.GIVEN and _keyed(declared) and not change.minted:
-        names = ", ".join(declared.name_of(p) for p in declared.key) if isinstance(declared, NodeType) else ""
+    if side is RelationSide.GIVEN and declared.key and not change.minted:
+        names = ", ".join(member.name for member in declared.key_members)
         yield Question(
             Shared(_ids(side, declared), (ID,), ID), (ID,), lambda row: _same_key(declared, names, row[ID])
         )
     for constraint in declared.constraints:
-        if isinstance(constraint, Unique):
+        if isinstance(constraint, Unique) and not declared.is_key(constraint):
             yield _within(declared, constraint, side)
             if not change.replaces:
                 yield _against_committed(declared, constraint)
@@ -371,10 +371,6 @@ def _nodes(side: RelationSide, node_id: str) -> Read:
 
 def _ids(side: RelationSide, declared: TableType) -> Read:
     return Read(side, declared.table_id, ((ID, ID),))
-
-
-def _keyed(declared: TableType) -> bool:
-    return isinstance(declared, NodeType) and bool(declared.key)
 
 
 # -- judging ---------------------------------------------------------------------------------------

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from omnigraph.base import times
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.model import (
+    END_NAMES,
     ENDPOINTS,
     ID,
     Check,
     EdgeType,
     Index,
-    NodeType,
     Property,
     Range,
     TableType,
@@ -96,7 +96,7 @@ CODES = (
     "key",
 )
 LONGEST_SHOWN = 80
-INPUT_NAMES = {"src": "from", "dst": "to"}  # what writers call the endpoints
+INPUT_NAMES = END_NAMES  # what writers call the endpoints
 
 Describe: TypeAlias = Callable[[int], tuple[str, str | None]]
 
@@ -383,7 +383,7 @@ def _range(values: pa.Array, declared: TableType, member: Property, bounds: Rang
 
 
 def _is_key(declared: TableType, member: Property) -> bool:
-    return isinstance(declared, NodeType) and member.id in declared.key
+    return member.id in declared.key
 
 
 def _check(values: pa.Array, declared: TableType, member: Property, check: Check) -> Iterator[Breach]:

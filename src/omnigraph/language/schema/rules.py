@@ -84,8 +84,8 @@ DEFAULT_VALUE = _rule("PG418", "default_value", "the value of `@default` does no
 
 # -- 5: constraints ----------------------------------------------------------------------------------
 
-ON_EDGE_BODY = _rule("PG501", "not_on_edges", "`@key`, `@range` or `@check` is in the body of an edge")
-MULTIPLE_KEYS = _rule("PG502", "multiple_keys", "a node has more than one key")
+ON_EDGE_BODY = _rule("PG501", "not_on_edges", "`@range` or `@check` is in the body of an edge")
+MULTIPLE_KEYS = _rule("PG502", "multiple_keys", "a node or an edge has more than one key")
 UNKNOWN_PROPERTY = _rule("PG503", "unknown_property", "a constraint names a property that does not exist")
 KEY_NULLABLE = _rule("PG504", "key_nullable", "a member of the key is nullable")
 KEY_TYPE = _rule("PG505", "key_type", "a member of the key is a list, a vector or a Blob")
@@ -94,6 +94,7 @@ RANGE_TYPE = _rule("PG507", "range_type", "`@range` is on a property that is not
 CHECK_TYPE = _rule("PG508", "check_type", "`@check` is on a property that is not a String")
 RANGE_BOUNDS = _rule("PG509", "range_bounds", "the bounds of `@range` are in the wrong order or not finite")
 PATTERN = _rule("PG510", "bad_pattern", "the pattern of `@check` is not a regular expression of RE2")
+EDGE_KEY = _rule("PG511", "edge_key_without_ends", "the key of an edge lacks `src` or `dst`")
 
 # -- 6: the schema as a whole ------------------------------------------------------------------------
 

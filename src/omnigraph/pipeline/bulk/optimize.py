@@ -39,7 +39,6 @@ from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.compaction import (
-    MIB,
     NewFragments,
     OptimizePolicy,
     Rewriter,
@@ -48,6 +47,7 @@ from omnigraph.storage.tables.compaction import (
 )
 from omnigraph.storage.tables.effects import BuildIndexes, Compact, fragments_of
 from omnigraph.storage.tables.layout import FragmentLayout, Layout
+from omnigraph.storage.tables.row_runs import MIB, RowRuns
 from omnigraph.storage.transaction import PinnedSnapshot, PublishPlan
 
 GROUP_BYTES = 256 * MIB  # of one task; a fragment is never cut
@@ -208,7 +208,8 @@ def _rewritten(place: Location, task: GroupTask) -> GroupOutcome:
         try:
             handle = store.reads.handle(task.table_id, task.version)
             layout = store.reads.layout(handle)
-            new = write_anew(handle, layout, task.file_bytes, task.fragments)
+            runs = RowRuns(store.location.objects, store.reads.deleted)
+            new = write_anew(runs, handle, layout, task.file_bytes, task.fragments)
         except GraphError as error:
             return GroupOutcome(error=error)
         except OSError as error:

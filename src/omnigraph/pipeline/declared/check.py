@@ -25,7 +25,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, ConflictError, GraphError, InvalidRequest, NotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, NodeType, TableType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.arrow import arrow_column, text_column
 from omnigraph.engine.load.cells import ColumnMisfit
@@ -337,8 +337,7 @@ def _report(
 def _needed(declared: TableType, name: str) -> tuple[Rule, str]:
     if isinstance(declared, EdgeType) and name in (INPUT_NAMES[end] for end in ENDPOINTS):
         return ENDS, "the id of the node where an edge starts" if name == "from" else "of that where it ends"
-    key = declared.key if isinstance(declared, NodeType) else ()
-    if name in (declared.name_of(identity) for identity in key):
+    if name in (member.name for member in declared.key_members):
         return KEY, "which its key has"
     return REQUIRED, "which is required and has no default"
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from lance.blob import blob_array
 from lance.fragment import FragmentMetadata, write_fragments
 
@@ -31,16 +31,12 @@ from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.opener import Handle
 from omnigraph.storage.tables.effects import ROWS_PER_FILE, Compact, Rewritten, Source, Written
 from omnigraph.storage.tables.layout import (
-    KIB,
     ROW_WEIGHT,
-    FragmentLayout,
     Layout,
     Offsets,
     is_blob,
 )
-
-MIB = 1024 * KIB
-Deleted = Callable[[Handle, int, FragmentLayout], Offsets]  # which rows of a fragment are, as layouts know it
+from omnigraph.storage.tables.row_runs import BATCH_ROWS, MIB, Deleted, RowRuns, blob_sizes
 
 # -- which fragments ---------------------------------------------------------------------------------
 
@@ -65,6 +61,15 @@ class FragmentFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexState:
+    """One declared index, and the rows that it does not cover."""
+
+    property: str
+    kind: str
+    unindexed_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fragmentation:
     """The fragments of one table, and how many of its rows some declared index does not cover."""
 
@@ -72,11 +77,17 @@ class Fragmentation:
     kind: str
     fragments: tuple[FragmentFacts, ...]
     unindexed_rows: int
+    indexes: tuple[IndexState, ...] = ()
 
     @property
     def rows(self) -> int:
         """How many rows the table has."""
         return sum(fragment.rows - fragment.deleted for fragment in self.fragments)
+
+
+def coverage(rows: int, unindexed: int) -> float:
+    """Return the share of rows that an index covers; all of none."""
+    return 1 - min(unindexed, rows) / rows if rows else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,34 +166,15 @@ def fragment_facts(handle: Handle, layout: Layout) -> dict[int, FragmentFacts]:
         number: FragmentFacts(
             int(part.metadata.physical_rows),
             int(part.metadata.physical_rows) - part.size.rows,
-            part.stored_bytes + (_blob_bytes(handle, number) if layout.has_blobs else 0),
+            part.stored_bytes + (int(blob_sizes(handle, number).sum()) if layout.has_blobs else 0),
         )
         for number, part in layout.parts.items()
     }
 
 
-def _blob_bytes(handle: Handle, number: int) -> int:
-    """Return how much the blobs of a fragment hold, which lie beside its file."""
-    columns = [field.name for field in handle.schema if is_blob(field)]
-    scan = scanner(
-        handle,
-        columns=columns,
-        fragments=[handle.get_fragment(number)],
-        blob_handling="blobs_descriptions",
-    )
-    sizes = (
-        pc.sum(pc.struct_field(batch[name], "size")).as_py() or 0
-        for batch in scan.to_batches()
-        for name in columns
-    )
-    return int(sum(sizes))
-
-
 # -- rewriting ---------------------------------------------------------------------------------------
 
 
-BATCH_ROWS = 8_192
-BATCH_BYTES = 4 * MIB  # of rows of usual size; memory stays within some batches whatever the table holds
 READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1, "io_buffer_size": 32 * MIB}
 
 
@@ -190,6 +182,7 @@ NewFragments = tuple[FragmentMetadata, ...]
 
 
 def write_anew(
+    runs: RowRuns,
     handle: Handle,
     layout: Layout,
     file_bytes: int,
@@ -198,19 +191,12 @@ def write_anew(
 ) -> NewFragments:
     """Write the living rows of some fragments as new files, batch by batch; nothing names them yet.
 
-    `advanced` is told of rows as they pass, and may raise.
+    `runs` says how many rows to read at a time, so that memory stays within some batches whatever the table
+    holds. `advanced` is told of rows as they pass, and may raise.
     """
-    scan = scanner(
-        handle,
-        fragments=[handle.get_fragment(number) for number in chosen],
-        scan_in_order=True,
-        batch_size=_batch_rows(handle, layout, chosen),
-        blob_handling="all_binary" if layout.has_blobs else None,
-        **READ_AHEAD,
-    )
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in scan.to_batches():
+        for batch in _read(runs, handle, layout, chosen):
             yield _storable(batch, layout.schema)
             advanced(batch.num_rows)
 
@@ -226,7 +212,25 @@ def write_anew(
     return tuple(new)
 
 
-# Whoever does what `write_anew` does.
+def _read(runs: RowRuns, handle: Handle, layout: Layout, chosen: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the living rows of fragments: small ones in one scan, of others each run in one of its own."""
+
+    def scan(numbers: Sequence[int], batch: int, **part: int) -> Iterator[pa.RecordBatch]:
+        fragments = [handle.get_fragment(number) for number in numbers]
+        blobs = "all_binary" if layout.has_blobs else None
+        options = {"batch_size": batch, "blob_handling": blobs, "scan_in_order": True, **READ_AHEAD}
+        yield from scanner(handle, fragments=fragments, **options, **part).to_batches()
+
+    for of_run, numbers in groupby(chosen, key=lambda number: runs.of(handle, layout, number)):
+        if not of_run:
+            yield from scan(list(numbers), BATCH_ROWS)
+            continue
+        for number in numbers:
+            for run in of_run:
+                yield from scan([number], run.batch, offset=run.start, limit=run.rows)
+
+
+# Whoever does what `write_anew` does, once it knows how to read.
 Rewriter = Callable[[Handle, Layout, int, Sequence[int], Callable[[int], None]], NewFragments]
 
 
@@ -237,8 +241,8 @@ def rewrite(
     policy: OptimizePolicy,
     chosen: Sequence[int],
     since: int,
+    rewriter: Rewriter,
     advanced: Callable[[int], None] = lambda rows: None,
-    rewriter: Rewriter = write_anew,
 ) -> Rewritten:
     """Have the living rows of some fragments written anew; `since` is the version of the branch before."""
     parts = ((number, layout.parts[number]) for number in chosen)
@@ -261,24 +265,18 @@ def in_groups(
     >>> in_groups(facts, (0, 1, 2), 1000), in_groups(facts, (0, 1, 2), 1700)
     ([(0,), (1, 2)], [(0, 1, 2)])
     """
-    groups: list[tuple[int, ...]] = [()]
+    groups: list[list[int]] = [[]]
     held = 0.0
     for number in chosen:
         if held >= group_bytes:
-            groups.append(())
+            groups.append([])
             held = 0.0
-        groups[-1] = (*groups[-1], number)
+        groups[-1].append(number)
         held += fragments[number].living_weight
     if len(groups) > 1 and held < group_bytes:
-        *groups, before, last = groups
-        groups.append((*before, *last))
-    return groups
-
-
-def _batch_rows(handle: Handle, layout: Layout, chosen: Sequence[int]) -> int:
-    facts = [fragment_facts(handle, layout)[number] for number in chosen]
-    average = sum(fragment.bytes for fragment in facts) // max(sum(fragment.rows for fragment in facts), 1)
-    return int(np.clip(BATCH_BYTES // max(average, 1), 1, BATCH_ROWS))
+        last = groups.pop()
+        groups[-1] += last
+    return [tuple(group) for group in groups]
 
 
 def _storable(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

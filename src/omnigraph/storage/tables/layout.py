@@ -82,7 +82,7 @@ def fingerprint(handle: Handle) -> bytes:
 def _parts(schema: Any) -> tuple[Any, list[Message]]:
     # The pickled form of a LanceSchema is (rebuild, (metadata, *field messages)).
     _, (metadata, *messages) = schema.__reduce__()
-    return metadata, [list(_decode(bytes(raw))) for raw in messages]
+    return metadata, [list(decoded(bytes(raw))) for raw in messages]
 
 
 def _schema(metadata: Any, fields: list[Message]) -> Any:
@@ -113,7 +113,8 @@ def _set(message: Message, number: int, wire: int, value: Any) -> None:
     message.append((number, wire, value))
 
 
-def _decode(raw: bytes) -> Iterator[tuple[int, int, Any]]:
+def decoded(raw: bytes) -> Iterator[tuple[int, int, Any]]:
+    """Yield the members of a protobuf message: field number, wire type, value."""
     position = 0
     while position < len(raw):
         tag, position = _read_varint(raw, position)
@@ -130,6 +131,14 @@ def _decode(raw: bytes) -> Iterator[tuple[int, int, Any]]:
             raise ValueError(f"unexpected wire type {wire} in a stored field")
         yield number, wire, raw[position : position + size]
         position += size
+
+
+def varints(packed: bytes) -> Iterator[int]:
+    """Yield numbers that are stored one after the other."""
+    position = 0
+    while position < len(packed):
+        value, position = _read_varint(packed, position)
+        yield value
 
 
 def _encode(message: Message) -> bytes:

@@ -1,7 +1,9 @@
-"""Alias: a short name of the project file for one query, with its words as parameters.
+"""Alias: a short name for one query, with its words as parameters.
 
-`aliases.<name>` has `command` (query or mutate), `query` (a file), `name` (a query of it), `args`
-(parameters for the words after the alias), `params` (fixed ones) and `format`.
+`aliases.<name>` of the project file has `command` (query or mutate), `query` (a file), `name` (a query of
+it), `args` (parameters for the words after the alias), `params` (fixed ones) and `format`. That of the
+operator config, which comes first, has `server`, `graph` and `query`, the name of a stored query, in place
+of the first three.
 
 Strongest first: `--param`, then `--params`, then the words, then the fixed parameters.
 """
@@ -25,6 +27,7 @@ from omnigraph.surfaces.cli.query import (
     WithMetadata,
     run_mutation,
     run_read,
+    run_stored,
 )
 from omnigraph.surfaces.cli.settings import PROJECT_FILE, WRITES, Settings
 from omnigraph.surfaces.cli.support.call import GraphUri, call_of, note_old_spelling
@@ -41,10 +44,11 @@ from omnigraph.surfaces.cli.support.params import (
 
 @dataclass(frozen=True)
 class Alias:
-    """What the project file says about one alias."""
+    """What a file says about one alias."""
 
     name: str
-    file: Path
+    file: Path | None  # None: a stored query
+    address: str | None = None
     writes: bool = False
     query_name: str | None = None
     args: tuple[str, ...] = ()
@@ -65,7 +69,7 @@ class Alias:
 
 def alias(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The alias, of omnigraph.yaml.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The alias, of config.yaml or omnigraph.yaml.")],
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its parameters, in their order.")
     ] = None,
@@ -79,16 +83,20 @@ def alias(
     with_metadata: WithMetadata = False,
     out: Out = None,
 ) -> None:
-    """Run the query that the project file has a short name for."""
+    """Run the query that the operator config or the project file has a short name for."""
     call = call_of(ctx)
     note_old_spelling(ctx, "alias")
     settings = call.settings
     known = find_alias(settings, name)
     bound = {**known.bind(words or ()), **read_params(param, params, params_file)}
-    address = settings.address(graph_uri)
+    address = known.address if known.address and not graph_uri else settings.address(graph_uri)
+    flags = ReadFlags(snapshot, form, explain, with_metadata, out)
+    if known.file is None:
+        request = QueryRequest(address, known.query_name, None, name, bound)
+        run_stored(call, request, flags, alias_format=known.format)
+        return
     text, file = read_text(settings, known.file, None)
     request = QueryRequest(address, known.query_name, text, file, bound)
-    flags = ReadFlags(snapshot, form, explain, with_metadata, out)
     if not known.writes:
         run_read(call, request, flags, alias_format=known.format)
         return
@@ -98,21 +106,42 @@ def alias(
 
 
 def find_alias(settings: Settings, name: str) -> Alias:
-    """Return an alias of the project file."""
-    aliases = settings.config.find("project", "aliases") or {}
+    """Return an alias of the operator config, or else of the project file."""
+    own, aliases = (settings.config.find(file, "aliases") or {} for file in ("operator", "project"))
+    if name in own:
+        return _of_operator(settings, name, own[name])
     if name not in aliases:
-        hint = did_you_mean(name, aliases)
+        hint = did_you_mean(name, [*own, *aliases])
         listed = f"; {hint}" if hint else ""
         raise NotFound(f"{PROJECT_FILE} has no alias {name!r}{listed}", remedy="`aliases` there lists them")
     entry = aliases[name]
     return Alias(
         name,
         settings.alias_file(entry["query"]),
-        entry["command"] in WRITES,
-        entry["name"],
-        entry["args"],
-        entry["params"],
-        entry["format"],
+        writes=entry["command"] in WRITES,
+        query_name=entry["name"],
+        args=entry["args"],
+        params=entry["params"],
+        format=entry["format"],
+    )
+
+
+def _of_operator(settings: Settings, name: str, entry: Mapping[str, Any]) -> Alias:
+    """Return an alias of one person: it is for a stored query."""
+    if entry["query"] is None:
+        raise InvalidRequest(
+            f"alias {name!r} of the operator config names no query", remedy="Add query: NAME, of a stored one"
+        )
+    server = entry["server"]
+    address = None if server is None else settings.config.served(server, entry["graph"])
+    return Alias(
+        name,
+        None,
+        address,
+        query_name=entry["query"],
+        args=entry["args"],
+        params=entry["params"],
+        format=entry["format"],
     )
 
 

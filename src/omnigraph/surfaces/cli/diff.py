@@ -40,7 +40,7 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", help="So many change
 
 def change_line(change: Change) -> str:
     """Return a change as one line."""
-    line = f"{SIGNS[change.op.value]} {change.kind} {change.type_name} {change.id}"
+    line = f"{SIGNS[change.op.value]} {change.kind} {change.text}"
     before, after = change.before or {}, change.after or {}
     updates = [f"{name}: {value_text(before, name)} -> {value_text(after, name)}" for name in change.fields]
     return f"{line}  {', '.join(updates)}" if updates else line

@@ -104,7 +104,8 @@ def _examine(
 def _environment(call: Call, address: str | None, graph_uri: str | None) -> None:
     from omnigraph.engine.doctor.environment import inspect_environment
 
-    where = None if address is None and graph_uri is None else call.settings.address(address, graph_uri)
+    named = address is not None or graph_uri is not None
+    where = call.refuse_served("doctor --environment", address, graph_uri) if named else None
     report = inspect_environment(where, _java)
     call.output.result(report.to_json(), *map(str, report.items))
     if not report.ok:

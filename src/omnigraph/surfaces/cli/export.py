@@ -196,7 +196,8 @@ def _writer(call: Call, graph: Graph, engine: ExportEngine, chosen: Arguments) -
     if not hasattr(graph, "store"):
         if engine is ExportEngine.SPARK:
             raise InvalidRequest(
-                "Spark reads the storage, which a server does not give out", remedy="Use --engine local"
+                "an export by Spark works on the storage of a graph, and a server does not give that out",
+                remedy="Use --engine local",
             )
         return graph.export
     local = partial(export_files, graph.store)

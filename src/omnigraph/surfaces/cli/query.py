@@ -197,11 +197,46 @@ def run_mutation(
                 **request.arguments(), **writing, message=message, actor=actor, dry_run=settings.dry_run
             )
         )
-        if not settings.dry_run:  # named once it was written to: a fault in the text is shown alone
-            call.output.target("mutate", request.address, writes=False)
-        for warning in receipt.warnings:
-            call.output.note(f"warning: {warning}")
-        call.output.result({"uri": graph.uri, **receipt.to_json()}, *_receipt_lines(receipt))
+        _show_receipt(call, graph, request, receipt)
+
+
+def _show_receipt(call: Call, graph: Graph, request: QueryRequest, receipt: Receipt) -> None:
+    if not receipt.dry_run:  # named once it was written to: a fault in the text is shown alone
+        call.output.target("mutate", request.address, writes=False)
+    for warning in receipt.warnings:
+        call.output.note(f"warning: {warning}")
+    call.output.result({"uri": graph.uri, **receipt.to_json()}, *_receipt_lines(receipt))
+
+
+def run_stored(call: Call, request: QueryRequest, flags: ReadFlags, *, alias_format: Any = None) -> None:
+    """Run a stored query of which only the graph knows whether it reads or writes."""
+    from omnigraph.execution.result import Result
+
+    if call.settings.dry_run or flags.explain:
+        raise InvalidRequest("a stored query has no dry run and no plan", remedy="Give its text with -e")
+    at = read_at(call.settings, flags.snapshot)
+    form = choose(
+        call.settings,
+        flags.format,
+        alias=alias_format,
+        with_metadata=flags.with_metadata,
+        past=at is not None,
+    )
+    _refuse_terminal(form, flags.out)
+    assert request.name is not None
+    with call.connect(request.address, stored=True) as graph:
+        call.output.writing()
+        answer = graph.run(
+            request.name,
+            request.params,
+            branch=call.settings.branch,
+            at=at,
+            actor=call.actor(request.address),
+        )
+        if not isinstance(answer, Result):
+            _show_receipt(call, graph, request, answer)
+            return
+    call.output.stream(lambda sink: form.write(answer, sink), flags.out)
 
 
 def _run_stored(call: Call, graph: Graph, request: QueryRequest, writing: dict[str, Any]) -> Receipt:

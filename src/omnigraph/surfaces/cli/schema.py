@@ -17,7 +17,7 @@ from omnigraph.surfaces.cli.support.command_line import Commands
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from omnigraph.catalog.steps import Step
+    from omnigraph.catalog.steps import Dedupe, Step
     from omnigraph.engine.schema.hard_drop import ReclaimedType
     from omnigraph.engine.schema.schema import SchemaPlan, SchemaReceipt
 
@@ -25,6 +25,19 @@ app = Commands(help="Show, plan and change the schema of a branch.")
 SchemaFile = Annotated[Path, typer.Option("--schema", help="The desired schema file (.pg).")]
 DataLoss = Annotated[
     bool, typer.Option("--allow-data-loss", help="Make every drop hard: the history of its type goes too.")
+]
+
+
+class DedupeWay(StrEnum):
+    """Which of several edges that would share a key stays."""
+
+    EQUAL = "equal"
+    LATEST = "latest"
+
+
+DedupeOption = Annotated[
+    DedupeWay | None,
+    typer.Option("--dedupe", help="Of edges that would share a key: one of equal ones stays, or the latest."),
 ]
 HISTORY = "dropped data and the history of the types that held it"
 
@@ -85,11 +98,14 @@ def plan(
     address: Address = None,
     graph_uri: GraphUri = None,
     allow_data_loss: DataLoss = False,
+    dedupe: DedupeOption = None,
 ) -> int:
     """Say what applying a schema would do; write nothing."""
     call = call_of(ctx)
     with call.connect(address, graph_uri) as graph:
-        proposal = graph.schema.plan(schema, branch=call.settings.branch, allow_data_loss=allow_data_loss)
+        proposal = graph.schema.plan(
+            schema, branch=call.settings.branch, allow_data_loss=allow_data_loss, dedupe=_way(dedupe)
+        )
         call.output.result({"uri": graph.uri, **proposal.to_json()}, *_plan_lines(proposal))
     return 0 if proposal.supported else 1
 
@@ -101,6 +117,7 @@ def apply(
     address: Address = None,
     graph_uri: GraphUri = None,
     allow_data_loss: DataLoss = False,
+    dedupe: DedupeOption = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Needed with --allow-data-loss.")] = False,
     if_commit: IfCommit = None,
     message: Message = None,
@@ -109,7 +126,7 @@ def apply(
     call = call_of(ctx)
     where = call.settings.address(address, graph_uri)
     if call.settings.dry_run:
-        return _dry_apply(call, where, schema, allow_data_loss, if_commit)
+        return _dry_apply(call, where, schema, allow_data_loss, if_commit, _way(dedupe))
     if allow_data_loss:
         call.require_consent("schema apply", where, destroys=HISTORY, confirmed=confirm)
     call.output.target("schema apply", where)
@@ -121,6 +138,7 @@ def apply(
             actor=call.actor(where),
             message=message,
             if_commit=if_commit,
+            dedupe=_way(dedupe),
         )
         for warning in receipt.warnings:
             call.output.note(f"warning: {warning}")
@@ -128,7 +146,13 @@ def apply(
     return 1 if any(reclaimed.error for reclaimed in receipt.reclaimed) else 0
 
 
-def _dry_apply(call: Call, where: str, schema: Path, allow_data_loss: bool, if_commit: str | None) -> int:
+def _way(dedupe: DedupeWay | None) -> Dedupe | None:
+    return None if dedupe is None else dedupe.value
+
+
+def _dry_apply(
+    call: Call, where: str, schema: Path, allow_data_loss: bool, if_commit: str | None, dedupe: Dedupe | None
+) -> int:
     """Do everything that an apply does up to its first write."""
     with call.connect(where) as graph:
         proposal = graph.schema.plan(
@@ -137,6 +161,7 @@ def _dry_apply(call: Call, where: str, schema: Path, allow_data_loss: bool, if_c
             allow_data_loss=allow_data_loss,
             if_commit=if_commit,
             check_rows=True,
+            dedupe=dedupe,
         )
         document = {"uri": graph.uri, **proposal.to_json(), "applied": False, "dry_run": True}
         call.output.result(document, *_plan_lines(proposal))
@@ -243,6 +268,10 @@ def _words(step: dict[str, Any]) -> list[Any]:
         words += [_type(step["from"]), "->", _type(step["to"])]
     if "property_type" in step:
         words += [_type(step["property_type"])]
+    if "key" in step:
+        words += [f"@key({', '.join(step['key'])})"]
+    if step["kind"] == "change_key":
+        words += [f"@key({', '.join(step['from'])})", "->", f"@key({', '.join(step['to'])})"]
     if "added_values" in step:
         words += ["+", ", ".join(step["added_values"])]
     if "constraint" in step:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.base.errors import InvalidRequest
-from omnigraph.surfaces.cli.settings import Settings
+from omnigraph.surfaces.cli.settings import Settings, is_served, read_project
 from omnigraph.surfaces.cli.support.call import Address, GraphUri, call_of
 from omnigraph.surfaces.environment import variable
 
@@ -64,6 +64,12 @@ Cors = Annotated[
         "--cors", metavar="ORIGIN", help="Let pages of this origin call the server. Repeat for more."
     ),
 ]
+Optimize = Annotated[
+    str | None,
+    typer.Option(
+        "--optimize", metavar="WHEN", help="Optimize in the background where it is due: every=5m, thresholds."
+    ),
+]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Refuse scans without an index, and answers without a bound.")
 ]
@@ -92,6 +98,7 @@ def serve(
     require_all_graphs: RequireAll = False,
     read_only: ReadOnly = False,
     cors: Cors = None,
+    optimize: Optimize = None,
     workers: Workers = 1,
     strict: Strict = False,
     limit: Limit = None,
@@ -101,13 +108,17 @@ def serve(
     try:
         from omnigraph.surfaces.server.limits import Limits
         from omnigraph.surfaces.server.process import serve as run
-        from omnigraph.surfaces.server.settings import DEFAULT_BIND, ServerSettings
+        from omnigraph.surfaces.server.settings import DEFAULT_BIND, ServerSettings, UpkeepPolicy
     except ModuleNotFoundError as error:
         raise InvalidRequest(
             f"a server needs {error.name}",
             remedy="Install omnigraph[server]: pip install 'omnigraph[server]'",
         ) from error
     graphs = _served(call.settings, address, graph_uri, graph_id, config, queries)
+    if optimize is None and config is not None:
+        optimize = read_project(config).find("project", "server", "optimize")
+    if optimize is not None and read_only:
+        raise InvalidRequest("a server that only reads cannot optimize", remedy="Leave out --optimize")
     port = variable("PORT") or None
     return run(
         ServerSettings(
@@ -123,6 +134,7 @@ def serve(
             tokens_command=tokens_command,
             cors=tuple(cors or ()),
             workers=workers,
+            upkeep=None if optimize is None else UpkeepPolicy.read(optimize),
             limits=Limits.told(limit or (), os.environ, _limits_of(call.settings, config)),
             environment=os.environ,
         )
@@ -143,9 +155,12 @@ def _served(
 
     if config is None or address or graph_uri:
         where = settings.address(address, graph_uri)
+        if is_served(where):
+            raise InvalidRequest(
+                "serve works on the storage of a graph, and a server does not give that out",
+                remedy="Give the address of the storage: a path or s3://..., on a machine that reaches it",
+            )
         return (ServedAddress(graph_id or id_of(where), where, queries),)
-    from omnigraph.surfaces.cli.settings import read_project
-
     project = read_project(config)
     names = project.find("project", "graphs") or {}
     if not names:

@@ -71,7 +71,13 @@ CALLING: Shape = {"args": _texts, "params": _params, "format": _text}
 PROJECT_SHAPE: Shape = {
     "project": {"name": _text},
     "graphs": {"*": {"uri": _text, "bearer_token_env": _text, "policy": FILE, "queries": _any}},
-    "server": {"graph": _text, "bind": _text, "policy": FILE, "limits": {"*": _any}},
+    "server": {
+        "graph": _text,
+        "bind": _text,
+        "policy": FILE,
+        "optimize": _text,
+        "limits": {"*": _any},
+    },
     "policy": FILE,
     "cli": {"graph": _text, "branch": _text, "actor": _text, "output_format": _text, **SHOWING},
     "query": {"roots": _texts},
@@ -189,7 +195,7 @@ class Settings:
         """Return the graph of a call that names none: the profile, the environment, then the files."""
         config = self.config
         if self.profile is not None:
-            return self._of_profile(self.profile)
+            return self.of_profile(self.profile)
         store, server = (config.find("operator", "defaults", key) for key in ("store", "server"))
         if config.environment_graph is not None:
             return self._named(config.environment_graph)
@@ -204,7 +210,8 @@ class Settings:
         name = config.find("project", "cli", "graph")
         return None if name is None else config.graph_uri(name) or config.project_address(name)
 
-    def _of_profile(self, name: str) -> str:
+    def of_profile(self, name: str) -> str:
+        """Return the graph of a profile."""
         profile = self.config.find("operator", "profiles", name) or {}
         bound = {key: profile[key] for key in ("store", "server") if profile.get(key) is not None}
         if len(bound) != 1:

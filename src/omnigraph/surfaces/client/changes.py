@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from tempfile import SpooledTemporaryFile
-from typing import Any
+from typing import Any, ClassVar
 from weakref import finalize
 
 from omnigraph.base.arguments import Count, checked_methods
@@ -133,6 +133,8 @@ class RemoteChanges:
 class RemoteBaseline:
     """Everything there is at one commit, and the cursor that goes on from there. It is fetched at once."""
 
+    reads_later: ClassVar[bool] = True  # when it is gone through: it may take long
+
     def __init__(self, calls: Calls, body: Json) -> None:
         self._lines = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - it lives as long as this does
         request = RemoteRequest("POST", "/changes/baseline", body=Payload.of(body), accept=NDJSON)
@@ -222,6 +224,8 @@ class StateName:
 @dataclass(frozen=True)
 class RemoteDiff:
     """The way from one state to another; pages of its changes are fetched as they are asked for."""
+
+    reads_later: ClassVar[bool] = True  # when it is gone through: it may take long
 
     _calls: Calls
     _query: dict[str, Any]

@@ -146,6 +146,7 @@ def conflict(document: Json) -> Conflict:
         tuple(fields_of(PropertyConflict, entry) for entry in document.get("properties") or ()),
         _origin(document.get("ours")),
         _origin(document.get("theirs")),
+        (document["from"], document["to"]) if "from" in document else None,
     )
 
 

@@ -65,6 +65,14 @@ class ExportStream:
         with self.calls.transport.stream(request) as (headers, chunks):
             yield headers[COMMIT_HEADER], chunks
 
+    def rows(self, commit_id: str, types: Iterable[TableType]) -> int:
+        """Return how many rows these types have at a commit."""
+        names = {(declared.kind.value, declared.name) for declared in types}
+        counted = self.calls.read("/snapshot", branch=self.branch, snapshot=commit_id)["datasets"]
+        return sum(
+            entry["entity_count"] for entry in counted if (entry["entity_kind"], entry["type_name"]) in names
+        )
+
 
 def export_folder(
     stream: ExportStream,
@@ -75,7 +83,10 @@ def export_folder(
     storage_options: Mapping[str, str] | None,
     progress: Report | None,
 ) -> ExportReport:
-    """Write the types of one commit into a new or empty folder, a file for each; `progress` counts rows."""
+    """Write the types of one commit into a new or empty folder, a file for each.
+
+    `progress` is told the rows that are done, and all there are.
+    """
     chosen = check_format(format)
     here = Location.parse(os.getcwd(), None)
     with destination_at(destination, here, storage_options) as place, stream.open() as (commit_id, chunks):
@@ -85,6 +96,7 @@ def export_folder(
         plan = ExportPlan(state, schema, types)
         files: dict[str, list[ExportedFile]] = {declared.id: [] for declared in types}
         done = 0
+        total = 0 if progress is None else stream.rows(commit_id, types)
 
         def followed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             nonlocal done
@@ -92,7 +104,7 @@ def export_folder(
                 yield batch
                 done += batch.num_rows
                 if progress is not None:
-                    progress(done, done)
+                    progress(done, total)
 
         rows = _entities(chunks, schema)
         for declared, batches in groupby(rows, key=lambda entry: entry[0]):

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
 from omnigraph.base.arguments import checked_methods
-from omnigraph.base.errors import BranchExists, BranchNotFound, GraphError, NotFound, TagExists, TagNotFound
+from omnigraph.base.errors import (
+    BranchExists,
+    BranchNotFound,
+    GraphError,
+    NotFound,
+    PermissionDenied,
+    TagExists,
+    TagNotFound,
+)
 from omnigraph.base.times import At
 from omnigraph.catalog import diagram
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.encode import dumps
 from omnigraph.catalog.lint import lint
+from omnigraph.catalog.steps import Dedupe
 from omnigraph.engine.branches import Branch
 from omnigraph.engine.commits import Tag
 from omnigraph.engine.options import View
@@ -73,7 +83,10 @@ class RemoteBranches:
 
     def delete(self, name: str, *, dry_run: bool = False) -> Branch:
         """Delete a branch that nothing was forked from and nothing of which is tagged; return what it was."""
-        was = None if dry_run else self._document(name)  # a lost reply would have said so
+        was = None
+        if not dry_run:  # a lost reply would have said what it was; whether it may be deleted is said below
+            with suppress(BranchNotFound, PermissionDenied):
+                was = self._document(name)
 
         def already(error: GraphError) -> Json | None:
             return was if isinstance(error, BranchNotFound) else None
@@ -258,10 +271,12 @@ class RemoteSchemas:
         allow_data_loss: bool = False,
         if_commit: str | None = None,
         check_rows: bool = False,
+        dedupe: Dedupe | None = None,
     ) -> RemoteSchemaPlan:
         """Say what applying a schema would do; reads the branch's head, writes nothing.
 
         With `check_rows` the rows that are there are judged as well, as `apply` does before it writes.
+        `dedupe` says which edges stay where several would share a key: see `apply`.
         """
         source = _checked(schema)
         document = self._calls.ask(
@@ -272,6 +287,7 @@ class RemoteSchemas:
             allow_data_loss=allow_data_loss,
             if_commit=if_commit,
             check_rows=check_rows,
+            dedupe=dedupe,
         )
         return _plan(document)
 
@@ -284,12 +300,16 @@ class RemoteSchemas:
         actor: str | None = None,
         message: str | None = None,
         if_commit: str | None = None,
+        dedupe: Dedupe | None = None,
         idempotency_key: str | None = None,
     ) -> RemoteSchemaReceipt:
         """Change the schema of a branch: one commit with all its table changes, or none.
 
         With `allow_data_loss` every drop is hard: once the commit is there, the history of its table is
         deleted, down to what the heads of live branches need. Under an idempotency key it is done once.
+
+        An edge type gets a key only if no two edges share it, or `dedupe` says which one stays: with "equal"
+        edges that have equal properties become one, with "latest" the one that changed last.
         """
         no_actor(actor)
         target = self._view.write(branch)
@@ -299,6 +319,7 @@ class RemoteSchemas:
             "branch": target,
             "allow_data_loss": allow_data_loss,
             "message": message,
+            "dedupe": dedupe,
         }
         document = self._calls.write(
             "POST", "/schema/apply", body, if_commit=if_commit, key=idempotency_key, source=source

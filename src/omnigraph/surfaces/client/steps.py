@@ -71,7 +71,9 @@ def steps(documents: Iterable[Json]) -> tuple[Step, ...]:
 def _step(document: Json) -> RemoteStep | UnsupportedChange:
     shown = {name: value for name, value in document.items() if name not in OF_PLANS}
     if document["kind"] == UnsupportedChange.kind:
-        return UnsupportedChange(entity=document["entity"], reason=document["reason"], code=document["code"])
+        known = {name: shown.pop(name) for name in ("entity", "reason", "code")}
+        details = {name: value for name, value in shown.items() if name not in ("kind", "effect")}
+        return UnsupportedChange(**known, details=details)
     return RemoteStep(document["kind"], shown)
 
 

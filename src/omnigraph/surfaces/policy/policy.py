@@ -6,7 +6,6 @@ the question, so the last ones are kept. Every decision of a guard is one record
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -19,12 +18,12 @@ from omnigraph.base.errors import InvalidRequest, PermissionDenied
 from omnigraph.engine.access import Action, Guard
 from omnigraph.language.diagnostics import SourceText
 from omnigraph.storage.manifest.refs import check_name
+from omnigraph.surfaces.policy.audit import AuditRecord, log_audit
 from omnigraph.surfaces.policy.bundle import ACTIONS, Bundle, PolicyRule, read_bundle, read_file
 from omnigraph.surfaces.policy.cedar import SERVER, CedarPolicies, PolicyEvaluationError, scope_of
 
 __all__ = ["AuditRecord", "NearRule", "Policy", "PolicyDecision", "PolicyEvaluationError"]
 KEPT = 4_096  # decisions
-audit_log = logging.getLogger("omnigraph.audit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +63,6 @@ class PolicyDecision:
             "message": self.message,
         }
         return shown if self.allowed else {**shown, "nearest_rules": [n.to_json() for n in self.nearest]}
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRecord:
-    """One decision, as the audit log has it."""
-
-    actor: str | None
-    action: str
-    resource: str
-    branch: str | None
-    target: str | None
-    decision: str
-    rule: str | None
-
-
-def log_audit(record: AuditRecord) -> None:
-    """Write a decision to the logger `omnigraph.audit`: each field is an attribute of the log record."""
-    fields = {name: getattr(record, name) for name in AuditRecord.__dataclass_fields__}
-    audit_log.info("%(decision)s %(actor)r %(action)s", fields, extra=fields)
 
 
 @checked_methods

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, InvalidRequest, PermissionDenied, counted
 from omnigraph.base.ids import Clock, SystemClock
 from omnigraph.engine.access import Action, Guard
+from omnigraph.surfaces.policy.audit import AuditRecord, log_audit
 from omnigraph.surfaces.server.identity import AccessMode, Identity, StartState, start_state
 from omnigraph.surfaces.server.jwt import JwtSettings, JwtVerifier
 from omnigraph.surfaces.server.settings import ServerSettings
@@ -35,10 +36,15 @@ class ReadingGuard:
     """Allows to read, and nothing else: what a token is good for without a policy."""
 
     resource: str
+    actor: str | None
+    audit: Callable[[AuditRecord], None]
 
     def check(self, action: Action, *, branch: str | None = None, target: str | None = None) -> None:
         """Raise PermissionDenied for everything but a read."""
-        if action is not Action.READ:
+        allowed = action is Action.READ
+        outcome = "allow" if allowed else "deny"
+        self.audit(AuditRecord(self.actor, action.value, self.resource, branch, target, outcome, None))
+        if not allowed:
             raise PermissionDenied(
                 f"no policy allows to {action.value.replace('_', ' ')} here",
                 remedy="Whoever runs the server can give it a policy",
@@ -98,6 +104,7 @@ class AccessRules:
     state: StartState
     identity: Identity | None = None
     files: PolicyFiles | None = None
+    decided: Callable[[str, str], None] | None = None  # is told each action and its decision
 
     @property
     def is_open(self) -> bool:
@@ -114,7 +121,9 @@ class AccessRules:
         if self.is_open:
             return None
         policy = self.policies.graphs.get(graph_id)
-        return ReadingGuard(graph_id) if policy is None else policy.guard(actor, graph_id)
+        if policy is None:
+            return ReadingGuard(graph_id, actor, self.audit)
+        return policy.guard(actor, graph_id, self.audit)
 
     def knows(self, actor: str | None, graph_id: str) -> bool:
         """Say whether an actor is to know that a graph is there: a policy names him, or there is none."""
@@ -126,8 +135,16 @@ class AccessRules:
         if self.is_open:
             return
         policy = self.policies.of_server
-        guard = ReadingGuard(SERVER) if policy is None else policy.server_guard(actor)
+        guard: Guard = ReadingGuard(SERVER, actor, self.audit)
+        if policy is not None:
+            guard = policy.server_guard(actor, self.audit)
         guard.check(action)
+
+    def audit(self, record: AuditRecord) -> None:
+        """Record and count a decision."""
+        log_audit(record)
+        if self.decided is not None:
+            self.decided(record.action, record.decision)
 
     def reload(self) -> None:
         """Read tokens and policies again; waits for commands."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -71,8 +72,23 @@ def problem(error: BaseException, request_id: str, headers: Mapping[str, str] | 
 # -- rows ----------------------------------------------------------------------------------------------
 
 
-def json_result(result: Result, limits: Limits) -> bytes:
-    """Return a result as the JSON of a read; a large one belongs into Arrow."""
+def with_texts(table: pa.Table) -> pa.Table:
+    """Return a table with decimal texts for integers of 64 bits, also those in lists and structures."""
+    return table.cast(pa.schema([(field.name, _as_text(field.type)) for field in table.schema]))
+
+
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    if kind in (pa.int64(), pa.uint64()):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_as_text(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _as_text(field.type)) for field in kind])
+    return kind
+
+
+def json_result(result: Result, limits: Limits, shown: Callable[[pa.Table], pa.Table]) -> bytes:
+    """Return a result as the JSON of a read, its table as `shown`; a large one belongs into Arrow."""
     size = int(result.table.nbytes)
     for resource, actual, limit, unit in (
         ("json_rows", len(result), limits.max_json_rows, "rows"),
@@ -86,7 +102,7 @@ def json_result(result: Result, limits: Limits) -> bytes:
                 limit=limit,
                 actual=actual,
             )
-    return json_bytes(result.to_json())
+    return json_bytes(replace(result, table=shown(result.table)).to_json())
 
 
 def result_facts(result: Result) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import Annotated
 
@@ -16,6 +18,7 @@ from starlette.responses import Response
 
 from omnigraph import __version__
 from omnigraph.base.errors import GraphError, InvalidRequest, MethodNotAllowed, NotFound
+from omnigraph.base.ids import SystemClock
 from omnigraph.engine.graph import Graph
 from omnigraph.execution.memory import Memory
 from omnigraph.surfaces.server.access import OPEN, AccessRules
@@ -23,15 +26,18 @@ from omnigraph.surfaces.server.admission import Admission
 from omnigraph.surfaces.server.answers import problem
 from omnigraph.surfaces.server.calls import Server, bad_request
 from omnigraph.surfaces.server.contract import check_headers
+from omnigraph.surfaces.server.coverage import CoverageLook
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
 from omnigraph.surfaces.server.graphs import ServedGraphs, opened
+from omnigraph.surfaces.server.heads import Heads
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
 from omnigraph.surfaces.server.routes import branches, data, former, history, queries, schema, system
 from omnigraph.surfaces.server.settings import ServerSettings
 from omnigraph.surfaces.server.tracing import Tracing
+from omnigraph.surfaces.server.upkeep import Upkeep
 from omnigraph.surfaces.server.work import Pools
 
 GRAPH_ROUTES: tuple[APIRouter, ...] = (
@@ -43,13 +49,22 @@ GRAPH_ROUTES: tuple[APIRouter, ...] = (
     former.router,
 )
 DESCRIPTION = "A typed, versioned property graph over HTTP."
-EXPOSED = ("Graph-Commit-Id", "Idempotency-Replayed", "X-Request-Id", "Og-Version", "Retry-After")
+EXPOSED = (
+    "Graph-Commit-Id",
+    "Idempotency-Replayed",
+    "X-Request-Id",
+    "Og-Version",
+    "Retry-After",
+    "Deprecation",
+    "Link",
+)
 
 
 def create_app(
     settings: ServerSettings,
     graphs: ServedGraphs | Mapping[str, Graph],
     access: AccessRules = OPEN,
+    tracing: Tracing | None = None,
 ) -> FastAPI:
     """Return the application that serves these graphs, to everybody unless `access` says to whom."""
     served = graphs if isinstance(graphs, ServedGraphs) else ServedGraphs.of(graphs)
@@ -64,7 +79,8 @@ def create_app(
         separate_input_output_schemas=False,
     )
     admission = Admission(settings.limits)
-    metrics = Metrics(admission)
+    metrics = Metrics(admission, served.embedder)
+    access = replace(access, decided=metrics.decided)
     for one in served:
         metrics.ready(one.graph_id, served=one.graph is not None)
     app.openapi = cache(partial(openapi_document, app, with_tokens=not access.is_open))  # type: ignore[method-assign]
@@ -74,6 +90,8 @@ def create_app(
         if settings.strict:
             opened(one).be_strict()
     app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics, memory)
+    app.state.tracing = tracing or Tracing.from_environment(settings.environment)
+    app.state.coverage = CoverageLook(served, metrics, SystemClock())
     app.include_router(system.router)
     checked = Depends(check_headers)
     for router in GRAPH_ROUTES:
@@ -82,6 +100,7 @@ def create_app(
             app.include_router(router, include_in_schema=False, dependencies=[checked])
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_middleware(Heads)  # within the gate
     app.add_middleware(
         Gate,
         limits=settings.limits,
@@ -89,13 +108,13 @@ def create_app(
         identity=access.identity,
         observer=Observer(metrics),
         open_metrics=is_loopback(settings.host),
-        tracing=Tracing.from_environment(settings.environment),
+        tracing=app.state.tracing,
     )
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors,
-            allow_methods=("GET", "POST", "PATCH", "DELETE"),
+            allow_methods=("GET", "HEAD", "POST", "PATCH", "DELETE"),
             allow_headers=("*",),
             expose_headers=EXPOSED,
         )
@@ -110,10 +129,17 @@ async def _graph_id(
 
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
-    yield
     server: Server = app.state.server
+    policy = server.settings.upkeep
+    upkeep = None if policy is None else Upkeep(policy, list(server.graphs), server.metrics)
+    working = None if upkeep is None else asyncio.create_task(upkeep.run())
+    yield
+    if working is not None:
+        working.cancel()
+        await asyncio.wait({working})
     await server.pools.finish_writes()
     server.pools.close()
+    await asyncio.to_thread(app.state.tracing.close)  # sends the last spans
 
 
 # -- failures that the framework finds ---------------------------------------------------------------------

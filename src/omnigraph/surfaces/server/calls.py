@@ -15,7 +15,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -26,11 +26,11 @@ from omnigraph.engine.access import Action, Guard
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.query import NamedQuery
-from omnigraph.engine.write import Receipt
 from omnigraph.execution.memory import SMALL_BYTES, Memory
 from omnigraph.execution.result import Result
 from omnigraph.language.diagnostics import did_you_mean
-from omnigraph.storage.manifest.records import MAIN
+from omnigraph.storage.cost import Cost
+from omnigraph.storage.manifest.records import MAIN, CommitRecord
 from omnigraph.storage.transaction import PinnedSnapshot
 from omnigraph.surfaces.server.access import AccessRules
 from omnigraph.surfaces.server.admission import Admission, Place
@@ -61,12 +61,31 @@ class Server:
     memory: Memory
 
 
+class Committed(Protocol):
+    """What every receipt says: of a mutation, a load, a merge, a schema change."""
+
+    @property
+    def commit(self) -> CommitRecord | None:
+        """The commit, if one was made."""
+        ...
+
+    @property
+    def replayed(self) -> bool:
+        """Whether an earlier call made it."""
+        ...
+
+    @property
+    def cost(self) -> Cost:
+        """What that asked of storage."""
+        ...
+
+
 @dataclass(eq=False)
 class Measured:
     """What a request did, for the metrics."""
 
     result: Result | None = None
-    receipt: Receipt | None = None
+    receipt: Committed | None = None
     op: str = "mutate"
     query: str | None = None  # the name of a stored query
 
@@ -154,9 +173,9 @@ class GraphCall:
         seconds, graph_id, metrics = loop.time() - began, self.served.graph_id, self.server.metrics
         if done.result is not None:
             metrics.queried(graph_id, done.query, seconds, len(done.result), done.result.cost)
-        if done.receipt is not None and done.receipt.commit is not None and not done.receipt.replayed:
-            receipt = done.receipt
-            metrics.committed(graph_id, receipt.branch, seconds, op=done.op, cost=receipt.cost)
+        commit = None if done.receipt is None else done.receipt.commit
+        if done.receipt is not None and commit is not None and not done.receipt.replayed:
+            metrics.committed(graph_id, commit.branch, seconds, op=done.op, cost=done.receipt.cost)
 
     def check(self, action: Action, *, branch: str | None = None, target: str | None = None) -> None:
         """Ask whether the actor may, before anything costly is begun."""

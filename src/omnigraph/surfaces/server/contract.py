@@ -19,7 +19,8 @@ CONDITION = ("if-commit", "omnigraph-if-graph-commit")
 KEY = "idempotency-key"
 READING = frozenset(action.value for action in (Action.READ, Action.EXPORT))
 HEAD = "The head that the branch must have: 412 if it is another, and nothing is written."
-ONCE = "Under one key a write is done once, however often it is sent. Its commit keeps it, 24 h at least."
+AS_TEXT = "With `string`, integers of 64 bits are texts in JSON: JavaScript loses those beyond 2^53."
+ONCE = "Under one key a write is done once, however often it is sent. It is good for seven days."
 
 
 def asks(*actions: Action) -> dict[str, Any]:
@@ -38,7 +39,15 @@ async def _keyed(key: Annotated[str | None, Header(alias=KEY, description=ONCE)]
     """Put the header into the document; GraphCall.idempotency_key reads it."""
 
 
-CONDITIONAL, KEYED = Depends(_conditional), Depends(_keyed)
+async def _integers(
+    integers: Annotated[str | None, Header(alias="accept-integers", description=AS_TEXT)] = None,
+) -> None:
+    """Refuse another wish than the known one."""
+    if integers not in (None, "string"):
+        raise InvalidRequest("Accept-Integers is not understood", remedy="Send `string`, or leave it out")
+
+
+CONDITIONAL, KEYED, INTEGERS = Depends(_conditional), Depends(_keyed), Depends(_integers)
 
 
 async def check_headers(request: Request) -> None:

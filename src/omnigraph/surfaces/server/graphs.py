@@ -16,6 +16,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, GraphNotFound, InvalidRequest, Unavailable
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.open import connect
+from omnigraph.surfaces.server.embedding import CountedEmbedder, embedder_for
 from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
 from omnigraph.surfaces.server.stored import StoredQueries
 
@@ -45,6 +46,7 @@ class ServedGraphs:
     """The graphs of the process by id."""
 
     by_id: Mapping[str, ServedGraph] = field(default_factory=dict)
+    embedder: CountedEmbedder | None = None
 
     @classmethod
     def of(cls, graphs: Mapping[str, Graph]) -> ServedGraphs:
@@ -57,9 +59,11 @@ class ServedGraphs:
         names = [check_id(address.graph_id) for address in settings.graphs]
         if len(set(names)) < len(names):
             raise InvalidRequest("two graphs have one id", remedy="Give each graph an id of its own")
+        embedder = embedder_for(settings.environment)
         with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
-            opened = list(pool.map(lambda address: _opened(address, settings), settings.graphs))
-        return cls({served.graph_id: served for served in sorted(opened, key=lambda one: one.graph_id)})
+            opened = list(pool.map(lambda address: _opened(address, settings, embedder), settings.graphs))
+        by_id = {served.graph_id: served for served in sorted(opened, key=lambda one: one.graph_id)}
+        return cls(by_id, embedder)
 
     def __iter__(self) -> Iterator[ServedGraph]:
         return iter(self.by_id.values())
@@ -135,10 +139,12 @@ def id_of(address: str) -> str:
     return re.sub(r"[^A-Za-z0-9-]+", "-", stem).strip("-")[:64] or "graph"
 
 
-def _opened(address: ServedAddress, settings: ServerSettings) -> ServedGraph:
+def _opened(
+    address: ServedAddress, settings: ServerSettings, embedder: CountedEmbedder | None
+) -> ServedGraph:
     graph = None
     try:
-        graph = connect(address.address, memory_bytes=settings.limits.query_memory_bytes)
+        graph = connect(address.address, memory_bytes=settings.limits.query_memory_bytes, embedding=embedder)
         graph.store.snapshot()  # a damaged head is found now
         folder = address.queries
         stored = None if folder is None else StoredQueries(folder, graph, graph.store.clock)

@@ -44,10 +44,23 @@ class AdmissionCounts(Protocol):
         ...
 
 
+class EmbedderCounts(Protocol):
+    """What an embedder tells about itself."""
+
+    provider: str
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often it was asked, by outcome."""
+        ...
+
+
 class Metrics:
     """The counters of one process; safe for many threads."""
 
-    def __init__(self, admission: AdmissionCounts | None = None) -> None:
+    def __init__(
+        self, admission: AdmissionCounts | None = None, embedder: EmbedderCounts | None = None
+    ) -> None:
         self.registry = registry = CollectorRegistry()
         self._http = Counter(
             "og_http_requests", "Requests answered", ("route", "method", "code"), registry=registry
@@ -69,6 +82,9 @@ class Metrics:
             "og_conflicts", "Requests lost to other writers", ("kind",), registry=registry
         )
         self._ready = Gauge("og_graph_ready", "Whether a graph is served", ("graph",), registry=registry)
+        self._optimized = Counter(
+            "og_optimize_runs", "Runs of optimize in the background", ("graph", "outcome"), registry=registry
+        )
         self._storage = Counter(
             "og_storage_requests", "Requests to storage, by operation", ("op",), registry=registry
         )
@@ -90,7 +106,20 @@ class Metrics:
             buckets=STAGES,
             registry=registry,
         )
-        registry.register(_Totals(admission))
+        self._decisions = Counter(
+            "og_policy_decisions",
+            "Questions to policies, by what they said",
+            ("action", "decision"),
+            registry=registry,
+        )
+        self._coverage = Gauge(
+            "og_index_coverage_ratio",
+            "Share of the rows on main that an index covers",
+            ("graph", "type", "property"),
+            registry=registry,
+        )
+        self._covered: dict[str, frozenset[tuple[str, str]]] = {}
+        registry.register(_Totals(admission, embedder))
 
     def render(self) -> bytes:
         """Return everything in the text format, whose content type is `CONTENT_TYPE`."""
@@ -136,6 +165,22 @@ class Metrics:
         """Count a request that ended with a conflict, by the code of its error."""
         self._conflicts.labels(code).inc()
 
+    def optimized(self, graph: str, outcome: str) -> None:
+        """Count a run of optimize: it committed, failed, or nothing came of it."""
+        self._optimized.labels(graph, outcome).inc()
+
+    def decided(self, action: str, decision: str) -> None:
+        """Count a question to a policy and its answer."""
+        self._decisions.labels(action, decision).inc()
+
+    def covered(self, graph: str, ratios: Mapping[tuple[str, str], float]) -> None:
+        """Note how far the indexes of a graph go, by type and property; those that are gone are left out."""
+        for gone in self._covered.get(graph, frozenset()) - ratios.keys():
+            self._coverage.remove(graph, *gone)
+        for index, ratio in ratios.items():
+            self._coverage.labels(graph, *index).set(ratio)
+        self._covered[graph] = frozenset(ratios)
+
     def ready(self, graph: str, *, served: bool) -> None:
         """Note whether a graph is served."""
         self._ready.labels(graph).set(served)
@@ -144,8 +189,9 @@ class Metrics:
 class _Totals(Collector):
     """What others count, asked for when Prometheus asks."""
 
-    def __init__(self, admission: AdmissionCounts | None) -> None:
+    def __init__(self, admission: AdmissionCounts | None, embedder: EmbedderCounts | None) -> None:
         self._admission = admission
+        self._embedder = embedder
 
     def describe(self) -> Iterator[Metric]:
         """Name nothing in advance: there is one of these in a registry."""
@@ -160,6 +206,12 @@ class _Totals(Collector):
             ("written_bytes", "Bytes that this process wrote", totals.bytes_written),
         ):
             yield CounterMetricFamily(f"og_process_storage_{name}", text, value=value)
+        if self._embedder is not None:
+            labels = ("provider", "outcome")
+            calls = CounterMetricFamily("og_embedding_calls", "Requests for vectors", labels=labels)
+            for outcome, count in self._embedder.calls.items():
+                calls.add_metric((self._embedder.provider, outcome), count)
+            yield calls
         if self._admission is None:
             return
         rejected = CounterMetricFamily("og_admission_rejected", "Requests turned away", labels=("scope",))

@@ -8,6 +8,8 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from omnigraph.catalog.steps import Dedupe
+
 MOMENT = "A past state: a commit id or the beginning of one, a version, a tag, `name~n` or a time."
 
 
@@ -91,6 +93,12 @@ class ExportRequest(Body):
     framed: bool = Field(default=False, description="With lines that tell whether it is whole.")
 
 
+DedupeName = Annotated[
+    Dedupe | None,
+    Field(description="Which edges stay where several would share a key: one of equal ones, or the latest."),
+]
+
+
 class SchemaPlanRequest(Body):
     """A schema to compare with the accepted one."""
 
@@ -99,6 +107,7 @@ class SchemaPlanRequest(Body):
     allow_data_loss: bool = False
     if_commit: str | None = None
     check_rows: bool = Field(default=False, description="Judge the rows that are there, as an apply does.")
+    dedupe: DedupeName = None
 
 
 class SchemaApplyRequest(Body):
@@ -109,6 +118,7 @@ class SchemaApplyRequest(Body):
     allow_data_loss: bool = Field(
         False, description="Make every drop hard: the history of its type goes too."
     )
+    dedupe: DedupeName = None
     message: Message = None
 
 
@@ -348,6 +358,26 @@ class Snapshot(Reply):
     graph_manifest_version: int
     graph_commit_id: str
     datasets: list[dict[str, Any]]
+
+
+class StatsReply(Reply):
+    """How the tables of a branch lie in storage, and how far indexes cover them."""
+
+    graph_branch: str
+    types: list[dict[str, Any]]
+
+
+class StorageReply(Reply):
+    """What a graph takes in storage."""
+
+    graph_branch: str
+    graph_commit_id: str
+    files: int
+    bytes: int
+    system: dict[str, dict[str, int]]
+    types: list[dict[str, Any]]
+    other_tables: dict[str, int]
+    cleanup: dict[str, Any] | None
 
 
 class EntityReply(Reply):

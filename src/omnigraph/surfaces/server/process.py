@@ -23,7 +23,7 @@ from omnigraph.surfaces.server.access import read_access
 from omnigraph.surfaces.server.app import create_app
 from omnigraph.surfaces.server.calls import Server
 from omnigraph.surfaces.server.graphs import ServedGraphs
-from omnigraph.surfaces.server.heads import bounded_heads
+from omnigraph.surfaces.server.request_heads import bounded_heads
 from omnigraph.surfaces.server.settings import ServerSettings, split_bind
 
 log = logging.getLogger(__name__)

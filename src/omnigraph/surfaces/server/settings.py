@@ -2,15 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from pathlib import Path
+from typing import Any
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.times import read_duration
+from omnigraph.storage.tables.compaction import OptimizePolicy
 from omnigraph.surfaces.server.limits import Limits
 
 DEFAULT_BIND = "127.0.0.1:8080"
+WHEN: Mapping[str, Callable[[str], float]] = {
+    "every": lambda text: read_duration(text) / 1_000_000,
+    "small_fragments": int,
+    "small_bytes": int,
+    "deleted_share": float,
+    "unindexed_share": float,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepPolicy:
+    """How often graphs are looked at, and what makes one due."""
+
+    every_seconds: float = 60.0
+    due: OptimizePolicy = field(
+        default_factory=lambda: OptimizePolicy(small_fragments=16, deleted_share=0.25, unindexed_share=0.25)
+    )
+
+    @staticmethod
+    def read(text: str) -> UpkeepPolicy:
+        """Return the policy that a text names: `every=5m,small_fragments=32`.
+
+        >>> UpkeepPolicy.read("every=5m").every_seconds
+        300.0
+        """
+        given: dict[str, Any] = {}
+        for part in text.split(","):
+            name, _, value = (word.strip() for word in part.partition("="))
+            try:
+                given[name] = WHEN[name](value)
+            except (KeyError, ValueError):
+                raise InvalidRequest(
+                    f"{part.strip()!r} says nothing of when to optimize",
+                    remedy=f"Give every=5m and, if you like, others of {', '.join(WHEN)}",
+                ) from None
+        usual = UpkeepPolicy()
+        every = given.pop("every", usual.every_seconds)
+        if every <= 0:
+            raise InvalidRequest("graphs cannot be looked at all the time", remedy="Give every=60s or more")
+        return UpkeepPolicy(every, replace(usual.due, **given))
 
 
 @dataclass(frozen=True)
@@ -38,6 +81,7 @@ class ServerSettings:
     tokens_command: str | None = None
     cors: tuple[str, ...] = ()
     workers: int = 1
+    upkeep: UpkeepPolicy | None = None  # None: nobody optimizes in the background
     strict: bool = False  # no scan without an index, and no answer without a bound
     limits: Limits = field(default_factory=Limits)
     environment: Mapping[str, str] = field(default_factory=dict)

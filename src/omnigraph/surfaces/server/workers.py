@@ -37,6 +37,7 @@ class Workers:
         self._socket = sock
         self._context = multiprocessing.get_context("spawn")  # Lance does not survive a fork
         self._running: list[BaseProcess] = []
+        self._keeper: BaseProcess | None = None  # who looks after the graphs
         self._ending = threading.Event()
 
     def run(self, announce: Callable[[], None]) -> int:
@@ -60,8 +61,13 @@ class Workers:
 
     def _start(self) -> Connection:
         ready, told = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work, args=(self._settings, self._socket, told, _logging()))
+        settings = self._settings
+        kept = self._keeper is not None and self._keeper.is_alive()
+        if kept:
+            settings = replace(settings, upkeep=None)  # one does it for all
+        process = self._context.Process(target=_work, args=(settings, self._socket, told, _logging()))
         process.start()
+        self._keeper = self._keeper if kept else process
         told.close()  # so that the end of the worker is the end of the pipe
         self._running.append(process)
         return ready

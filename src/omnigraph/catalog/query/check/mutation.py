@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ID, EdgeType, NodeType, Property, TableType
+from omnigraph.catalog.model import END_NAMES, ID, EdgeType, NodeType, Property, TableType
 from omnigraph.catalog.query.check.scope import QueryFindings, is_plain, same_family
 from omnigraph.catalog.query.expressions import (
     Among,
@@ -192,9 +192,10 @@ class _Checker:
         if isinstance(place, Endpoint):
             message = f"the endpoints of an edge are fixed: '{place.value}' cannot be updated"
             self._findings.report(rules.EDGE_UPDATE, message, name.span, "delete the edge and insert another")
-        elif isinstance(target, NodeType) and place.id in target.key:
+        elif place.id in target.key:
             message = f"cannot update @key property '{place.name}'"
-            self._findings.report(rules.KEY_UPDATE, message, name.span, "delete the node and insert another")
+            hint = f"delete the {target.kind.value} and insert another"
+            self._findings.report(rules.KEY_UPDATE, message, name.span, hint)
 
     def _require(self, target: TableType, statement: ast.InsertSyntax) -> None:
         assigned = {field.name.text for field in statement.fields}
@@ -311,7 +312,7 @@ def _must_be_given(declared: Property, target: TableType, assigned: set[str]) ->
 
 
 def _key_hint(target: TableType) -> str | None:
-    if not isinstance(target, NodeType) or not target.key:
+    if not target.key:
         return None
-    names = ", ".join(f"'{target.name_of(identity)}'" for identity in target.key)
+    names = ", ".join(f"'{END_NAMES.get(member.column, member.name)}'" for member in target.key_members)
     return f"the id follows from the key: use {names}"

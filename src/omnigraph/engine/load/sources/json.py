@@ -50,7 +50,7 @@ from omnigraph.language.diagnostics import did_you_mean
 # Parsed values take several times the room of their text, so less of it is gathered than a block may hold.
 GATHERED_BYTES = 4 * 1024 * 1024
 _NODE_FIELDS = frozenset({"type", "data"})
-_EDGE_FIELDS = frozenset({"edge", "from", "to", "data"})
+_EDGE_FIELDS = frozenset({"edge", "id", "from", "to", "data"})
 PHYSICAL = frozenset(
     {
         "_tombstone",
@@ -188,6 +188,8 @@ class Gatherer:
             for name in ("from", "to"):
                 if not isinstance(record.get(name), str):
                     raise _endpoint(record, name, rows.declared)
+            if ID in record:
+                data = _with_id(data, record[ID], rows.declared)
             rows.ends[0].append(record["from"])
             rows.ends[1].append(record["to"])
         rows.data.append(data)
@@ -257,6 +259,15 @@ class Gatherer:
 
 _EMPTY: dict[str, Any] = {}
 _BARE_ENDS = frozenset({"from", "to", *ENDPOINTS})
+
+
+def _with_id(data: dict[str, Any], row_id: Any, declared: TableType) -> dict[str, Any]:
+    """Take the id that an edge may have beside its ends for that of its data."""
+    known = data.get(ID)
+    if known is not None and row_id is not None and known != row_id:
+        reason = f"'id' is {shown(row_id)}, and that of 'data' is {shown(known)}; give one of them"
+        raise Refused("envelope", reason, declared, ID)
+    return {**data, ID: row_id if known is None else known}
 
 
 def _bare_end(record: dict[str, Any], stored: str, declared: TableType) -> Any:

@@ -44,7 +44,7 @@ from omnigraph.language.syntax import (
 INLINE = ("key", "unique", "index", "embed")
 TEXTS = ("description", "instruction")
 ENDPOINTS = ("src", "dst")
-ON_EDGES = ("unique", "index")  # the constraints that an edge may have
+ON_EDGES = ("key", "unique", "index")  # the constraints that an edge may have
 
 
 # -- annotations -------------------------------------------------------------------------------------
@@ -157,7 +157,8 @@ class _PropertyCheck:
     def _inline_type(self, kind: str, span: Span) -> None:
         if self.node is None and kind in ("key", "embed"):
             message = f"@{kind} is not supported on edge properties (edge {self.name})"
-            self._report(rules.ON_EDGE_PROPERTY, message, span)
+            hint = f"write @key(src, dst, {self.declared.name.text}) in its body" if kind == "key" else None
+            self._report(rules.ON_EDGE_PROPERTY, message, span, hint)
             return
         match self.declared.type.shape:
             case ListType():
@@ -246,6 +247,7 @@ def check_constraints(nodes: Sequence[ExpandedNode], edges: Sequence[EdgeSyntax]
         _check_keys(expanded, reporter)
         _Body.of_node(expanded, reporter).run(expanded.node.constraints)
     for edge in edges:
+        _check_edge_key(edge, reporter)
         for constraint in edge.constraints:
             if constraint.kind not in ON_EDGES:
                 message = f"@{constraint.kind} constraint is not supported on edges (edge {edge.name.text})"
@@ -264,13 +266,28 @@ def _check_keys(expanded: ExpandedNode, reporter: Reporter) -> None:
             if member.declared.type.nullable:
                 _report_nullable(f"{name}.{member.name}", annotation.span, reporter)
     keys += [c.span for c in expanded.node.constraints if c.kind == "key"]
+    _report_further(f"node type {name}", keys, "@key(a, b)", reporter)
+
+
+def _check_edge_key(edge: EdgeSyntax, reporter: Reporter) -> None:
+    """One key at most, with both ends: the edges of two pairs must never share an id."""
+    name = edge.name.text
+    keys = [c for c in edge.constraints if isinstance(c, ColumnsConstraintSyntax) and c.kind == "key"]
+    _report_further(f"edge type {name}", [key.span for key in keys], "@key(src, dst, a, b)", reporter)
+    for key in keys[:1]:
+        members = [column.text for column in key.columns]
+        lacking = [end for end in ENDPOINTS if end not in members]
+        if lacking:
+            message = f"@key of edge {name} lacks {' and '.join(lacking)}: an edge is named by both its ends"
+            whole = ", ".join([*ENDPOINTS, *(member for member in members if member not in ENDPOINTS)])
+            reporter.report(rules.EDGE_KEY, message, key.span, f"write @key({whole})")
+
+
+def _report_further(label: str, keys: Sequence[Span], form: str, reporter: Reporter) -> None:
     for span in keys[1:]:
-        reporter.report(
-            rules.MULTIPLE_KEYS,
-            f"node type {name} has multiple @key constraints; only one is supported",
-            span,
-            "for a key of several properties write @key(a, b)",
-        )
+        message = f"{label} has multiple @key constraints; only one is supported"
+        hint = f"for a key of several properties write {form}"
+        reporter.report(rules.MULTIPLE_KEYS, message, span, hint)
 
 
 def _report_nullable(name: str, span: Span, reporter: Reporter) -> None:

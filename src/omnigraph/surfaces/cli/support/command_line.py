@@ -196,10 +196,11 @@ def split(args: Sequence[str]) -> tuple[list[str], list[str]]:
 # -- old spellings -----------------------------------------------------------------------------------
 #
 # An old spelling of two words becomes one hidden command of that name, which warns and goes on; old names of
-# one word are plain hidden commands and need nothing here.
+# one word are plain hidden commands and need nothing here. `profile` alone measures a query, so that the
+# commands about profiles of the operator config are of two words, too.
 
 
-OLD_PAIRS = frozenset({("query", "lint"), ("query", "check")})
+PAIRS = frozenset({("query", "lint"), ("query", "check"), ("profile", "list"), ("profile", "show")})
 QUERY_COMMANDS = frozenset({"query", "read", "mutate", "change"})
 ALIAS = "--alias"
 QUERY_ALIAS = "query --alias"
@@ -213,7 +214,7 @@ def current_spelling(words: Sequence[str]) -> list[str]:
     >>> current_spelling(["query", "--alias", "friends", "Ada"])
     ['query --alias', 'friends', 'Ada']
     """
-    if tuple(words[:2]) in OLD_PAIRS:
+    if tuple(words[:2]) in PAIRS:
         return [" ".join(words[:2]), *words[2:]]
     if words and words[0] in QUERY_COMMANDS:
         return _alias_first(list(words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -13,7 +14,7 @@ from omnigraph.engine.branches import Branch
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.merge.merge import MergeOutcome
 from omnigraph.surfaces.server.answers import answer, replay_header
-from omnigraph.surfaces.server.calls import CallOf, documented
+from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented
 from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
 from omnigraph.surfaces.server.models import (
     BranchesReply,
@@ -82,8 +83,7 @@ async def merge_branches(call: CallOf, body: MergeRequest) -> Response:
             message=body.message,
         )
 
-    done = await (call.read(run) if body.preview else call.write(run, long=True))
-    return _merged(done)
+    return await _merged(call, "merge", run, preview=body.preview)
 
 
 @router.get("/branches/{branch}", responses=documented(BranchReply), openapi_extra=asks(Action.READ))
@@ -125,12 +125,15 @@ async def delete_branch(call: CallOf, branch: Segment, dry_run: DryRun = False) 
     return _branch(call, await call.write(run), dry_run=dry_run)
 
 
-def _merged(done: MergeOutcome) -> Response:
+async def _merged(call: GraphCall, op: str, run: Callable[[], MergeOutcome], *, preview: bool) -> Response:
+    async with call.measured() as measured:
+        measured.op = op
+        done = measured.receipt = await (call.read(run) if preview else call.write(run, long=True))
     document = {**done.to_json(), "replayed": done.replayed}
     return answer(document, done.commit_id, **replay_header(done.replayed))
 
 
-def _branch(call: CallOf, branch: Branch, **more: Any) -> Response:
+def _branch(call: GraphCall, branch: Branch, **more: Any) -> Response:
     document = {**branch.to_json(), "uri": call.served.uri, "actor_id": call.actor, **more}
     return answer(document, branch.head)
 
@@ -166,8 +169,7 @@ async def revert_commit(call: CallOf, commit: Segment, body: RevertRequest) -> R
             message=body.message,
         )
 
-    done = await (call.read(run) if body.preview else call.write(run, long=True))
-    return _merged(done)
+    return await _merged(call, "revert", run, preview=body.preview)
 
 
 # -- tags ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import IO, Annotated, Any, Literal
 
+import pyarrow as pa
 from fastapi import APIRouter, Query
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -23,6 +24,7 @@ from omnigraph.surfaces.server.answers import (
     result_facts,
     row_lines,
     stream,
+    with_texts,
 )
 from omnigraph.surfaces.server.bodies import (
     PARQUET,
@@ -42,7 +44,7 @@ from omnigraph.surfaces.server.calls import (
     streamed,
     text_of,
 )
-from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
+from omnigraph.surfaces.server.contract import CONDITIONAL, INTEGERS, KEYED, asks
 from omnigraph.surfaces.server.models import (
     BranchQuery,
     ExportRequest,
@@ -68,7 +70,12 @@ ROWS: dict[str, Any] = {
 # -- reads ---------------------------------------------------------------------------------------------
 
 
-@router.post("/query", responses=documented(QueryReply) | {200: ROWS}, openapi_extra=asks(Action.READ))
+@router.post(
+    "/query",
+    responses=documented(QueryReply) | {200: ROWS},
+    openapi_extra=asks(Action.READ),
+    dependencies=[INTEGERS],
+)
 async def query(call: CallOf, body: QueryBody) -> Response:
     """Run one read on one snapshot: the head of a branch, or a past state.
 
@@ -94,10 +101,11 @@ async def rows_answer(
 ) -> Response:
     """Run a read and answer in the form that the caller wants; a stored query has a `name`."""
     limits, pools = call.server.settings.limits, call.server.pools
+    shown = with_texts if call.request.headers.get("accept-integers") == "string" else _same
 
     def rendered() -> tuple[Result, bytes]:
         answered = run()
-        return answered, json_result(answered, limits)
+        return answered, json_result(answered, limits, shown)
 
     async with call.measured() as done:
         done.query = name
@@ -106,9 +114,16 @@ async def rows_answer(
             done.result = result
             return document_response(body, result.commit_id)
         result = done.result = await call.read(run, text)
-    chunks = arrow_chunks(result.table, result_facts(result)) if form == ARROW else row_lines(result.table)
+    if form == ARROW:
+        chunks = arrow_chunks(result.table, result_facts(result))
+    else:
+        chunks = row_lines(shown(result.table))
     with call.keeping(int(result.table.nbytes)) as place:
         return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id, place)
+
+
+def _same(table: pa.Table) -> pa.Table:
+    return table
 
 
 @router.post("/explain", responses=documented(PlanReply), openapi_extra=asks(Action.READ))
@@ -168,8 +183,8 @@ async def mutate(call: CallOf, body: MutateRequest) -> Response:
         )
 
     async with call.measured() as done:
-        done.receipt = await call.write(run)
-    return receipt_answer(done.receipt)
+        receipt = done.receipt = await call.write(run)
+    return receipt_answer(receipt)
 
 
 def receipt_answer(receipt: Receipt, **more: Any) -> Response:
@@ -302,8 +317,9 @@ async def _loaded(
         )
 
     async with call.measured() as done:
-        done.op, done.receipt = "load", await call.load(place, run)
-    return receipt_answer(done.receipt, uri=call.served.uri)
+        done.op = "load"
+        receipt = done.receipt = await call.load(place, run)
+    return receipt_answer(receipt, uri=call.served.uri)
 
 
 # -- exports and rows ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.engine.access import Action
 from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented
-from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
+from omnigraph.surfaces.server.contract import CONDITIONAL, INTEGERS, KEYED, asks
 from omnigraph.surfaces.server.models import (
     LoadBody,
     MutateRequest,
@@ -63,7 +63,13 @@ class FormerCall(StoredCall):
     model_config = LENIENT
 
 
-@router.post("/read", deprecated=True, responses=documented(QueryReply), openapi_extra=asks(Action.READ))
+@router.post(
+    "/read",
+    deprecated=True,
+    responses=documented(QueryReply),
+    openapi_extra=asks(Action.READ),
+    dependencies=[INTEGERS],
+)
 async def read(call: CallOf, body: FormerQuery) -> Response:
     """Run one read, as `/query` does."""
     return _succeeded(call, "/query", await data.query(call, body))

@@ -13,7 +13,7 @@ from omnigraph.execution.result import Result
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.surfaces.server.answers import answer
 from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented
-from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
+from omnigraph.surfaces.server.contract import CONDITIONAL, INTEGERS, KEYED, asks
 from omnigraph.surfaces.server.models import Catalogue, Reply, Segment, StoredCall
 from omnigraph.surfaces.server.routes.data import receipt_answer, rows_answer
 
@@ -33,7 +33,7 @@ async def list_queries(call: CallOf) -> Response:
     "/queries/{name}",
     responses=documented(Reply),
     openapi_extra=asks(Action.INVOKE_QUERY, Action.READ, Action.CHANGE),
-    dependencies=[CONDITIONAL, KEYED],
+    dependencies=[CONDITIONAL, KEYED, INTEGERS],
 )
 async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None) -> Response:
     """Run a stored query: the answer is that of `/query` or of `/mutate`."""
@@ -83,5 +83,5 @@ async def _mutate(call: GraphCall, query: StoredQuery, given: StoredCall) -> Res
         )
 
     async with call.measured() as done:
-        done.receipt = await call.write(run)
-    return receipt_answer(done.receipt)
+        receipt = done.receipt = await call.write(run)
+    return receipt_answer(receipt)

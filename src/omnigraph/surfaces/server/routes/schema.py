@@ -10,20 +10,23 @@ from starlette.responses import Response
 
 from omnigraph.engine.access import Action
 from omnigraph.engine.schema.schema import SchemaPlan, SchemaReceipt
+from omnigraph.engine.storage_report import storage_report
 from omnigraph.engine.write import commit_json, cost_json
 from omnigraph.storage.manifest.formats import FORMAT
+from omnigraph.storage.tables.compaction import Fragmentation, coverage
 from omnigraph.surfaces.server.answers import answer, replay_header
 from omnigraph.surfaces.server.calls import CallOf, documented, pinned
 from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
 from omnigraph.surfaces.server.models import (
     BranchQuery,
-    Reply,
     SchemaApplyRequest,
     SchemaPlanRequest,
     SchemaSteps,
     SchemaText,
     Snapshot,
     SnapshotQuery,
+    StatsReply,
+    StorageReply,
 )
 
 router = APIRouter(tags=["schema"])
@@ -68,6 +71,7 @@ async def plan_schema(call: CallOf, body: SchemaPlanRequest) -> Response:
             allow_data_loss=body.allow_data_loss,
             if_commit=body.if_commit,
             check_rows=body.check_rows,
+            dedupe=body.dedupe,
         )
 
     return answer(_plan(await call.read(run)))
@@ -93,6 +97,7 @@ async def apply_schema(
                 allow_data_loss=body.allow_data_loss,
                 if_commit=if_commit,
                 check_rows=True,
+                dedupe=body.dedupe,
             )
         )
         nothing: dict[str, Any] = {
@@ -110,10 +115,13 @@ async def apply_schema(
             allow_data_loss=body.allow_data_loss,
             message=body.message,
             if_commit=if_commit,
+            dedupe=body.dedupe,
             idempotency_key=key,
         )
 
-    receipt = await call.write(run, long=True)
+    async with call.measured() as done:
+        done.op = "schema"
+        receipt = done.receipt = await call.write(run, long=True)
     document = {
         **_plan(receipt.plan),
         **receipt.to_json(),
@@ -169,25 +177,57 @@ async def show_snapshot(call: CallOf, branch: BranchQuery = None, snapshot: Snap
     return answer(*await call.read(read))
 
 
-@router.get("/stats", responses=documented(Reply), openapi_extra=asks(Action.READ))
+@router.get("/stats", responses=documented(StatsReply), openapi_extra=asks(Action.READ))
 async def show_stats(call: CallOf, branch: BranchQuery = None) -> Response:
     """Return how tables lie in storage, and how many of their rows the indexes cover."""
     graph = call.graph
 
-    def read() -> list[dict[str, Any]]:
-        return [
-            {
-                "entity_kind": table.kind,
-                "type_name": table.type,
-                "entity_count": table.rows,
-                "fragments": len(table.fragments),
-                "deleted_rows": sum(fragment.deleted for fragment in table.fragments),
-                "unindexed_rows": table.unindexed_rows,
-                "index_coverage": 1.0
-                if not table.rows
-                else 1 - min(table.unindexed_rows, table.rows) / table.rows,
-            }
-            for table in graph.fragmentation(branch=branch)
-        ]
+    types = await call.read(lambda: [_table(table) for table in graph.fragmentation(branch=branch)])
+    return answer({"graph_branch": branch or "main", "types": types})
 
-    return answer({"graph_branch": branch or "main", "types": await call.read(read)})
+
+def _table(table: Fragmentation) -> dict[str, Any]:
+    return {
+        "entity_kind": table.kind,
+        "type_name": table.type,
+        "entity_count": table.rows,
+        "fragments": len(table.fragments),
+        "bytes": sum(fragment.bytes for fragment in table.fragments),
+        "deleted_rows": sum(fragment.deleted for fragment in table.fragments),
+        "unindexed_rows": table.unindexed_rows,
+        "index_coverage": coverage(table.rows, table.unindexed_rows),
+        "indexes": [
+            {
+                "property": index.property,
+                "kind": index.kind,
+                "unindexed_rows": index.unindexed_rows,
+                "coverage": coverage(table.rows, index.unindexed_rows),
+            }
+            for index in table.indexes
+        ],
+    }
+
+
+@router.get("/storage", responses=documented(StorageReply), openapi_extra=asks(Action.ADMIN, Action.READ))
+async def show_storage(
+    call: CallOf,
+    branch: BranchQuery = None,
+    keep: Annotated[int | None, Query(ge=1, description="As if a cleanup kept so many commits.")] = None,
+    older_than: Annotated[
+        str | None, Query(description="As if a cleanup kept what is younger: `30d`.")
+    ] = None,
+) -> Response:
+    """Return what the whole graph takes in storage, by type and part.
+
+    With `keep` or `older_than` also what a cleanup that is told the same would free.
+    """
+    graph = call.graph
+
+    def read() -> tuple[dict[str, Any], str]:
+        call.check(Action.ADMIN)
+        told = keep is not None or older_than is not None
+        cleanup = graph.cleanup(keep=keep, older_than=older_than, dry_run=True) if told else None
+        report = storage_report(graph.store, pinned(graph, branch, None), cleanup)
+        return report.to_json(), report.commit_id
+
+    return answer(*await call.read(read))

@@ -52,6 +52,7 @@ async def metrics(request: Request) -> Response:
     server, actor = server_of(request), request.scope["state"]["actor"]
     if not (actor is None and is_loopback(server.settings.host)):
         server.access.check_server(actor, Action.ADMIN)
+    await server.pools.small(request.app.state.coverage.refresh)
     return Response(server.metrics.render(), media_type=CONTENT_TYPE)
 
 
