@@ -393,6 +393,7 @@ def test_heavy_queries_hold_up_no_health_check(graph: Graph, monkeypatch: pytest
 
 def test_writes_of_several_requests_share_commits(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     lead = GroupCommit._lead
+    graph.mutate(INSERT, name="First", age=0)  # it is known from now on that this only inserts
 
     def late(self: GroupCommit, branch: str, intent: Any, line: Any, mine: Any) -> None:
         while len(line.waiting) < 7:  # the others have lined up behind the first
