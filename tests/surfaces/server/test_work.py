@@ -23,8 +23,8 @@ from omnigraph.base.cancellation import Cancellation, Cancelled, cancelled_by
 from omnigraph.engine.mutate.group import GroupCommit
 from omnigraph.engine.query import Queries
 from omnigraph.engine.write import ChangeWrite
+from omnigraph.execution import memory as memory_module
 from omnigraph.storage.tables.differences import OneSided
-from omnigraph.surfaces.server import calls
 from omnigraph.surfaces.server.answers import stream
 from omnigraph.surfaces.server.app import create_app
 from omnigraph.surfaces.server.limits import Limits
@@ -460,11 +460,26 @@ def test_memory_that_others_have_is_answered_with_when_to_come_again(graph: Grap
     asyncio.run(ask())
 
 
+def test_what_an_answer_takes_as_json_is_asked_for(graph: Graph) -> None:
+    graph.load([person(f"P{number}") for number in range(6_000)], mode="append")
+
+    async def ask() -> None:
+        async with running(graph, memory_bytes=2 << 20) as (app, http):
+            full = await http.post("/query", json={"query": READ})
+            assert (full.status_code, full.json()["code"]) == (503, "resource_limit")
+            assert "the JSON of the answer" in full.json()["message"]
+            few = await http.post("/query", json={"query": READ.replace("} }", "} limit 99 }")})
+            assert few.status_code == 200
+            assert app.state.server.memory.taken == 0
+
+    asyncio.run(ask())
+
+
 @pytest.mark.parametrize("path", ["/query", "/rows/node/Person"])
 def test_an_answer_that_is_streamed_counts_until_it_was_taken(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(calls, "SMALL_BYTES", 0)
+    monkeypatch.setattr(memory_module, "SMALL_BYTES", 0)
 
     async def ask() -> None:
         async with running(graph) as (app, _):
