@@ -187,8 +187,11 @@ def retry_seconds(expected: float) -> int:
 class Share:
     """What one actor may have of something, in number and in bytes."""
 
-    def __init__(self, scope: str, most: int, most_bytes: int | None = None) -> None:
+    def __init__(
+        self, scope: str, most: int, most_bytes: int | None = None, *, everybody: int | None = None
+    ) -> None:
         self.scope = scope
+        self._everybody = most if everybody is None else everybody  # where nobody says who he is
         self.rejected = 0
         self._most = most
         self._most_bytes = most_bytes
@@ -225,10 +228,11 @@ class Share:
                 actual=size,
             )
         count, pending = self._count.get(actor, 0), self._bytes.get(actor, 0)
-        if count < self._most and pending + size <= most_bytes:
+        most = self._everybody if actor is None else self._most
+        if count < most and pending + size <= most_bytes:
             return
         self.rejected += 1
-        many = count >= self._most
+        many = count >= most
         raise Busy(
             f"this actor has {count} {self.scope}s in flight"
             if many
@@ -251,8 +255,9 @@ class Admission:
         self._exports = FairGate("export", limits.exports, 0, self._clock)
         self._listeners = FairGate("listener", limits.listeners, 0, self._clock)
         self._writes: dict[str, FairGate] = {}
-        self._actor_reads = Share("read", limits.actor_reads)
-        self._actor_listeners = Share("listener", limits.actor_listeners)
+        all_reads = limits.reads + 2 * limits.read_queue
+        self._actor_reads = Share("read", limits.actor_reads, everybody=all_reads)
+        self._actor_listeners = Share("listener", limits.actor_listeners, everybody=limits.listeners)
         self._actor_writes = Share("write", limits.actor_writes, limits.actor_bytes)
 
     @asynccontextmanager
