@@ -216,6 +216,7 @@ async def show_storage(
     older_than: Annotated[
         str | None, Query(description="As if a cleanup kept what is younger: `30d`.")
     ] = None,
+    grace: Annotated[str, Query(description="The grace period of that cleanup.")] = "7d",
 ) -> Response:
     """Return what the whole graph takes in storage, by type and part.
 
@@ -226,7 +227,7 @@ async def show_storage(
     def read() -> tuple[dict[str, Any], str]:
         call.check(Action.ADMIN)
         told = keep is not None or older_than is not None
-        cleanup = graph.cleanup(keep=keep, older_than=older_than, dry_run=True) if told else None
+        cleanup = graph.cleanup(keep=keep, older_than=older_than, grace=grace) if told else None
         report = storage_report(graph.store, pinned(graph, branch, None), cleanup)
         return report.to_json(), report.commit_id
 
