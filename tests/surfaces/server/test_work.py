@@ -504,7 +504,8 @@ def test_whoever_takes_nothing_of_an_answer_loses_it_and_his_place(graph: Graph)
         async with running(graph, exports=1, answer_seconds=0.05) as (app, http):
             caller = Caller("POST", "/export", b"{}")
             caller.takes.clear()
-            await caller.ask(app)
+            async with asyncio.timeout(30):
+                await caller.ask(app)
             assert len(caller.sent) == 1
             while app.state.server.admission.running["export"]:
                 await asyncio.sleep(0.01)

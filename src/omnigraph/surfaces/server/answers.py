@@ -90,7 +90,8 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
 
 def json_room(table: pa.Table) -> int:
     """Return how much memory a table takes while it is made JSON: as Python's values, and as text."""
-    return table.num_rows * (ROW_AS_VALUES + CELL_AS_VALUE * table.num_columns) + TIMES_AS_TEXT * table.nbytes
+    as_values = int(table.num_rows) * (ROW_AS_VALUES + CELL_AS_VALUE * int(table.num_columns))
+    return as_values + TIMES_AS_TEXT * int(table.nbytes)
 
 
 def json_result(result: Result, limits: Limits, shown: Callable[[pa.Table], pa.Table]) -> bytes:
