@@ -188,10 +188,10 @@ class Share:
     """What one actor may have of something, in number and in bytes."""
 
     def __init__(
-        self, scope: str, most: int, most_bytes: int | None = None, *, everybody: int | None = None
+        self, scope: str, most: int, most_bytes: int | None = None, *, known_only: bool = False
     ) -> None:
         self.scope = scope
-        self._everybody = most if everybody is None else everybody  # where nobody says who he is
+        self._known_only = known_only  # no bound for everybody together, where nobody says who he is
         self.rejected = 0
         self._most = most
         self._most_bytes = most_bytes
@@ -228,11 +228,12 @@ class Share:
                 actual=size,
             )
         count, pending = self._count.get(actor, 0), self._bytes.get(actor, 0)
-        most = self._everybody if actor is None else self._most
-        if count < most and pending + size <= most_bytes:
+        if actor is None and self._known_only:
+            return
+        if count < self._most and pending + size <= most_bytes:
             return
         self.rejected += 1
-        many = count >= most
+        many = count >= self._most
         raise Busy(
             f"this actor has {count} {self.scope}s in flight"
             if many
@@ -255,9 +256,8 @@ class Admission:
         self._exports = FairGate("export", limits.exports, 0, self._clock)
         self._listeners = FairGate("listener", limits.listeners, 0, self._clock)
         self._writes: dict[str, FairGate] = {}
-        all_reads = limits.reads + 2 * limits.read_queue
-        self._actor_reads = Share("read", limits.actor_reads, everybody=all_reads)
-        self._actor_listeners = Share("listener", limits.actor_listeners, everybody=limits.listeners)
+        self._actor_reads = Share("read", limits.actor_reads, known_only=True)
+        self._actor_listeners = Share("listener", limits.actor_listeners, known_only=True)
         self._actor_writes = Share("write", limits.actor_writes, limits.actor_bytes)
 
     @asynccontextmanager
