@@ -103,6 +103,8 @@ ROWS = [
     Row("GET /queries", "/queries"),
     Row("POST /queries/{name}", "/queries/everybody"),
     Row("POST /queries/{name}", "/queries/add", {"params": {"name": "Stored", "age": 2}}),
+    Row("GET /policy", "/policy"),
+    Row("POST /policy/explain", "/policy/explain", {"actor": "ada", "action": "read"}),
     Row("POST /read", "/read", READ),
     Row("POST /change", "/change", add("Changed")),
     Row("POST /ingest", "/ingest", {"data": LINE.decode(), "branch": "ingested"}),
@@ -142,7 +144,7 @@ class Asking(AccessRules):
 
     asked: Asked = field(default_factory=lambda: Asked(allows=True))
 
-    def guard(self, actor: str | None, graph_id: str) -> Guard | None:
+    def guard(self, actor: str | None, graph_id: str, request_id: str | None = None) -> Guard | None:
         """Return the guard."""
         return self.asked
 

@@ -212,6 +212,8 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any], str]] = {
         "invoke_query",
     ),
     "GET /storage": ("/storage", {}, "admin"),
+    "GET /policy": ("/policy", {}, "admin"),
+    "POST /policy/explain": ("/policy/explain", {"json": {"actor": "eve", "action": "read"}}, "admin"),
     "POST /load": ("/load", {"json": {"data": json.dumps(person("M")), "mode": "merge"}}, "change"),
     "POST /load/ndjson": (
         "/load/ndjson",

@@ -87,9 +87,41 @@ class RekeyedRows:
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        gone = _IdSet(self.gone)
         for batch in self.rows.batches(self.schema.names):
-            kept = batch.filter(pc.invert(pc.is_in(batch.column(ID), value_set=self.gone)))
+            kept = batch.filter(pc.invert(gone.has(batch.column(ID))))
             yield kept.set_column(0, self.schema.field(ID), self.rows.keys(kept))
+
+
+class _IdSet:
+    """Many ids, looked up a batch at a time: Arrow would make a table of all of them for each batch."""
+
+    def __init__(self, ids: pa.Array) -> None:
+        hashes = hashes_of(ids)
+        order = np.argsort(hashes)
+        self._ids = ids.take(pa.array(order))
+        self._hashes = hashes[order]
+
+    def has(self, ids: pa.Array) -> pa.Array:
+        """Say of each id whether it is in the set."""
+        places, found = _places(self._hashes, hashes_of(ids))
+        if not found.any():
+            return pa.array(found)
+        same = np.zeros(len(ids), dtype=bool)
+        equal = pc.equal(ids.filter(pa.array(found)), self._ids.take(pa.array(places[found])))
+        same[found] = equal.to_numpy(zero_copy_only=False)
+        if (unequal := found & ~same).any():  # of several ids with one hash the first was looked at
+            rest = pc.is_in(ids.filter(pa.array(unequal)), value_set=self._ids)
+            same[unequal] = rest.to_numpy(zero_copy_only=False)
+        return pa.array(same)
+
+
+def _places(among: Hashes, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return where in sorted hashes each of some others would be, and whether it is there."""
+    if not len(among):
+        return np.zeros(len(hashes), np.int64), np.zeros(len(hashes), dtype=bool)
+    places = np.minimum(np.searchsorted(among, hashes), len(among) - 1)
+    return places, among[places] == hashes
 
 
 # -- duplicates --------------------------------------------------------------------------------------
@@ -222,7 +254,7 @@ def _shares(rows: KeyedRows) -> Iterator[_Groups]:
     twice = np.unique(every[1:][every[1:] == every[:-1]])
     if not len(twice):
         return
-    number = int(np.isin(every, twice).sum()) // ROWS_AT_ONCE + 1
+    number = int(_places(twice, every)[1].sum()) // ROWS_AT_ONCE + 1
     del every
     for share in range(number):
         sought = twice[twice % np.uint64(number) == share]
@@ -238,7 +270,7 @@ def _gathered(rows: KeyedRows, sought: Hashes) -> _Groups:
         made = rows.keys(batch)
         whole = batch.filter(made.is_valid())
         made = made.drop_null()
-        chosen = pa.array(np.isin(hashes_of(made), sought))
+        chosen = pa.array(_places(sought, hashes_of(made))[1])
         keys.append(made.filter(chosen))
         found.append(whole.filter(chosen))
     return _Groups.of(rows.declared, pa.concat_arrays(keys), pa.Table.from_batches(found))

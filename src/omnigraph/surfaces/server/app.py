@@ -34,7 +34,7 @@ from omnigraph.surfaces.server.heads import Heads
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
-from omnigraph.surfaces.server.routes import branches, data, former, history, queries, schema, system
+from omnigraph.surfaces.server.routes import branches, data, former, history, policy, queries, schema, system
 from omnigraph.surfaces.server.settings import ServerSettings
 from omnigraph.surfaces.server.tracing import Tracing
 from omnigraph.surfaces.server.upkeep import Upkeep
@@ -46,6 +46,7 @@ GRAPH_ROUTES: tuple[APIRouter, ...] = (
     branches.router,
     schema.router,
     queries.router,
+    policy.router,
     former.router,
 )
 DESCRIPTION = "A typed, versioned property graph over HTTP."
@@ -73,6 +74,7 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
         lifespan=_life,
         generate_unique_id_function=lambda route: route.name,

@@ -247,7 +247,7 @@ def authorised(request: Request) -> GraphCall:
         raise unknown(graph_id)
     request.scope["state"]["graph_id"] = served.graph_id
     request.scope["omnigraph.route"] = template(request.scope["route"].path)
-    guard = server.access.guard(actor, served.graph_id)
+    guard = server.access.guard(actor, served.graph_id, request.scope["state"]["request_id"])
     return GraphCall(server, request, served, opened(served).acting(actor, guard), actor, guard)
 
 

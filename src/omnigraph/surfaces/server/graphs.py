@@ -1,7 +1,7 @@
 """Graphs: what a server process holds open, by id; those that cannot be opened, and why.
 
 Opened a few at a time when the process starts. One that fails is quarantined: its routes answer that it is
-unavailable, and the others are served.
+unavailable, and the others are served. On SIGHUP it is tried again.
 """
 
 from __future__ import annotations
@@ -77,6 +77,18 @@ class ServedGraphs:
     def quarantined(self) -> tuple[ServedGraph, ...]:
         """Those that are not."""
         return tuple(served for served in self if served.graph is None)
+
+    def reopen(self, settings: ServerSettings) -> tuple[ServedGraph, ...]:
+        """Try again to open what could not be opened; return those that could be now."""
+        by_id = {address.graph_id: address for address in settings.graphs}
+        mended = []
+        for served in self.quarantined:
+            again = _opened(by_id[served.graph_id], settings, self.embedder)
+            served.reason, served.stored = again.reason, again.stored
+            served.graph = again.graph  # the last: from here on it is served
+            if again.graph is not None:
+                mended.append(served)
+        return tuple(mended)
 
     @property
     def sole(self) -> ServedGraph | None:

@@ -126,8 +126,14 @@ def _leave_no_core() -> None:
 
 
 def read_again(server: Server) -> None:
-    """Read tokens, policies and stored queries again; what is broken stays as it was, and is logged."""
+    """Read tokens, policies and stored queries again, and try again to open what could not be opened.
+
+    What is broken stays as it was, and is logged.
+    """
     server.access.reload()
+    for mended in server.graphs.reopen(server.settings):
+        log.info("graph %s is served again", mended.graph_id)
+        server.metrics.ready(mended.graph_id, served=True)
     for served in server.graphs.ready:
         if served.stored is not None:
             served.stored.reload()

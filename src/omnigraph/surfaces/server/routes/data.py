@@ -134,13 +134,13 @@ async def explain(call: CallOf, body: QueryBody) -> Response:
     """Describe how a read would run, without running it."""
     graph = call.graph
 
-    def run() -> bytes:
+    def run() -> tuple[bytes, str]:
         plan = graph.explain(
             text_of(body.query), body.params, query_name=body.name, branch=body.branch, at=body.snapshot
         )
-        return json_bytes(plan.to_json())
+        return json_bytes(plan.to_json()), plan.commit_id
 
-    return document_response(await call.read(run))
+    return document_response(*await call.read(run))
 
 
 @router.post("/profile", responses=documented(PlanReply), openapi_extra=asks(Action.READ))
@@ -148,13 +148,13 @@ async def profile(call: CallOf, body: QueryBody) -> Response:
     """Run a read and say what each step did."""
     graph = call.graph
 
-    def run() -> bytes:
+    def run() -> tuple[bytes, str]:
         plan = graph.profile(
             text_of(body.query), body.params, query_name=body.name, branch=body.branch, at=body.snapshot
         )
-        return json_bytes(plan.to_json())
+        return json_bytes(plan.to_json()), plan.commit_id
 
-    return document_response(await call.read(run))
+    return document_response(*await call.read(run))
 
 
 # -- writes --------------------------------------------------------------------------------------------

@@ -90,7 +90,8 @@ async def commit_changes(
     page = await call.read(
         lambda: changes.of(commit, kinds=kind, types=type, ops=op, limit=limit, page_token=page_token)
     )
-    return answer(page.to_json())
+    document = page.to_json()
+    return answer(document, document["cause"]["graph_commit_id"])
 
 
 # -- differences ---------------------------------------------------------------------------------------
@@ -166,7 +167,8 @@ async def _difference(
             "next_page_token": _next(difference, digest, changes[-1].sort_key) if more else None
         }
 
-    return answer(await call.read(page))
+    document = await call.read(page)
+    return answer(document, document["to"])
 
 
 def _filter(graph: Graph, difference: Diff, chosen: tuple[Any, Any, Any]) -> str:

@@ -14,6 +14,7 @@ from omnigraph.engine.storage_report import storage_report
 from omnigraph.engine.write import commit_json, cost_json
 from omnigraph.storage.manifest.formats import FORMAT
 from omnigraph.storage.tables.compaction import Fragmentation, coverage
+from omnigraph.storage.tables.files import TABLES
 from omnigraph.surfaces.server.answers import answer, replay_header
 from omnigraph.surfaces.server.calls import CallOf, documented, pinned
 from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
@@ -149,7 +150,12 @@ KINDS = ("node", "edge")
 
 
 @router.get("/snapshot", responses=documented(Snapshot), openapi_extra=asks(Action.READ))
-async def show_snapshot(call: CallOf, branch: BranchQuery = None, snapshot: SnapshotQuery = None) -> Response:
+async def show_snapshot(
+    call: CallOf,
+    branch: BranchQuery = None,
+    snapshot: SnapshotQuery = None,
+    physical: Annotated[bool, Query(description="Also where the tables lie in the graph.")] = False,
+) -> Response:
     """Return the commit that a read would see, and the number of entities of each type."""
     graph = call.graph
 
@@ -169,6 +175,7 @@ async def show_snapshot(call: CallOf, branch: BranchQuery = None, snapshot: Snap
                     "entity_count": pin.rows,
                     "published_dataset_version": str(pin.version),
                 }
+                | ({"dataset_path": f"{TABLES}/{pin.table_id}"} if physical else {})
                 for pin in pins
             ],
         }
