@@ -254,7 +254,7 @@ def test_when_a_leader_is_interrupted_writes_under_keys_land_once(graph: Graph, 
     with ThreadPoolExecutor(4) as pool, armed({"publish.before": held.hold, point: stop_the_leader}):
         pool.submit(lambda: graph.mutate(NOTE, value="leader"))
         wait_until(lambda: held.is_reached)
-        futures = []
+        futures: list[Future[Any]] = []
 
         def follow() -> None:  # once the main thread stands in line
             wait_until(lambda: waiting(graph) == 1)

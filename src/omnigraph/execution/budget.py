@@ -14,7 +14,7 @@ from typing import Any
 
 from omnigraph.base.cancellation import NEVER, Cancellation
 from omnigraph.base.errors import LimitExceeded
-from omnigraph.execution.memory import SMALL_BYTES, Memory
+from omnigraph.execution.memory import Memory, counted_bytes
 
 MEMORY_BYTES = 4 << 30
 
@@ -50,7 +50,7 @@ class Budget:
         self._check(size, doing)
         self._held += size
         self._take(0, doing)  # there may be fewer rows now
-        if self._memory is not None and size > SMALL_BYTES:
+        if self._memory is not None and counted_bytes(size):
             self._memory.hold(thing, size, doing)
             self._shared.append(thing)
         self._things[key] = thing
@@ -90,7 +90,7 @@ class Budget:
 
     def _take(self, needed: int, doing: str) -> None:
         """Have the memory of the most rows that were asked for at once, within what the query may have."""
-        most = min(max(self._taken, needed if needed > SMALL_BYTES else 0), self.limit - self._held)
+        most = min(max(self._taken, counted_bytes(needed)), self.limit - self._held)
         if self._memory is not None and most != self._taken:
             self._memory.take(most - self._taken, doing)
             self._taken = most

@@ -19,6 +19,11 @@ from omnigraph.base.errors import NoRoomNow
 SMALL_BYTES = 1 << 20  # rows of a query, or one thing that it holds, up to which nothing is counted
 
 
+def counted_bytes(size: int) -> int:
+    """Return how much of a need is counted: small ones are not."""
+    return size if size > SMALL_BYTES else 0
+
+
 class Shrinks(Protocol):
     """Caches that can let go of what they have."""
 

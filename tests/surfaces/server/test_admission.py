@@ -160,6 +160,21 @@ def test_the_queue_of_a_graph_is_its_own() -> None:
     run(work())
 
 
+def test_reads_and_listeners_of_an_actor_are_bounded_where_actors_are_known() -> None:
+    async def work() -> None:
+        limits = Limits(reads=1, actor_reads=2, listeners=2, actor_listeners=1)
+        admission = Admission(limits, clock=HandClock())
+        mine = await jobs(*(admission.read("ada") for _ in range(3)))
+        assert states(mine) == "rwx"
+        assert isinstance(mine[-1].refusal, Busy)
+        assert states(await jobs(*(admission.read(None) for _ in range(3)))) == "www"
+        heard = await jobs(*(admission.listener(name) for name in ("ada", "ada", None, None)))
+        assert states(heard) == "rxrx"
+        assert [type(job.refusal) for job in heard if job.refusal] == [Busy, Unavailable]
+
+    run(work())
+
+
 # -- fairness -----------------------------------------------------------------------------------------
 
 

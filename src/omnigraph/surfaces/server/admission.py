@@ -187,8 +187,11 @@ def retry_seconds(expected: float) -> int:
 class ActorShare:
     """What one actor may have of something, in number and in bytes."""
 
-    def __init__(self, scope: str, most: int, most_bytes: int | None = None) -> None:
+    def __init__(
+        self, scope: str, most: int, most_bytes: int | None = None, *, known_only: bool = False
+    ) -> None:
         self.scope = scope
+        self._known_only = known_only  # no bound for everybody together, where nobody says who he is
         self.rejected = 0
         self._most = most
         self._most_bytes = most_bytes
@@ -225,6 +228,8 @@ class ActorShare:
                 actual=size,
             )
         count, pending = self._count.get(actor, 0), self._bytes.get(actor, 0)
+        if actor is None and self._known_only:
+            return
         if count < self._most and pending + size <= most_bytes:
             return
         self.rejected += 1
@@ -251,8 +256,8 @@ class Admission:
         self._exports = FairGate("export", limits.exports, 0, self._clock)
         self._listeners = FairGate("listener", limits.listeners, 0, self._clock)
         self._writes: dict[str, FairGate] = {}
-        self._actor_reads = ActorShare("read", limits.actor_reads)
-        self._actor_listeners = ActorShare("listener", limits.actor_listeners)
+        self._actor_reads = ActorShare("read", limits.actor_reads, known_only=True)
+        self._actor_listeners = ActorShare("listener", limits.actor_listeners, known_only=True)
         self._actor_writes = ActorShare("write", limits.actor_writes, limits.actor_bytes)
 
     @asynccontextmanager

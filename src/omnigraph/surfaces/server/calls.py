@@ -26,7 +26,7 @@ from omnigraph.engine.access import Action, Guard
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.query import NamedQuery
-from omnigraph.execution.memory import SMALL_BYTES, Memory
+from omnigraph.execution.memory import Memory, counted_bytes
 from omnigraph.execution.result import Result
 from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.storage.cost import Cost
@@ -132,7 +132,7 @@ class GraphCall:
     @contextmanager
     def keeping(self, size: int) -> Iterator[Place]:
         """Have memory for an answer, while a block and the stream that it begins last."""
-        memory, size = self.server.memory, size if size > SMALL_BYTES else 0
+        memory, size = self.server.memory, counted_bytes(size)
         try:
             memory.take(size, "the answer")
         except NoRoomNow as error:

@@ -56,7 +56,12 @@ class Limits:
     )
     answer_seconds: float = _limit(60.0, SECONDS, "time in which nobody takes a piece of the answer", BROKEN)
     deadline_seconds: float = _limit(30.0, SECONDS, "read or mutation, its waiting included", "504")
-    long_seconds: float = _limit(600.0, SECONDS, "load, merge or schema change", "504, and it goes on")
+    long_seconds: float = _limit(
+        600.0,
+        SECONDS,
+        "load, merge or schema change",
+        "504; a load is stopped until it publishes, others go on",
+    )
     longest_wait_seconds: float = _limit(60.0, SECONDS, "long poll", "answered without a change")
     drain_seconds: float = _limit(30.0, SECONDS, "time that writes have to end, once told to stop", "ended")
     # reads at once

@@ -14,12 +14,14 @@ from omnigraph.base.errors import InvalidRequest, TooBroad, UnsupportedMedia
 from omnigraph.engine.access import Action
 from omnigraph.engine.export.export import export_lines
 from omnigraph.engine.write import Receipt
+from omnigraph.execution.memory import counted_bytes
 from omnigraph.execution.result import Result
 from omnigraph.surfaces.server.admission import Place
 from omnigraph.surfaces.server.answers import (
     arrow_chunks,
     document_response,
     json_result,
+    json_room,
     replay_header,
     result_facts,
     row_lines,
@@ -105,7 +107,8 @@ async def rows_answer(
 
     def rendered() -> tuple[Result, bytes]:
         answered = run()
-        return answered, json_result(answered, limits, shown)
+        with call.server.memory.taking(counted_bytes(json_room(answered.table)), "the JSON of the answer"):
+            return answered, json_result(answered, limits, shown)
 
     async with call.measured() as done:
         done.query = name
