@@ -18,7 +18,7 @@ from omnigraph.surfaces.cli.support.call import Call, call_of
 from omnigraph.surfaces.cli.support.command_line import Commands
 
 if TYPE_CHECKING:  # Cedar is an extra: other commands do without
-    from omnigraph.surfaces.client.policy import RemotePolicy
+    from omnigraph.surfaces.cli.support.served_policy import RemotePolicy
     from omnigraph.surfaces.policy.cases import CaseOutcome
     from omnigraph.surfaces.policy.policy import Policy, PolicyDecision
 
@@ -123,8 +123,8 @@ def _policy(call: Call, file: Path | None, old_file: Path | None) -> Policy:
 @contextmanager
 def _served(call: Call, address: str, file: Path | None) -> Iterator[RemotePolicy]:
     """Reach the policy that a server asks for a graph, for a block."""
+    from omnigraph.surfaces.cli.support.served_policy import RemotePolicy
     from omnigraph.surfaces.client.calls import Calls
-    from omnigraph.surfaces.client.policy import RemotePolicy
 
     where = call.settings.address(address)
     if file is not None or not is_served(where):
