@@ -11,6 +11,8 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -102,9 +104,18 @@ def _answer(told: Connection) -> str | GraphError | None:
     return answer
 
 
+def end_with_parent() -> None:
+    """Wait for the end of the process that started this one, and end it, too."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _work(address: str, tells: Connection) -> None:
     """Optimize one graph, and tell which commit came of it."""
     os.nice(LOWEST)
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         with connect(address) as graph:
             report = graph.optimize(policy=OptimizePolicy(concurrency=1))
