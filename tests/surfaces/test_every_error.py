@@ -23,6 +23,7 @@ from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, cancelled_by
 from omnigraph.base.errors import GraphError, PermissionDenied
 from omnigraph.engine.access import Action
+from omnigraph.execution.memory import Memory
 from omnigraph.pipeline.session import check_java
 from omnigraph.storage.durability import Syncer, armed
 from omnigraph.storage.location import LocalObjects
@@ -492,6 +493,7 @@ OF_CLASS: dict[str, Callable[[Ground], object]] = {
     "SchemaError": lambda on: og.init(on.folder / "new.og", "nod"),
     "UnknownType": lambda on: on.graph.nodes("None"),
     "IntegrityError": WAYS["integrity"],
+    "LimitExceeded": WAYS["resource_limit"],
     "OpenFailed": lambda on: on.graph.store.opener.latest("__none"),
     "StorageDenied": lambda on: _without_access(on),
     "StorageError": lambda on: og.connect(on.folder / ("x" * 300)),
@@ -530,6 +532,15 @@ def _(on: Ground) -> object:
     on.patch.setitem(defaults, "fsync", fails)  # as a disk that breaks answers
     with og.connect(on.graph.uri, durability="sync") as careful:
         return careful.mutate(ADD, s="b")
+
+
+@of_class("NoRoomNow")
+def _(on: Ground) -> object:
+    on.load(*(f"a person of a rather long name {number}" for number in range(2_000)))
+    memory = Memory(64 << 20)
+    on.graph.share_memory(memory)
+    with memory.taking(64 << 20, "others"):
+        return on.graph.query(PAIRS)
 
 
 @of_class("TimedOut")
