@@ -129,11 +129,15 @@ def node(draw: st.DrawFn, name: str) -> Kind:
 
 @st.composite
 def edge(draw: st.DrawFn, name: str, nodes: list[str]) -> Kind:
-    """Return an edge type."""
+    """Return an edge type, with or without a key."""
     found = draw(props(("string", "enum", "float", "moment"), most=2))
+    wanted = draw(st.sampled_from([None, None, (), ("day",), ("float", "string")]))
+    members = tuple(Prop(f"k{n}", kind, False) for n, kind in enumerate(wanted or ()))
+    key = () if wanted is None else ("src", "dst", *(member.name for member in members))
     ends = (draw(st.sampled_from(nodes)), draw(st.sampled_from(nodes)))
     low, high = draw(st.sampled_from([(0, None), (0, 1), (1, None), (1, 2), (2, None)]))
-    return Kind(name, found, (), draw(groups(["src", "dst", *(p.name for p in found)])), ends, low, high)
+    uniques = draw(groups(["src", "dst", *(p.name for p in found)]))
+    return Kind(name, (*members, *found), key, uniques, ends, low, high)
 
 
 @st.composite
