@@ -31,8 +31,8 @@ from omnigraph.storage.store import GraphStore
 from omnigraph.surfaces.cli.support.deadline import DeadlineProgress, within
 from omnigraph.surfaces.client.failures import failure_of
 from omnigraph.surfaces.server.access import read_access
-from omnigraph.surfaces.server.admission import AdmissionLimits
 from omnigraph.surfaces.server.app import create_app
+from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.server.settings import ServerSettings
 from tests.docs.test_errors_page import INTERNAL, all_errors
 from tests.storage.bare import change_map
@@ -462,8 +462,8 @@ def _(on: Ground) -> object:
         assert may_end.wait(60)
 
     async def ask() -> httpx.Response:
-        limits = AdmissionLimits(actor_writes=1)
-        async with _server(on, ServerSettings(unauthenticated=True, admission=limits)) as client:
+        limits = Limits(actor_writes=1)
+        async with _server(on, ServerSettings(unauthenticated=True, limits=limits)) as client:
             first = asyncio.create_task(client.post("/mutate", json={"query": SET, "params": {"n": 1}}))
             assert await asyncio.to_thread(begun.wait, 60)
             try:
