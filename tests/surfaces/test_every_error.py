@@ -57,6 +57,7 @@ BASE_CLASSES = {"ConflictError", "FormatMismatch", "GraphError", "SourceError"}
 ELSEWHERE = {  # class that shares its code with others: the test that raises it, and what it says there
     "DeadlineExceeded": ("tests/client/test_transport.py", "pytest.raises((Unavailable, DeadlineExceeded))"),
     "ExpectationFailed": ("tests/spark/test_declared_run.py", "text, ExpectationFailed)"),
+    "NoRoomNow": ("tests/execution/test_shared_memory.py", "pytest.raises(NoRoomNow)"),
     "NoCanonicalText": ("tests/catalog/test_keys.py", "pytest.raises(NoCanonicalText)"),
     "PolicyEvaluationError": ("tests/surfaces/policy/test_policy.py", "pytest.raises(PolicyEvaluationError)"),
     "Unfit": ("tests/catalog/query/test_mutations.py", "pytest.raises(Unfit,"),
@@ -492,6 +493,7 @@ OF_CLASS: dict[str, Callable[[Ground], object]] = {
     "SchemaError": lambda on: og.init(on.folder / "new.og", "nod"),
     "UnknownType": lambda on: on.graph.nodes("None"),
     "IntegrityError": WAYS["integrity"],
+    "LimitExceeded": WAYS["resource_limit"],
     "OpenFailed": lambda on: on.graph.store.opener.latest("__none"),
     "StorageDenied": lambda on: _without_access(on),
     "StorageError": lambda on: og.connect(on.folder / ("x" * 300)),
