@@ -145,10 +145,10 @@ def worn(folder: Path, base: int, commits: int) -> None:
             with og.init(fresh_there, SCHEMA, storage_options=direct) as fresh:
                 fresh.load(rows, mode="append")
                 fresh.ensure_indexes()
-            asked = {"before": requests(there, counted, proxy.reset, proxy.count)}
+            asked = {"before": requests(there, "before", counted, proxy.reset, proxy.count)}
             maintain(there, direct)
-            asked["after"] = requests(there, counted, proxy.reset, proxy.count)
-            asked["fresh"] = requests(fresh_there, counted, proxy.reset, proxy.count)
+            asked["after"] = requests(there, "after", counted, proxy.reset, proxy.count)
+            asked["fresh"] = requests(fresh_there, "fresh", counted, proxy.reset, proxy.count)
     kept = {"before": stored(old)}
     maintain(old)
     kept["after"] = stored(old)
@@ -161,9 +161,12 @@ def worn(folder: Path, base: int, commits: int) -> None:
 
 
 def requests(
-    address: str, options: dict[str, str], reset: Callable[[], None], counter: Callable[[], int]
+    address: str, state: str, options: dict[str, str], reset: Callable[[], None], counter: Callable[[], int]
 ) -> Figures:
-    """Return how many requests things take, most of them by a handle that has just been opened."""
+    """Return how many requests things take, most of them by a handle that has just been opened.
+
+    Rows that are written are new in each state: to replace one that is there takes more.
+    """
     found: dict[str, list[int]] = {}
 
     @contextmanager
@@ -181,12 +184,12 @@ def requests(
             with counting("probe"):
                 graph.query(HOP)
             with counting("first write"):
-                graph.mutate(PERSON, k=f"x{turn}", n=1)
+                graph.mutate(PERSON, k=f"{state}{turn}", n=1)
             for number in range(3):
                 with counting("write"):
-                    graph.mutate(PERSON, k=f"x{turn}-{number}", n=1)
+                    graph.mutate(PERSON, k=f"{state}{turn}-{number}", n=1)
             with counting("look-up"):
-                graph.query(LOOK_UP, k="x0")
+                graph.query(LOOK_UP, k=f"{state}0")
     return {name: mean(each) for name, each in found.items()}
 
 

@@ -168,7 +168,8 @@ def overhead(folder: Path, options: argparse.Namespace) -> Report:
 
 def writers(folder: Path, options: argparse.Namespace) -> Report:
     """Compare eight writers with one; each round has a new graph for each."""
-    ratios, rates, waits = [], {1: [], 8: []}, {1: [], 8: []}  # type: ignore[var-annotated]
+    ratios: list[float] = []
+    rates, waits, spent = [dict[int, list[float]]({1: [], 8: []}) for _ in range(3)]
     for number in range(options.rounds):
         for clients, times in ((1, 150), (8, 60)):
             root = folder / f"writers-{number}-{clients}.og"
@@ -176,7 +177,9 @@ def writers(folder: Path, options: argparse.Namespace) -> Report:
             with serving(root) as server:
                 for n in range(3):  # warm; from now on it is known that the text only inserts
                     Caller(server.graph).post("/mutate", {"query": ADD, "params": {"writer": "w", "n": n}})
+                before = server.cpu_seconds()
                 told, seconds = together(Task((server.graph,), times=times, writes=1.0), clients)
+                spent[clients].append((server.cpu_seconds() - before) / (clients * times))
                 assert told.answers == {200: clients * times}, told.answers
                 assert not missing(server, told)
             rates[clients].append(clients * times / seconds)
@@ -185,6 +188,7 @@ def writers(folder: Path, options: argparse.Namespace) -> Report:
     return {
         **{f"{n} writers/s": round(median(rates[n]), 1) for n in rates},
         **{f"{n} writers p50 / p99 ms": f"{ms(waits[n], 50)} / {ms(waits[n], 99)}" for n in waits},
+        **{f"{n} writers: cores used for a write, ms": round(median(spent[n]) * 1000, 2) for n in spent},
         "8 writers / 1 writer (bound 2.5)": round(median(ratios), 2),
         "holds": median(ratios) >= 2.5,
     }

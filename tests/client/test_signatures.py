@@ -36,7 +36,8 @@ TWINS = [
     (SchemaPlan, RemoteSchemaPlan),
     (SchemaReceipt, RemoteSchemaReceipt),
 ]
-NOT_CALLED = {"acting"}  # of embedded graphs only: who acts on a served one is a matter of its server
+# Of embedded graphs only: who acts on a served one, and what bounds its queries, is a matter of its server.
+NOT_CALLED = {"acting", "be_strict", "share_memory"}
 INSIDE = {"proposal", "comparison", "store"}  # attributes that are of the storage
 
 

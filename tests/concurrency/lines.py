@@ -49,6 +49,11 @@ class Held:
         """Wait until the first writer is held."""
         assert self._reached.wait(PATIENCE_S), "nobody came to the point"
 
+    @property
+    def is_reached(self) -> bool:
+        """Whether it is held."""
+        return self._reached.is_set()
+
     def let_go(self) -> None:
         """Let it go on."""
         self._go.set()

@@ -7,9 +7,10 @@ or overtaken at every durable step, and every write is repeated.
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,19 @@ from omnigraph.engine.write import Receipt, landed
 from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.durability import FailpointHit, armed, names
 from omnigraph.storage.manifest.chain import CommitInDoubt
-from tests.concurrency.lines import KEYS, PATIENCE_S, Act, die_together, error_of, group_at, note
+from tests.concurrency.lines import (
+    KEYS,
+    PATIENCE_S,
+    Act,
+    Held,
+    die_together,
+    error_of,
+    group_at,
+    line_up,
+    note,
+    wait_until,
+    waiting,
+)
 from tests.support.contents import read
 from tests.support.death import KILLED
 from tests.support.graphs import chain_of
@@ -224,6 +237,40 @@ def test_a_group_whose_outcome_is_unknown_is_found_by_its_keys(graph: Graph, oth
     assert all(isinstance(error, OutcomeUnknown) for error in errors)
     assert all(note(other, key).replayed for key in KEYS)
     check_once(other)
+
+
+@pytest.mark.parametrize("point", ["publish.before", "publish.after"])
+def test_when_a_leader_is_interrupted_writes_under_keys_land_once(graph: Graph, point: str) -> None:
+    """Nobody else knows whether the common commit landed; their claims tell."""
+    here, stopped = threading.get_ident(), threading.Event()
+
+    def stop_the_leader() -> None:
+        if threading.get_ident() == here:
+            stopped.set()
+            raise KeyboardInterrupt
+        held.hold()
+
+    held = Held("publish.before")
+    with ThreadPoolExecutor(4) as pool, armed({"publish.before": held.hold, point: stop_the_leader}):
+        pool.submit(lambda: graph.mutate(NOTE, value="leader"))
+        wait_until(lambda: held.is_reached)
+        futures: list[Future[Any]] = []
+
+        def follow() -> None:  # once the main thread stands in line
+            wait_until(lambda: waiting(graph) == 1)
+            futures.extend(line_up(graph, pool, partial(note, graph, key)) for key in KEYS[1:])
+            held.let_go()
+
+        follower = threading.Thread(target=follow)
+        follower.start()
+        with pytest.raises(KeyboardInterrupt):
+            note(graph, KEYS[0])
+        follower.join()
+        receipts = [future.result(PATIENCE_S) for future in futures]
+
+    assert stopped.is_set()
+    assert {receipt.replayed for receipt in receipts} == {point == "publish.after"}
+    check_once(graph)
 
 
 # -- groups that are overtaken -----------------------------------------------------------------------

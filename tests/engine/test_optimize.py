@@ -481,7 +481,7 @@ def test_a_table_whose_rows_all_change_is_rewritten_again_and_then_skipped(graph
         change(graph, "Plain", Append(stored_rows(declared, rows[1:])))
 
     def before_publishing(now: OptimizeProgress) -> None:
-        if now.stage == "indexing":
+        if now.stage == "indexing" and not now.tables:
             rounds.append(now.stage)
             overwrite()
 
@@ -502,7 +502,7 @@ def test_of_a_table_of_which_only_indexes_landed_files_are_said_to_be_skipped(gr
     declared = graph.schema.catalog().node("Doc")
 
     def overwrite(now: OptimizeProgress) -> None:
-        if now.stage == "indexing":
+        if now.stage == "indexing" and not now.tables:
             rows = [{"title": f"n{n}", "text": "new words", "size": n} for n in range(3)]
             change(graph, "Doc", Overwrite(stored_rows(declared, rows)))
 
@@ -523,7 +523,7 @@ def test_files_that_may_be_gone_are_written_again(graph: Graph, event: str) -> N
     rounds: list[str] = []
 
     def before_publishing(now: OptimizeProgress) -> None:
-        if now.stage != "indexing":
+        if now.stage != "indexing" or now.tables:
             return
         rounds.append(now.stage)
         if len(rounds) == 1 and event == "a sweep":
@@ -647,7 +647,22 @@ def test_progress_counts_the_rows_that_are_rewritten(graph: Graph) -> None:
     compacting = [now for now in told if now.stage == "compacting"]
     assert [now.rows for now in compacting] == sorted(now.rows for now in compacting)
     assert (compacting[-1].rows, compacting[-1].rows_total) == (rows, rows)
-    assert [now.stage for now in told[len(compacting) :]] == ["indexing", "deriving", "done"]
+    after = [now.stage for now in told[len(compacting) :]]
+    assert list(dict.fromkeys(after)) == ["indexing", "deriving", "done"]
+    assert after == sorted(after, key=["indexing", "deriving", "done"].index)
+
+
+@pytest.mark.parametrize("stage", ["indexing", "deriving"])
+def test_progress_counts_the_tables_that_are_indexed_and_derived(graph: Graph, stage: str) -> None:
+    filled(graph, 4)
+    told: list[OptimizeProgress] = []
+
+    graph.optimize(progress=told.append)
+
+    counted = [now for now in told if now.stage == stage and now.tables]
+    total = counted[0].tables
+    assert [(now.tables_done, now.tables) for now in counted] == [(n, total) for n in range(1, total + 1)]
+    assert total >= 2
 
 
 def test_a_policy_says_cheaply_whether_anything_is_due(graph: Graph) -> None:

@@ -23,7 +23,7 @@ from tests.faults.cells import Store
 from tests.faults.ground import Ground, opened, race
 from tests.faults.judge import Left, Met, Outcome, attempt
 from tests.faults.oracle import check_sound
-from tests.faults.writers import BY_NAME, Writer, backup, beside, person
+from tests.faults.writers import BY_NAME, Writer, backup, beside, export, person
 from tests.support.workers import once
 
 pytestmark = pytest.mark.xdist_group("faults-local-mutation")
@@ -272,3 +272,22 @@ def test_a_graph_that_the_doctor_would_not_let_go(ground: Ground) -> None:
                 file.unlink()
     with opened(place) as (graph, _), pytest.raises(AssertionError, match="index"):
         check_sound(graph)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda file: file.unlink(), "the manifest is there, and not"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-1]), "and should have"),
+        (lambda file: file.write_bytes(file.read_bytes()[::-1]), "neither as before nor as after"),
+    ],
+    ids=["missing", "cut off", "changed"],
+)
+def test_an_export_that_is_not_whole(ground: Ground, spoil: Callable[[Path], object], said: str) -> None:
+    def partial(graph: Graph) -> object:
+        receipt = export(graph)
+        spoil(next(Path(beside(graph)).rglob("node-Person*")))
+        return receipt
+
+    with pytest.raises(AssertionError, match=said):
+        judge(ground, partial, BY_NAME["export"])

@@ -130,7 +130,7 @@ def test_rows_of_two_gigabytes() -> None:
                 call()
             except og.GraphError as error:
                 print(what, "-", str(error)[:400])
-                assert "at most 1073741824" in str(error) or "longer than 64 MiB" in str(error)
+                assert "at most 1073741824" in str(error) or "longer than 32 MiB" in str(error)
             else:
                 raise SystemExit(what + " was taken")
 

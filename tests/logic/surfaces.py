@@ -7,6 +7,7 @@ how reads run, which may not change any answer.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +17,12 @@ from typing import Any, Literal, Protocol
 
 import omnigraph as og
 from omnigraph import GraphError, SourceError
-from omnigraph.language.schema.parser import parse
-from omnigraph.language.schema.tree import EdgeSyntax
 from tests.logic.cases import World
 from tests.support.command_line import run_json
 
 Place = Literal["main", "branch", "commits"]
 Traversal = Literal["auto", "lookup", "csr"]
+KEYED_EDGE = re.compile(r"edge\s+(\w+)\s*:[^{}]*\{[^}]*@key\(")
 
 
 @dataclass(frozen=True)
@@ -201,12 +201,8 @@ def with_ids(world: World) -> list[dict[str, Any]]:
             return record
         return {**record, "data": {"id": f"edge-{number:04d}", **record["data"]}}
 
-    keyed = {edge.name.text for edge in parse(world.schema).schema.edges if _is_keyed(edge)}
+    keyed = set(KEYED_EDGE.findall(world.schema))
     return [identified(record) if "edge" in record else record for record in world.records]
-
-
-def _is_keyed(edge: EdgeSyntax) -> bool:
-    return any(constraint.kind == "key" for constraint in edge.constraints)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.engine.history.diff import steps_json
@@ -409,6 +410,11 @@ def exports(g: Any, tmp: Any = None) -> Iterator[Any]:
             manifest = json.loads(Path(folder, "out", "_manifest.json").read_text())
             yield manifest["rows"]
             yield Path(folder, "out", "_schema.pg").read_text()
+            for file in sorted(Path(folder, "out").rglob("*.*")):  # a folder has no order of rows
+                if file.suffix == ".jsonl":
+                    yield sorted(file.read_text().splitlines())
+                elif file.suffix == ".parquet":
+                    yield sorted(map(str, pq.read_table(file).to_pylist()))
             yield g.load(Path(folder, "out"), mode="merge")
             assert report.commit_id in repr(manifest)
     with tempfile.TemporaryDirectory() as folder:

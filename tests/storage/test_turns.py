@@ -6,9 +6,9 @@ The rivals are stores of their own that share nothing but the address, as other 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
@@ -27,14 +27,22 @@ from tests.support.places import Place
 from tests.support.stores import Scripted, again
 
 SLOW_S = 0.1  # to prepare: longer than a commit takes
+PATIENCE_S = 60.0  # for a rival on a busy machine
 
 
+@dataclass
 class Slow(Scripted):
     """A write that takes longer than passes between two commits of others."""
 
+    outrun: int = 0  # times for sure, however busy the machine is
+    passed: threading.Event = field(default_factory=threading.Event)  # a rival has committed
+
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Prepare, in no hurry."""
-        time.sleep(SLOW_S)
+        for_sure = len(self.bases) < self.outrun
+        for _ in range(2):  # the first may be of a commit that this one is based on
+            self.passed.clear()
+            assert self.passed.wait(PATIENCE_S if for_sure else SLOW_S) or not for_sure
         return super().prepare(txn)
 
 
@@ -53,7 +61,7 @@ class Sleepless(SystemClock):
 
 
 @contextmanager
-def tireless(rival: GraphStore) -> Iterator[None]:
+def tireless(rival: GraphStore, passed: threading.Event) -> Iterator[None]:
     """Keep a rival committing to the same table without a pause for as long as a block runs."""
     over = threading.Event()
 
@@ -62,6 +70,7 @@ def tireless(rival: GraphStore) -> Iterator[None]:
             if over.is_set():
                 return
             upsert_person(rival, f"r{number % 5}")
+            passed.set()
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -72,8 +81,8 @@ def tireless(rival: GraphStore) -> Iterator[None]:
         thread.join()
 
 
-def slow() -> Slow:
-    return Slow({PERSON: Upsert(people(["slow"]))})
+def slow(outrun: int) -> Slow:
+    return Slow({PERSON: Upsert(people(["slow"]))}, outrun=outrun)
 
 
 def chain_of(store: GraphStore) -> Chain:
@@ -88,10 +97,10 @@ def ask(store: GraphStore, commit_id: str, attempt_s: float = 0.0) -> None:
 
 
 def test_a_write_that_is_outrun_every_time_asks_and_goes_first(place: Place, rival: GraphStore) -> None:
-    patient = again(place, RetryPolicy(attempts=30, asks_after=4))
+    patient, write = again(place, RetryPolicy(attempts=30, asks_after=4)), slow(outrun=4)
 
-    with tireless(rival):
-        receipt = patient.publish("main", slow())
+    with tireless(rival, write.passed):
+        receipt = patient.publish("main", write)
 
     assert receipt.attempts > 4, "it was outrun at first"
     assert "slow" in persons(again(place))
@@ -99,10 +108,10 @@ def test_a_write_that_is_outrun_every_time_asks_and_goes_first(place: Place, riv
 
 def test_without_asking_it_would_have_lost_as_often_as_it_may(place: Place, rival: GraphStore) -> None:
     """What makes the test above one that can fail."""
-    never = again(place, RetryPolicy(attempts=12, asks_after=1_000))
+    never, write = again(place, RetryPolicy(attempts=12, asks_after=1_000)), slow(outrun=12)
 
-    with tireless(rival), pytest.raises(PublishContention):
-        never.publish("main", slow())
+    with tireless(rival, write.passed), pytest.raises(PublishContention):
+        never.publish("main", write)
 
 
 def test_asking_changes_nothing_that_can_be_read(store: GraphStore) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +62,12 @@ def serving(
     graph_id: str = "kb",
     authenticated: bool = False,
     environment: Mapping[str, str] | None = None,
+    python: Sequence[str] = ("-m", "omnigraph"),
 ) -> Iterator[Served]:
-    """Serve a graph for a block; without tokens unless `authenticated` says that the arguments have some."""
+    """Serve a graph for a block; without tokens unless `authenticated` says that the arguments have some.
+
+    `python` is what the interpreter runs: the command line, or a program that changes something before.
+    """
     with tempfile.TemporaryDirectory(prefix="og-served-") as folder:
         errors = Path(folder, "stderr")
         open_mode = [] if authenticated else ["--unauthenticated"]
@@ -71,7 +75,7 @@ def serving(
         line = ["serve", *place, "--bind", "127.0.0.1:0", *open_mode, *arguments]
         with errors.open("w") as sink:
             process = subprocess.Popen(
-                [sys.executable, "-m", "omnigraph", *line],
+                [sys.executable, *python, *line],
                 stdout=subprocess.PIPE,
                 stderr=sink,
                 text=True,

@@ -37,6 +37,18 @@ def test_json_lines_can_be_read_by_machines(desk: Desk) -> None:
     assert all(line["logger"].startswith("omnigraph.") for line in lines)
 
 
+def test_the_environment_may_say_how_to_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LOG_LEVEL", "info")
+    monkeypatch.setenv("OG_LOG_FORMAT", "json")
+    (line,) = apply(desk)
+    assert json.loads(line)["level"] == "info"
+
+
+def test_a_flag_wins_over_the_environment(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LOG_LEVEL", "info")
+    assert apply(desk, "--log-level", "warning") == []
+
+
 def test_logs_never_mix_with_the_document_on_stdout(desk: Desk) -> None:
     ran = desk.run("schema", "show", desk.started(), "--json", "--log-level", "debug")
     assert ran.document["schema_source"] == SCHEMA

@@ -80,6 +80,22 @@ def test_a_file_is_looked_for_in_the_roots(ask: Desk, shelf: str) -> None:
     assert "via ages" in ask.run("query", shelf, "ages", "--query", "other.gq").out
 
 
+def test_stored_queries_of_the_project_file_need_no_text(ask: Desk, shelf: str) -> None:
+    (ask.folder / "queries").mkdir()
+    (ask.folder / "q.gq").rename(ask.folder / "queries" / "other.gq")
+    ask.file("omnigraph.yaml", f"graphs: {{ books: {{ uri: '{shelf}', queries: queries }} }}\n")
+    for address in ("books", shelf, os.path.relpath(shelf)):
+        assert "via ages" in ask.run("query", address, "ages").out
+    assert [entry["name"] for entry in ask.run("queries", "list", "books", "--json").document["queries"]]
+    assert ask.run("queries", "validate", "books").out == "OK\n"
+    (ask.folder / "queries/broken.gq").write_text("query broken() { match { $p: Persn } return { $p.x } }")
+    ran = ask.run("queries", "validate", "books", "--json")
+    assert (ran.code, ran.document["breakages"][0]["query"]) == (1, "broken.gq")
+    ask.file("omnigraph.yaml", f"graphs: {{ books: {{ uri: '{shelf}' }} }}\n")
+    assert "no stored queries" in ask.run("queries", "list", "books").err
+    assert "stored queries" in ask.run("query", "books", "ages").err
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

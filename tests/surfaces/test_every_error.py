@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import httpx
 import lance
 import pytest
 
@@ -17,11 +23,18 @@ from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, cancelled_by
 from omnigraph.base.errors import GraphError, PermissionDenied
 from omnigraph.engine.access import Action
+from omnigraph.execution.memory import Memory
 from omnigraph.pipeline.session import check_java
-from omnigraph.storage.durability import armed
+from omnigraph.storage.durability import Syncer, armed
 from omnigraph.storage.location import LocalObjects
 from omnigraph.storage.publish import RetryPolicy
 from omnigraph.storage.store import GraphStore
+from omnigraph.surfaces.cli.support.deadline import DeadlineProgress, within
+from omnigraph.surfaces.client.failures import failure_of
+from omnigraph.surfaces.server.access import read_access
+from omnigraph.surfaces.server.app import create_app
+from omnigraph.surfaces.server.limits import Limits
+from omnigraph.surfaces.server.settings import ServerSettings
 from tests.docs.test_errors_page import INTERNAL, all_errors
 from tests.storage.bare import change_map
 from tests.support.desk import Desk
@@ -38,15 +51,17 @@ BASES = {  # never raised themselves: what their subclasses have in common, to b
     "conflict",
     "internal",
 }
-NOT_RAISED_YET = {  # a server will raise them: the part that does takes its codes away here
-    "method_not_allowed",
-    "too_many_requests",
-    "unauthenticated",
-    "unavailable",
-    "unsupported_media",
-}
 ON_SPARK = {  # code: the test that starts Spark for it, and what it says there
     "pipeline_failed": ("tests/spark/test_declared_run.py", "text, PipelineFailed)"),
+}
+BASE_CLASSES = {"ConflictError", "FormatMismatch", "GraphError", "SourceError"}
+ELSEWHERE = {  # class that shares its code with others: the test that raises it, and what it says there
+    "DeadlineExceeded": ("tests/client/test_transport.py", "pytest.raises((Unavailable, DeadlineExceeded))"),
+    "ExpectationFailed": ("tests/spark/test_declared_run.py", "text, ExpectationFailed)"),
+    "NoRoomNow": ("tests/execution/test_shared_memory.py", "pytest.raises(NoRoomNow)"),
+    "NoCanonicalText": ("tests/catalog/test_keys.py", "pytest.raises(NoCanonicalText)"),
+    "PolicyEvaluationError": ("tests/surfaces/policy/test_policy.py", "pytest.raises(PolicyEvaluationError)"),
+    "Unfit": ("tests/catalog/query/test_mutations.py", "pytest.raises(Unfit,"),
 }
 
 
@@ -166,6 +181,12 @@ def _(on: Ground) -> object:
 def _(on: Ground) -> object:
     on.load(*(f"a person of a rather long name {number}" for number in range(2_000)))
     return on.graph.query(PAIRS, memory_bytes=1 << 20)
+
+
+@way("too_broad")
+def _(on: Ground) -> object:
+    on.graph.be_strict()
+    return on.graph.query(ALL)
 
 
 DOCUMENTS = 'node Doc { slug: String @key  text: String  vec: Vector(4)? @embed("text") }'
@@ -386,6 +407,167 @@ def _(on: Ground) -> object:
         on.command("mutate", on.graph.uri, "--query", text, "--param", "n=3", "--timeout", "1s")
 
 
+# -- a server says so ----------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _server(on: Ground, settings: ServerSettings) -> AsyncIterator[httpx.AsyncClient]:
+    """Run a server in this process, without a socket."""
+    app = create_app(settings, {"kb": on.graph}, read_access(settings))
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://kb/graphs/kb") as client,
+    ):
+        yield client
+
+
+def _told(answer: httpx.Response) -> NoReturn:
+    """Raise what a client makes of an answer."""
+    raise failure_of(answer.status_code, answer.json(), answer.headers["X-Request-Id"])
+
+
+OPEN = ServerSettings(unauthenticated=True)
+
+
+def _asked(on: Ground, method: str, path: str, settings: ServerSettings = OPEN, **request: Any) -> NoReturn:
+    async def ask() -> httpx.Response:
+        async with _server(on, settings) as client:
+            return await client.request(method, path, **request)
+
+    _told(asyncio.run(ask()))
+
+
+@way("method_not_allowed")
+def _(on: Ground) -> object:
+    _asked(on, "DELETE", "/query")
+
+
+@way("unsupported_media")
+def _(on: Ground) -> object:
+    _asked(on, "POST", "/query", content=ALL, headers={"Content-Type": "text/plain"})
+
+
+@way("unauthenticated")
+def _(on: Ground) -> object:
+    known = ServerSettings(environment={"OMNIGRAPH_SERVER_BEARER_TOKEN": "t" * 32})
+    _asked(on, "POST", "/query", known, json={"query": ALL})
+
+
+@way("too_many_requests")
+def _(on: Ground) -> object:
+    """A write is sent while another one of the same actor is held up."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        assert may_end.wait(60)
+
+    async def ask() -> httpx.Response:
+        limits = Limits(actor_writes=1)
+        async with _server(on, ServerSettings(unauthenticated=True, limits=limits)) as client:
+            first = asyncio.create_task(client.post("/mutate", json={"query": SET, "params": {"n": 1}}))
+            assert await asyncio.to_thread(begun.wait, 60)
+            try:
+                return await client.post("/mutate", json={"query": SET, "params": {"n": 2}})
+            finally:
+                may_end.set()
+                assert (await first).status_code == 200
+
+    with armed({"publish.before": _first(hold)}):
+        _told(asyncio.run(ask()))
+
+
+@way("unavailable")
+def _(on: Ground) -> object:
+    return og.connect("http://127.0.0.1:1/graphs/kb", timeout=2).query(ALL)
+
+
+# -- classes that share a code with others -------------------------------------------------------------
+
+
+OF_CLASS: dict[str, Callable[[Ground], object]] = {
+    "BadParameters": lambda on: on.graph.query(ALL, none=1),
+    "InvalidRequest": lambda on: on.graph.cleanup(),
+    "ConstraintViolation": lambda on: on.load("b", "b"),
+    "QueryError": lambda on: on.graph.query("quarry"),
+    "SchemaError": lambda on: og.init(on.folder / "new.og", "nod"),
+    "UnknownType": lambda on: on.graph.nodes("None"),
+    "IntegrityError": WAYS["integrity"],
+    "LimitExceeded": WAYS["resource_limit"],
+    "OpenFailed": lambda on: on.graph.store.opener.latest("__none"),
+    "StorageDenied": lambda on: _without_access(on),
+    "StorageError": lambda on: og.connect(on.folder / ("x" * 300)),
+}
+
+
+def of_class(name: str) -> Callable[[Callable[[Ground], object]], None]:
+    """Put a function into the table of classes."""
+    return lambda function: OF_CLASS.update({name: function})
+
+
+@of_class("TypeNotFound")
+def _(on: Ground) -> object:
+    before = on.graph.commits.list()[0].id
+    on.graph.schema.apply(SCHEMA + "node Town { name: String @key }")
+    return on.graph.nodes("Town", at=before).to_arrow()
+
+
+@of_class("FileDamaged")
+def _(on: Ground) -> object:
+    for file in Path(on.graph.uri).glob("tables/*/data/*"):
+        content = bytearray(file.read_bytes())
+        content[len(content) // 3] ^= 1
+        file.write_bytes(content)
+    with og.connect(on.graph.uri, verify="first-read") as fresh:
+        return fresh.nodes("Person").to_arrow()
+
+
+@of_class("NotDurable")
+def _(on: Ground) -> object:
+    def fails(handle: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    defaults = Syncer.__init__.__kwdefaults__
+    assert defaults is not None
+    on.patch.setitem(defaults, "fsync", fails)  # as a disk that breaks answers
+    with og.connect(on.graph.uri, durability="sync") as careful:
+        return careful.mutate(ADD, s="b")
+
+
+@of_class("NoRoomNow")
+def _(on: Ground) -> object:
+    on.load(*(f"a person of a rather long name {number}" for number in range(2_000)))
+    memory = Memory(64 << 20)
+    on.graph.share_memory(memory)
+    with memory.taking(64 << 20, "others"):
+        return on.graph.query(PAIRS)
+
+
+@of_class("TimedOut")
+def _(on: Ground) -> object:
+    ended = threading.Event()
+    try:
+        return within(0.01, lambda: int(ended.wait(60)), DeadlineProgress())
+    finally:
+        ended.set()
+
+
+@of_class("ServerFailure")
+def _(on: Ground) -> object:
+    on.patch.setattr(Graph, "query", lambda *_, **__: 1 / 0)  # a defect of ours
+    _asked(on, "POST", "/query", json={"query": ALL})
+
+
+def _without_access(on: Ground) -> object:
+    on.patch.setattr("builtins.open", _refused)  # as the system answers who has no rights
+    return on.graph.backup(on.folder / "copy.og")
+
+
+def _refused(*_: object, **__: object) -> NoReturn:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
 # -- the table -----------------------------------------------------------------------------------------
 
 
@@ -403,17 +585,28 @@ def test_it_is_raised(code: str, ground: Ground) -> None:
     assert type(error).__name__ not in INTERNAL
 
 
-def test_the_table_has_every_code() -> None:
-    codes = {error.code for error in all_errors() if error.__name__ not in INTERNAL}
-    assert codes - BASES - NOT_RAISED_YET == WAYS.keys() | ON_SPARK.keys()
+@pytest.mark.parametrize("name", sorted(OF_CLASS))
+def test_each_class_of_a_code_is_raised(name: str, ground: Ground) -> None:
+    with pytest.raises(GraphError) as caught:
+        OF_CLASS[name](ground)
+    assert type(caught.value).__name__ == name
+    assert str(caught.value)
+
+
+def test_the_tables_have_every_code_and_every_class() -> None:
+    errors = [error for error in all_errors() if error.__name__ not in INTERNAL]
+    assert {error.code for error in errors} - BASES == WAYS.keys() | ON_SPARK.keys()
+    of_code = Counter(error.code for error in errors)
+    shared = {error.__name__ for error in errors if of_code[error.code] > 1}
+    assert shared - BASE_CLASSES == OF_CLASS.keys() | ELSEWHERE.keys()
 
 
 def test_bases_are_raised_nowhere() -> None:
-    for name in ("ConflictError",):
+    for name in BASE_CLASSES:
         raised = re.compile(rf"\b(raise|return) {name}\(")
         assert not [path for path in (ROOT / "src").rglob("*.py") if raised.search(path.read_text())]
 
 
-def test_what_needs_spark_is_raised_there() -> None:
-    for file, said in ON_SPARK.values():
+def test_what_is_raised_elsewhere_is_raised_there() -> None:
+    for file, said in (*ON_SPARK.values(), *ELSEWHERE.values()):
         assert said in (ROOT / file).read_text()

@@ -3,12 +3,8 @@
 Knows nothing of storage, queries or HTTP; surfaces map `kind` and `code` once.
 
 The class says what went wrong, `code` is stable and machine-readable, `fields` carries the facts, `remedy`
-tells the caller what to do next. No caller ever parses `str(error)`.
-
-`str(error)` is everything there is to say: message, details, remedy. `summary` is the same in one line, for
-logs and `repr`.
-
-Many precise classes inside, few kinds outside: a caller can act on `kind` alone.
+tells the caller what to do next. `str(error)` is all of that, for people: no caller ever parses it. Classes
+are many and precise, kinds are few: a caller can act on `kind` alone.
 """
 
 from __future__ import annotations
@@ -17,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from omnigraph.base.text_table import table_lines
-
-LISTED = 20  # faults that a rendering shows; then it says how many more there are
+from omnigraph.base.text_table import at_most, table_lines
 
 
 class Kind(Enum):
@@ -78,12 +72,6 @@ def _rebuild(cls: type[GraphError], message: str, remedy: str | None, fields: di
     error = cls.__new__(cls)
     GraphError.__init__(error, message, remedy=remedy, **fields)
     return error
-
-
-def at_most(lines: tuple[str, ...], total: int | None = None) -> tuple[str, ...]:
-    """Return the first lines of a list, and how many there are besides."""
-    more = (len(lines) if total is None else total) - min(len(lines), LISTED)
-    return lines[:LISTED] + ((f"... and {more} more",) if more else ())
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -189,6 +177,12 @@ class MethodNotAllowed(InvalidRequest):
     """A server knows the path that was asked for, and does something else there."""
 
     code = "method_not_allowed"
+
+
+class TooBroad(InvalidRequest):
+    """A strict server was asked for a scan that no index serves, or for an answer without a bound."""
+
+    code = "too_broad"
 
 
 class UnsupportedMedia(InvalidRequest):
@@ -565,6 +559,12 @@ class LimitExceeded(GraphError):
 
     kind = Kind.UNAVAILABLE
     code = "resource_limit"
+
+
+class NoRoomNow(LimitExceeded):
+    """The queries that run together leave no memory for this one; by itself it may well have enough."""
+
+    retryable = True
 
 
 # -- not now -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 ELLIPSIS = "…"
 GAP = "  "
+LISTED = 20  # lines that a list in a message shows; then it says how many more there are
 
 
 def table_lines(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
@@ -67,3 +68,9 @@ def _char_width(char: str) -> int:
 def _padded(cell: str, width: int, *, right: bool) -> str:
     space = " " * (width - text_width(cell))
     return space + cell if right else cell + space
+
+
+def at_most(lines: tuple[str, ...], total: int | None = None) -> tuple[str, ...]:
+    """Return the first lines of a list, and how many there are besides."""
+    more = (len(lines) if total is None else total) - min(len(lines), LISTED)
+    return lines[:LISTED] + ((f"... and {more} more",) if more else ())

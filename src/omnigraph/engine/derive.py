@@ -8,9 +8,10 @@ commit: the files are derived from data files that never change, and whoever lac
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 
 import pyarrow as pa
 
@@ -34,25 +35,42 @@ ADJACENCY = "adjacency"  # as reports call it
 FAILURES = (Unusable, OSError, GraphError, pa.ArrowException)  # nobody needs what could not be written
 
 
+Told = Callable[[int, int], None]  # how many tables are done, and of how many
+
+
 def complete(
-    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, tables: Collection[str] | None = None
+    store: GraphStore,
+    catalog: Catalog,
+    snapshot: PinnedSnapshot,
+    tables: Collection[str] | None = None,
+    told: Told = lambda done, total: None,
 ) -> dict[str, tuple[str, ...]]:
     """Write all that files of a snapshot lack; return what, by type id: columns, and `adjacency`.
 
-    `tables` are the tables to look at; None means all.
+    `tables` are the tables to look at; None means all. `told` is called after each; an edge counts twice.
     """
-    written = complete_key_hashes(store, catalog, snapshot, tables)
+    total = sum(tables is None or declared.id in tables for declared in (*catalog.tables, *catalog.edges))
+    steps = count(1)
+
+    def done() -> None:
+        told(next(steps), total)
+
+    written = complete_key_hashes(store, catalog, snapshot, tables, done)
     for edge in catalog.edges:
         if tables is None or edge.id in tables:
             with suppress(*FAILURES):
                 store.reads.bases.drop_damaged(edge.id)
-    for type_id in complete_adjacency(store, catalog, snapshot, tables):
+    for type_id in complete_adjacency(store, catalog, snapshot, tables, done):
         written[type_id] = (*written.get(type_id, ()), ADJACENCY)
     return written
 
 
 def complete_adjacency(
-    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, tables: Collection[str] | None = None
+    store: GraphStore,
+    catalog: Catalog,
+    snapshot: PinnedSnapshot,
+    tables: Collection[str] | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
     """Write the adjacency of edge types whose files have outgrown it; return their ids.
 
@@ -64,6 +82,7 @@ def complete_adjacency(
             with suppress(*FAILURES):
                 if _complete(store, catalog, snapshot, edge):
                     built.append(edge.id)
+            done()
     return tuple(sorted(built))
 
 
@@ -105,7 +124,11 @@ def _outside(nodes: EntityTable, covered: Files) -> pa.Array:
 
 
 def complete_key_hashes(
-    store: GraphStore, catalog: Catalog, snapshot: PinnedSnapshot, tables: Collection[str] | None = None
+    store: GraphStore,
+    catalog: Catalog,
+    snapshot: PinnedSnapshot,
+    tables: Collection[str] | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> dict[str, tuple[str, ...]]:
     """Write the key hashes that files of a snapshot lack; return the columns, by type id."""
     written = {}
@@ -117,6 +140,7 @@ def complete_key_hashes(
             columns = store.finder.complete(table.handle, _with_hashes(table), pool, declared.looked_up)
             if columns:
                 written[declared.id] = columns
+        done()
     return written
 
 

@@ -54,6 +54,7 @@ from omnigraph.engine.table import TypeRows
 from omnigraph.engine.validate.executors import LocalExecutor
 from omnigraph.engine.write import ExecutorFor, Receipt
 from omnigraph.execution.budget import MEMORY_BYTES
+from omnigraph.execution.memory import Memory
 from omnigraph.execution.search.embedding import EmbeddingChoice, embedder_of
 from omnigraph.storage.checksums import Verified
 from omnigraph.storage.claims import Claims
@@ -113,6 +114,14 @@ class Graph(RunsQueries):
         bound._closing = None
         bound._bind(view)
         return bound
+
+    def be_strict(self) -> None:
+        """Refuse, from now on, queries that scan what no index serves, or whose answer has no bound."""
+        self._query.be_strict()
+
+    def share_memory(self, memory: Memory) -> None:
+        """Let queries take their memory from an account that other graphs take theirs from."""
+        self._query.share(memory)
 
     def branch(self, name: str, *, create: bool = False) -> Graph:
         """Return this graph bound to a branch: calls on it that name no branch mean this one.

@@ -9,7 +9,7 @@ built yet is pending, and the others are built all the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, assert_never
@@ -20,7 +20,7 @@ from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import IndexKind, TableType
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.derive import FAILURES, complete
+from omnigraph.engine.derive import FAILURES, Told, complete
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import CommitKind
 from omnigraph.storage.publish import Intent
@@ -152,12 +152,13 @@ def derived_by(
     branch: str,
     already: Derived,
     tables: Collection[str] | None = None,
+    told: Told = lambda done, total: None,
 ) -> Derived:
     """Complete what lies beside the files of a branch; return what was written, now or already."""
     written: dict[str, tuple[str, ...]] = {}
     with suppress(*FAILURES):  # the commit stands, whatever became of its branch or of storage since
         snapshot = store.snapshot(branch)
-        written = complete(store, catalogs.get(snapshot.schema), snapshot, tables)
+        written = complete(store, catalogs.get(snapshot.schema), snapshot, tables, told)
     for table_id, names in already.items():
         written[table_id] = tuple(dict.fromkeys([*names, *written.get(table_id, ())]))
     return written
@@ -180,8 +181,10 @@ class IndexWrite:
         catalogs: Catalogs,
         ready: Ready | None = None,
         broken: Mapping[str, frozenset[str]] = FrozenMap(),
+        finished: Callable[[], None] = lambda: None,
     ) -> None:
         self._catalogs = catalogs
+        self._finished = finished  # is called for each table whose indexes are complete
         self._broken = broken
         self._catalog: Catalog | None = None
         self._effects: dict[str, BuildIndexes] = {} if ready is None else dict(ready.effects)
@@ -213,7 +216,8 @@ class IndexWrite:
         kept = self._effects.get(declared.id)
         if kept is not None and kept.specs == specs:
             return kept
-        return BuildIndexes(specs, broken=self._broken.get(declared.id, frozenset()))
+        broken = self._broken.get(declared.id, frozenset())
+        return BuildIndexes(specs, broken=broken, finished=self._finished)
 
     def _opens(self, txn: WriteTxn, table_id: str) -> bool:
         """Say whether a table can be read at all; one that cannot is reported, and the others go on."""

@@ -23,7 +23,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, HistoryReclaimed, PublishContention
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.change import Catalogs
-from omnigraph.engine.derive import FAILURES
+from omnigraph.engine.derive import FAILURES, Told
 from omnigraph.engine.indexes import (
     CONTENDED,
     IndexReport,
@@ -63,7 +63,8 @@ SYSTEM = "system:optimize"  # the actor, unless the caller names one
 class OptimizeProgress:
     """How far an optimize is; rows are those that are rewritten, which are known before it begins.
 
-    On Spark `tasks` are those known so far, of all stages.
+    Tables are those whose indexes, or then derived files, are complete. When writers were quicker, a stage
+    begins again. On Spark `tasks` are those known so far, of all stages.
     """
 
     stage: Literal["compacting", "indexing", "deriving", "done"]
@@ -71,6 +72,8 @@ class OptimizeProgress:
     rows_total: int = 0
     tasks_done: int = 0
     tasks: int = 0
+    tables_done: int = 0
+    tables: int = 0
 
 
 OptimizeListener = Callable[[OptimizeProgress], None]
@@ -194,8 +197,10 @@ class OptimizeWrite:
     Preparing reads next to nothing: it is done again after a lost race, while other writers wait.
     """
 
-    def __init__(self, store: GraphStore, catalogs: Catalogs, tables: frozenset[str] | None) -> None:
-        self.indexes = IndexWrite(catalogs)
+    def __init__(
+        self, store: GraphStore, catalogs: Catalogs, tables: frozenset[str] | None, told: Told
+    ) -> None:
+        self.indexes = IndexWrite(catalogs, finished=self._finished)
         self.compactions: dict[str, Compact] = {}
         self.contended: set[str] = set()
         self.incarnation: str | None = None  # of the branch whose rows were rewritten
@@ -204,6 +209,9 @@ class OptimizeWrite:
         self._catalogs = catalogs
         self._tables = tables
         self._planned: dict[str, SeveralEffects] = {}
+        self._told = told
+        self._built = self._to_build = 0
+        self._lock = threading.Lock()
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Say what to publish; effects are kept between attempts, and with them what they built."""
@@ -220,10 +228,17 @@ class OptimizeWrite:
         }
         catalog = self._catalogs.get(txn.snapshot.schema)
         looked_up = {table_id: catalog.table(table_id).looked_up for table_id in effects}
+        self._built, self._to_build = 0, len(effects)
         return replace(plan, effects=effects, looked_up=looked_up)
 
     def validate(self, txn: WriteTxn, plan: PublishPlan) -> None:
         """Accept: no row changes."""
+
+    def _finished(self) -> None:
+        """Note that the indexes of one more table are built; several are at the same time."""
+        with self._lock:
+            self._built += 1
+            self._told(min(self._built, self._to_build), self._to_build)
 
     def _effect(self, table_id: str, build: Effect) -> Effect:
         compact = self.compactions.get(table_id)
@@ -270,7 +285,7 @@ class _Run:
         snapshot = store.snapshot(branch)
         catalog = catalogs.get(snapshot.schema)
         self._asked = None if types is None else frozenset(catalog.named(name).id for name in types)
-        self._write = OptimizeWrite(store, catalogs, self._asked)
+        self._write = OptimizeWrite(store, catalogs, self._asked, partial(self._tables_done, "indexing"))
         self._errors: dict[str, str] = {}
         self._files: dict[str, TableFiles] = {}  # of tables as they were found
         self._indexed: set[str] = set()  # tables that workers were asked for
@@ -338,6 +353,9 @@ class _Run:
             write.indexes.take(ready)
             self._derived |= ready.derived
 
+    def _tables_done(self, stage: Literal["indexing", "deriving"], done: int, total: int) -> None:
+        self._report(OptimizeProgress(stage, tables_done=done, tables=total))
+
     def _tables(self, snapshot: PinnedSnapshot) -> Iterable[TableType]:
         for declared in self._catalogs.get(snapshot.schema).tables:
             asked = self._asked is None or declared.id in self._asked
@@ -400,7 +418,8 @@ class _Run:
                         for version in (change.before, change.after)
                     )
                     self._files[table_id] = table_files(before, after)
-        derived = derived_by(store, self._catalogs, branch, self._derived, self._asked)
+        told = partial(self._tables_done, "deriving")
+        derived = derived_by(store, self._catalogs, branch, self._derived, self._asked, told)
         rows = write.indexes.report_by_id(frozenset(changes), derived)
         types = (
             self._row(table_id, row, contended=receipt is None)

@@ -29,9 +29,11 @@ from omnigraph.engine.history.resolve_at import check_existed, read_state
 from omnigraph.execution.answer import Answerer
 from omnigraph.execution.budget import MEMORY_BYTES, Budget
 from omnigraph.execution.context import Caches, Context, Traversal
+from omnigraph.execution.memory import Memory
 from omnigraph.execution.plan.explain import Explanation, Recorder
 from omnigraph.execution.plan.rules import plan
 from omnigraph.execution.plan.steps import Plan
+from omnigraph.execution.plan.strict import check_strict
 from omnigraph.execution.result import Result
 from omnigraph.execution.search.embedding import Embedder, Embeddings
 from omnigraph.storage.cost import Cost, measured, process_totals
@@ -183,11 +185,22 @@ class Queries:
         self._store = store
         self._catalogs = catalogs
         self._caches = Caches.within(memory_bytes, store.clock)
+        self._memory: Memory | None = None
+        self._is_strict = False
         self._embeddings = Embeddings(embedder)
         self._compiled = BoundedCache[tuple[str, str | None, str], CheckedRead](COMPILED)
         self._answers = _Answers()
         self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
+
+    def be_strict(self) -> None:
+        """Refuse scans that no index serves, and answers without a bound."""
+        self._is_strict = True
+
+    def share(self, memory: Memory) -> None:
+        """Take memory from an account that others take from, too."""
+        memory.serves(self._caches)
+        self._memory = memory
 
     def run(
         self,
@@ -281,16 +294,23 @@ class Queries:
             values=bind_params(read.parameters, params),
             now_ms=self._store.clock.now_us() // 1000,
             embeddings=self._embeddings,
-            budget=Budget(options.memory_bytes or self._caches.limit, self._caches.make_room, current()),
+            budget=Budget(
+                options.memory_bytes or self._caches.limit, self._caches.make_room, current(), self._memory
+            ),
             traversal=options.traversal,
         )
         return _Prepared(context, self._plan(read, snapshot, options.rules))
 
     def _answer(self, prepared: _Prepared, recorder: Recorder | None) -> Result:
         context, read = prepared.context, prepared.plan.read
+        if self._is_strict:
+            check_strict(prepared.plan, _row_counts(context.snapshot))
         tables = [declared.table_id for declared in read.operation.reads]
-        with self._store.reading(context.snapshot.state, tables=tables):
-            columns = Answerer(context, prepared.plan, recorder).run()
+        try:
+            with self._store.reading(context.snapshot.state, tables=tables):
+                columns = Answerer(context, prepared.plan, recorder).run()
+        finally:
+            context.budget.close()
         table = pa.table(columns, names=[column.name for column in read.columns])
         return Result(table, read.columns, read.name, context.snapshot.branch, context.snapshot.commit_id)
 

@@ -43,7 +43,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class StoredType:
+class TypeStorage:
     """What one type takes; `derived_missing` large fragments of the head have no derived files yet."""
 
     kind: str
@@ -78,7 +78,7 @@ class StorageReport:
     commit_id: str
     whole: Stored
     system: Mapping[str, Stored]  # by folder: the manifest, refs, schemas and so on
-    types: tuple[StoredType, ...]
+    types: tuple[TypeStorage, ...]
     other_tables: Stored  # of types that this branch does not have
     cleanup: Cleaned | None
 
@@ -118,7 +118,7 @@ def storage_report(
 
 def _type(
     store: GraphStore, snapshot: PinnedSnapshot, declared: TableType, files: Mapping[str, StoredObject]
-) -> StoredType:
+) -> TypeStorage:
     by_part: dict[str, list[StoredObject]] = {name: [] for name in (*OF_TABLES.values(), "bookkeeping")}
     for path, file in files.items():
         by_part[OF_TABLES.get(path.partition("/")[0], "bookkeeping")].append(file)
@@ -126,7 +126,7 @@ def _type(
         layout = store.reads.layout(store.table(snapshot, declared.id))
     settled = [data_files(part.metadata) for part in layout.parts.values() if part.settled]
     present = {path.rpartition("/")[0] for path in files}
-    return StoredType(
+    return TypeStorage(
         declared.kind.value,
         declared.name,
         snapshot.state.pins[declared.id].rows,

@@ -29,7 +29,7 @@ Traversal = Literal["auto", "lookup", "csr"]
 TABLES = 256
 
 
-@dataclass
+@dataclass(eq=False)
 class Caches:
     """What outlives a query: columns, topologies and texts, by immutable table versions."""
 
@@ -46,11 +46,19 @@ class Caches:
         quarter = limit // 4
         return cls(ColumnCache(quarter), Topologies(quarter, clock), Search(quarter), limit)
 
+    @property
+    def nbytes(self) -> int:
+        """How much the caches have."""
+        return self.columns.nbytes + self.search.nbytes + self.topologies.nbytes
+
     def make_room(self, needed: int) -> None:
-        """Let go of as much as it takes for `needed` bytes beside the caches, topologies last."""
-        allowed = max(self.limit - needed, 0)
+        """Let go of as much as it takes for `needed` bytes beside the caches."""
+        self.keep_at_most(max(self.limit - needed, 0))
+
+    def keep_at_most(self, size: int) -> None:
+        """Let go of what is beyond so many bytes, topologies last."""
         for cache in (self.columns, self.search, self.topologies):
-            over = self.columns.nbytes + self.search.nbytes + self.topologies.nbytes - allowed
+            over = self.nbytes - size
             if over <= 0:
                 return
             cache.shrink(max(cache.nbytes - over, 0))

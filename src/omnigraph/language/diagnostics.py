@@ -17,7 +17,8 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import LISTED, InvalidRequest, at_most
+from omnigraph.base.errors import InvalidRequest
+from omnigraph.base.text_table import LISTED, at_most
 
 SHOWN_WIDTH = 160  # a longer source line is cut around the offending text
 TAB = "    "

@@ -109,6 +109,11 @@ class Location:
         if not text:
             raise InvalidRequest("the graph address is empty", remedy="Give a path or an s3:// URL")
         scheme = urlparse(text).scheme if "://" in text else ""
+        if scheme and urlparse(text).password is not None:
+            raise InvalidRequest(
+                "the graph address has a password in it, and addresses are shown and logged",
+                remedy="Give credentials as storage options, or in the variables of the store",
+            )
         if scheme in ("", "file"):
             path = unquote(urlparse(text).path) if scheme else text
             try:

@@ -18,6 +18,11 @@ def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | No
     return None if found is None else environment[found]
 
 
+def names_of(name: str) -> list[str]:
+    """Return the whole names of a variable, the short one first."""
+    return [prefix + name for prefix in (SHORT, LONG)]
+
+
 def set_variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the whole name of the variable that is set, the short one first."""
-    return next((prefix + name for prefix in (SHORT, LONG) if environment.get(prefix + name)), None)
+    return next((whole for whole in names_of(name) if environment.get(whole)), None)

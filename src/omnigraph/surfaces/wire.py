@@ -136,6 +136,8 @@ def status_of(error: GraphError) -> int:
     """Return the HTTP status of an error."""
     if error.code == "storage":  # also where storage refused the server: that is not the caller's matter
         return 503 if error.fields.get("storage_kind") == "transient" else 500
+    if error.code == "resource_limit" and error.retryable:  # others have what it needs: not its own size
+        return 503
     return STATUS_BY_CODE.get(error.code, STATUS_BY_KIND[error.kind])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from omnigraph.engine.export.export import export_files, export_lines, stored_ro
 from omnigraph.engine.export.files import (
     DestinationTaken,
     ExportedFile,
+    _Folder,
     destination_at,
     envelope_lines,
     write_files,
@@ -28,6 +31,7 @@ from omnigraph.engine.export.plan import plan_export
 from omnigraph.engine.load.conform import UnreadableInput
 from tests.support import everything
 from tests.support.everything import RECORDS, SCHEMA, content, reloaded
+from tests.support.processes import run_processes
 
 FORMATS = ("parquet", "jsonl")
 
@@ -240,6 +244,54 @@ def test_two_exports_never_share_a_folder(graph: Graph, tmp_path: Path) -> None:
     with destination_at(tmp_path / "out", graph.store.location), pytest.raises(DestinationTaken):
         export_files(graph.store, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def export_and_die(graph: str, target: str, when: str) -> None:
+    """Export, and be killed while rows are written, or while the first of several files has its name."""
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with og.connect(graph) as opened, pytest.MonkeyPatch.context() as patch:
+        if when == "names":
+            show = _Folder._show
+            patch.setattr(_Folder, "_show", lambda self, names: die(show(self, names[:1])))
+        opened.export(target, progress=die if when == "rows" else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["rows", "names"])
+def test_what_a_killed_export_left_is_taken_over_after_an_hour(
+    graph: Graph, when: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    (outcome,) = run_processes(export_and_die, [(graph.uri, str(target), when)], timeout_s=120)
+    assert outcome.exit_code == -signal.SIGKILL
+    left = sorted(target.rglob("*"))
+    assert left
+
+    with pytest.raises(DestinationTaken):  # it may be one that is at work
+        export_files(graph.store, target)
+    assert sorted(target.rglob("*")) == left
+
+    for path in (*left, target):
+        then = path.stat().st_mtime - 3_700
+        os.utime(path, (then, then))
+    report = export_files(graph.store, target)
+    assert visible(target) == sorted(file.name for each in report.types for file in each.files)
+    assert not list(target.glob("_staging*"))
+
+
+def test_a_folder_with_something_else_is_not_taken_over(graph: Graph, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    (target / "_staging").mkdir(parents=True)
+    (target / "mine").write_text("mine")
+    for path in (target / "mine", target / "_staging"):
+        os.utime(path, (0, 0))
+
+    with pytest.raises(DestinationTaken):
+        export_files(graph.store, target)
+    assert (target / "mine").read_text() == "mine"
 
 
 def test_an_empty_folder_is_fine(graph: Graph, tmp_path: Path) -> None:

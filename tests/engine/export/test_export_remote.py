@@ -10,6 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.base.errors import StorageError
+from omnigraph.engine.export import files
 from omnigraph.engine.export.export import stored_rows
 from omnigraph.engine.export.files import DestinationTaken, destination_at, write_files
 from omnigraph.engine.export.plan import plan_export
@@ -75,6 +76,36 @@ def test_two_exports_never_share_a_place(graph: Graph, s3_place: Place) -> None:
     assert graph.export(s3_place.address, types=["Room"], storage_options=s3_place.options).rows == 1
 
 
+def test_what_a_killed_export_left_is_taken_over_after_an_hour(
+    graph: Graph, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"part-00000-{'0' * 26}.parquet"
+    for key in ("_staging/_claim", f"_staging/Note/{name}", f"Room/{name}"):
+        objects_at(s3_place).create(key, b"left")
+    with pytest.raises(DestinationTaken):  # it may be one that is at work
+        graph.export(s3_place.address, storage_options=s3_place.options)
+    assert f"Room/{name}" in keys(s3_place)
+
+    monkeypatch.setattr(files, "BEING_WRITTEN_US", -3_600_000_000)  # all that is there is old
+    report = graph.export(s3_place.address, types=["Room"], storage_options=s3_place.options)
+    written = [file.name for each in report.types for file in each.files]
+    assert keys(s3_place) == sorted([*written, "_manifest.json", "_schema.pg"])
+
+
+def test_one_export_alone_takes_over_what_a_killed_one_left(
+    graph: Graph, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one judged the same objects, and is late."""
+    monkeypatch.setattr(files, "BEING_WRITTEN_US", -3_600_000_000)
+    bucket = objects_at(s3_place)
+    bucket.create("_staging/_claim", b"left")
+    entries = list(bucket.entries())
+    assert files._claimed_over(bucket)
+
+    monkeypatch.setattr(bucket, "entries", lambda: iter(entries))
+    assert not files._claimed_over(bucket)
+
+
 def test_a_neighbour_whose_name_begins_alike_is_not_in_the_way(graph: Graph, s3_place: Place) -> None:
     objects_at(Place(f"{s3_place.address}-2", s3_place.options)).create("mine", b"mine")
     report = graph.export(s3_place.address, types=["Room"], storage_options=s3_place.options)
@@ -97,8 +128,8 @@ def test_files_that_nobody_reported_are_no_part_of_an_export(graph: Graph, s3_pl
         names = iter(("Room/lost.parquet", "Room/won.parquet"))
         for _ in range(2):
             rows = stored_rows(graph.store, plan, room)
-            files = write_files(place.staging, lambda: next(names), rows, room, "parquet")
-        place.complete(plan, "parquet", {room.id: files})
+            written = write_files(place.staging, lambda: next(names), rows, room, "parquet")
+        place.complete(plan, "parquet", {room.id: written})
 
     assert keys(s3_place) == ["Room/won.parquet", "_manifest.json", "_schema.pg"]
 

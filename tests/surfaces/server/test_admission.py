@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.base.errors import Busy, GraphError, InvalidRequest, LimitExceeded, Unavailable
-from omnigraph.surfaces.server.admission import (
-    GIB,
-    Admission,
-    AdmissionLimits,
-    FairGate,
-    retry_seconds,
-)
+from omnigraph.base.errors import Busy, GraphError, LimitExceeded, Unavailable
+from omnigraph.surfaces.server.admission import HEAVY_KINDS, Admission, FairGate, Place, retry_seconds
+from omnigraph.surfaces.server.limits import Limits
 from tests.surfaces.server.clocks import HandClock
 
 
@@ -74,6 +68,14 @@ async def jobs(*slots: AbstractAsyncContextManager[Any]) -> list[Job]:
     return started
 
 
+@asynccontextmanager
+async def write(admission: Admission, actor: str, graph: str, size: int = 0) -> AsyncIterator[Place]:
+    """Have the place of a write whose body is here at once."""
+    with admission.upload(actor, graph, size) as upload:
+        async with admission.write(actor, graph, upload) as place:
+            yield place
+
+
 def states(started: list[Job]) -> str:
     """Return for each request whether it runs, waits, was turned away or has ended."""
     marks = (
@@ -91,7 +93,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 def test_reads_run_up_to_the_bound_then_wait_up_to_another_then_are_turned_away() -> None:
     async def work() -> None:
-        admission = Admission(AdmissionLimits(reads=2, read_queue=2), clock=HandClock())
+        admission = Admission(Limits(reads=2, read_queue=2), clock=HandClock())
         started = await jobs(*(admission.read("ada") for _ in range(6)))
         assert states(started) == "rrwwxx"
         assert isinstance(started[-1].refusal, Unavailable)
@@ -106,7 +108,7 @@ def test_reads_run_up_to_the_bound_then_wait_up_to_another_then_are_turned_away(
 
 def test_nobody_waits_for_an_export() -> None:
     async def work() -> None:
-        admission = Admission(AdmissionLimits(exports=2), clock=HandClock())
+        admission = Admission(Limits(exports=2), clock=HandClock())
         started = await jobs(*(admission.export(name) for name in "abc"))
         assert states(started) == "rrx"
         await started[0].end()
@@ -117,55 +119,60 @@ def test_nobody_waits_for_an_export() -> None:
 
 def test_writes_of_an_actor_are_bounded_by_number_whatever_the_graph() -> None:
     async def work() -> None:
-        admission = Admission(AdmissionLimits(actor_writes=3), clock=HandClock())
-        started = await jobs(*(admission.write("ada", graph) for graph in ("g", "g", "h", "h")))
+        admission = Admission(Limits(actor_writes=3), clock=HandClock())
+        started = await jobs(*(write(admission, "ada", graph) for graph in ("g", "g", "h", "h")))
         assert states(started) == "rrrx"
         refusal = started[-1].refusal
         assert isinstance(refusal, Busy)
         assert (refusal.retry_after, refusal.fields["scope"]) == (1, "actor_writes")
-        assert states(await jobs(admission.write("bo", "g"))) == "r"
+        assert states(await jobs(write(admission, "bo", "g"))) == "r"
         await started[0].end()
-        assert states(await jobs(admission.write("ada", "g"))) == "r"
+        assert states(await jobs(write(admission, "ada", "g"))) == "r"
 
     run(work())
 
 
 def test_writes_of_an_actor_are_bounded_by_their_bytes() -> None:
     async def work() -> None:
-        admission = Admission(AdmissionLimits(actor_bytes=10), clock=HandClock())
-        started = await jobs(*(admission.write("ada", "g", size) for size in (6, 4, 1, 11)))
+        admission = Admission(Limits(actor_bytes=10), clock=HandClock())
+        started = await jobs(*(write(admission, "ada", "g", size) for size in (6, 4, 1, 11)))
         assert states(started) == "rrxx"
         assert isinstance(started[2].refusal, Busy)
         assert isinstance(started[3].refusal, LimitExceeded)
-        assert states(await jobs(admission.write("bo", "g", 10))) == "r"
+        assert states(await jobs(write(admission, "bo", "g", 10))) == "r"
         await started[1].end()
-        assert states(await jobs(admission.write("ada", "g", 4))) == "r"
+        assert states(await jobs(write(admission, "ada", "g", 4))) == "r"
 
     run(work())
 
 
 def test_the_queue_of_a_graph_is_its_own() -> None:
     async def work() -> None:
-        limits = AdmissionLimits(graph_writes=1, graph_write_queue=1)
+        limits = Limits(graph_writes=1, graph_write_queue=1)
         admission = Admission(limits, clock=HandClock())
-        started = await jobs(*(admission.write(name, "g") for name in "abc"), admission.write("c", "h"))
+        started = await jobs(*(write(admission, name, "g") for name in "abc"), write(admission, "c", "h"))
         assert states(started) == "rwxr"
         assert isinstance(started[2].refusal, Unavailable)
-        assert admission.rejected == {"actor": 0, "read": 0, "export": 0, "write": 1}
+        assert admission.rejected == {"actor": 0, "read": 0, "export": 0, "listener": 0, "write": 1}
         # What was turned away no longer counts for its actor.
-        assert admission._actor_writes == {"a": 1, "b": 1, "c": 1}
+        assert admission._actor_writes._count == {"a": 1, "b": 1, "c": 1}
 
     run(work())
 
 
-def test_limits_come_from_the_environment_and_are_sane() -> None:
-    assert AdmissionLimits.from_environment({}) == AdmissionLimits()
-    assert (AdmissionLimits().actor_writes, AdmissionLimits().actor_bytes) == (16, 4 * GIB)
-    told = {"OG_PER_ACTOR_INFLIGHT_MAX": "3", "OMNIGRAPH_PER_ACTOR_BYTES_MAX": "1000"}
-    assert AdmissionLimits.from_environment(told) == AdmissionLimits(actor_writes=3, actor_bytes=1000)
-    for text in ("many", "-1", "1.5", "1k", "0"):
-        with pytest.raises(InvalidRequest):
-            AdmissionLimits.from_environment({"OG_PER_ACTOR_INFLIGHT_MAX": text})
+def test_reads_and_listeners_of_an_actor_are_bounded_where_actors_are_known() -> None:
+    async def work() -> None:
+        limits = Limits(reads=1, actor_reads=2, listeners=2, actor_listeners=1)
+        admission = Admission(limits, clock=HandClock())
+        mine = await jobs(*(admission.read("ada") for _ in range(3)))
+        assert states(mine) == "rwx"
+        assert isinstance(mine[-1].refusal, Busy)
+        assert states(await jobs(*(admission.read(None) for _ in range(3)))) == "www"
+        heard = await jobs(*(admission.listener(name) for name in ("ada", "ada", None, None)))
+        assert states(heard) == "rxrx"
+        assert [type(job.refusal) for job in heard if job.refusal] == [Busy, Unavailable]
+
+    run(work())
 
 
 # -- fairness -----------------------------------------------------------------------------------------
@@ -271,6 +278,91 @@ def test_a_slot_that_was_handed_to_a_cancelled_request_goes_to_the_next() -> Non
     run(work())
 
 
+# -- heavy reads -----------------------------------------------------------------------------------------
+
+
+def test_reads_that_were_heavy_leave_places_to_others() -> None:
+    async def work() -> None:
+        clock = HandClock()
+        admission = Admission(Limits(reads=3, heavy_reads=1), clock=clock)
+        (first,) = await jobs(admission.read("ada", "scan"))
+        clock.seconds += 2
+        await first.end()
+        heavy = await jobs(*(admission.read(name, "scan") for name in ("ada", "bo", "cy")))
+        assert states(heavy) == "rww"
+        light = await jobs(*(admission.read("ada", "look-up") for _ in range(3)))
+        assert states(light) == "rrw"
+        await light[0].end()
+        assert states(light) == ".rr"
+        await heavy[0].end()  # at once, this time
+        assert states(heavy) == ".rw"
+        for job in light[1:]:
+            await job.end()
+        assert states(heavy) == ".rw"  # there are places, and none for another heavy one
+        assert (admission.running["read"], admission.waiting["read"]) == (1, 1)
+        assert states(await jobs(admission.read("ada", "scan"))) == "r"  # it is heavy no more
+
+    run(work())
+
+
+def test_only_so_many_kinds_of_heavy_reads_are_known() -> None:
+    async def work() -> None:
+        clock = HandClock()
+        admission = Admission(clock=clock)
+        for kind in range(HEAVY_KINDS + 5):
+            async with admission.read("ada", kind):
+                clock.seconds += 2
+        assert len(admission._heavy_kinds) == HEAVY_KINDS
+        assert 0 not in admission._heavy_kinds
+
+    run(work())
+
+
+# -- what still runs ----------------------------------------------------------------------------------
+
+
+def test_a_place_is_kept_until_the_work_in_it_has_ended() -> None:
+    async def work() -> None:
+        admission = Admission(Limits(reads=1, read_queue=9, actor_reads=2), clock=HandClock())
+        heavy: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        async with admission.read("ada") as place:
+            place.lasts(heavy)
+        (after,) = await jobs(admission.read("ada"))
+        refused, other = await jobs(admission.read("ada"), admission.read("bo"))
+        assert states([after, refused, other]) == "wxw"  # what was given up still counts for its actor
+        heavy.set_result(None)
+        await settled()
+        assert states([after, other]) == "rw"
+
+    run(work())
+
+
+def test_a_write_that_goes_on_keeps_the_share_of_its_actor_and_the_slot_of_its_graph() -> None:
+    async def work() -> None:
+        admission = Admission(Limits(actor_writes=1, graph_writes=1), clock=HandClock())
+        going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        async with write(admission, "ada", "g", 7) as place:
+            place.lasts(going)
+        ada, bo = await jobs(write(admission, "ada", "h"), write(admission, "bo", "g"))
+        assert states([ada, bo]) == "xw"
+        going.cancel()
+        await settled()
+        assert states([bo, *await jobs(write(admission, "ada", "h"))]) == "rr"
+        assert admission._actor_writes._bytes == {"ada": 0, "bo": 0}
+
+    run(work())
+
+
+def test_an_upload_holds_no_slot_of_its_graph_while_its_body_arrives() -> None:
+    async def work() -> None:
+        admission = Admission(Limits(actor_writes=2, graph_writes=1), clock=HandClock())
+        with admission.upload("slow", "g", 10), admission.upload("slow", "g", 10):
+            assert states(await jobs(write(admission, "ada", "g"))) == "r"
+            assert states(await jobs(write(admission, "slow", "h"))) == "x"
+
+    run(work())
+
+
 # -- when to come again -------------------------------------------------------------------------------
 
 
@@ -307,7 +399,7 @@ def test_the_time_to_come_again_is_from_1_to_30_whole_seconds() -> None:
 
 def test_a_refusal_tells_when_to_come_again_in_a_field_too() -> None:
     async def work() -> None:
-        admission = Admission(AdmissionLimits(exports=1), clock=HandClock())
+        admission = Admission(Limits(exports=1), clock=HandClock())
         _, refused = await jobs(admission.export("a"), admission.export("b"))
         assert refused.refusal is not None
         assert refused.refusal.fields == {"scope": "export", "retry_after": 1}

@@ -24,7 +24,8 @@ from omnigraph.surfaces.server.access import AccessRules
 from omnigraph.surfaces.server.app import GRAPH_ROUTES, create_app
 from omnigraph.surfaces.server.contract import ACTIONS
 from omnigraph.surfaces.server.identity import AccessMode, StartState
-from omnigraph.surfaces.server.settings import Limits, ServerSettings
+from omnigraph.surfaces.server.limits import Limits
+from omnigraph.surfaces.server.settings import ServerSettings
 from scripts import openapi
 from tests.support.inside import inside
 from tests.support.people import INSERT, SCHEMA, person
@@ -102,6 +103,8 @@ ROWS = [
     Row("GET /queries", "/queries"),
     Row("POST /queries/{name}", "/queries/everybody"),
     Row("POST /queries/{name}", "/queries/add", {"params": {"name": "Stored", "age": 2}}),
+    Row("GET /policy", "/policy"),
+    Row("POST /policy/explain", "/policy/explain", {"actor": "ada", "action": "read"}),
     Row("POST /read", "/read", READ),
     Row("POST /change", "/change", add("Changed")),
     Row("POST /ingest", "/ingest", {"data": LINE.decode(), "branch": "ingested"}),
@@ -141,7 +144,7 @@ class Asking(AccessRules):
 
     asked: Asked = field(default_factory=lambda: Asked(allows=True))
 
-    def guard(self, actor: str | None, graph_id: str) -> Guard | None:
+    def guard(self, actor: str | None, graph_id: str, request_id: str | None = None) -> Guard | None:
         """Return the guard."""
         return self.asked
 

@@ -147,7 +147,7 @@ def test_each_decision_is_recorded_and_counted(
     access = rules(tmp_path, text)
     told = AccessRules(access.state, files=access.files, decided=metrics.decided)
     for action in (Action.READ, Action.CHANGE):
-        guard = told.guard("ada", "kb")
+        guard = told.guard("ada", "kb", "r-1")
         assert guard is not None
         try:
             guard.check(action, branch="main")
@@ -155,9 +155,9 @@ def test_each_decision_is_recorded_and_counted(
         except GraphError:
             allowed = False
         assert allowed == (action is Action.READ)
-    fields = ("actor", "action", "branch", "decision")
+    fields = ("actor", "action", "branch", "decision", "request_id")
     decisions = [tuple(vars(record)[name] for name in fields) for record in caplog.records]
-    assert decisions == [("ada", "read", "main", "allow"), ("ada", "change", "main", "deny")]
+    assert decisions == [("ada", "read", "main", "allow", "r-1"), ("ada", "change", "main", "deny", "r-1")]
     got = samples(metrics.render().decode())
     assert got['og_policy_decisions_total{action="read",decision="allow"}'] == 1
     assert got['og_policy_decisions_total{action="change",decision="deny"}'] == 1

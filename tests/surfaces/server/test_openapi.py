@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from schemathesis.specs.openapi.checks import (
 
 import omnigraph as og
 from omnigraph.surfaces.server.app import create_app
-from omnigraph.surfaces.server.settings import Limits, ServerSettings
+from omnigraph.surfaces.server.limits import Limits
+from omnigraph.surfaces.server.settings import ServerSettings
 from scripts import openapi
+from tests.support.inside import inside
 from tests.surfaces.server.conftest import make_graph
 
 
@@ -32,6 +35,20 @@ def test_every_operation_says_what_it_is_for() -> None:
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert all(operation["description"] for operation in operations)
+
+
+def test_the_page_for_people_has_every_route_and_loads_nothing() -> None:
+    app = create_app(ServerSettings(unauthenticated=True), {})
+    with inside(app, "http://server") as http:
+        page = http.get("/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    for path, operations in app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            assert f"<code>{method.upper()} {path}</code>" in page.text
+            assert escape(operation["description"]) in page.text
+    assert "http" not in page.text.replace("over HTTP", "")
+    assert "<script" not in page.text
 
 
 def resolved(document: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

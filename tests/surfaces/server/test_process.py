@@ -164,14 +164,34 @@ def test_it_ends_with_0_when_it_is_told_to(place: Path) -> None:
             assert "Traceback" not in server.log
 
 
+NEVER_ENDING = """
+import sys, threading
+from omnigraph import Graph
+from omnigraph.surfaces.cli.app import main
+Graph.mutate = lambda *args, **kwargs: threading.Event().wait()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_it_ends_with_0_in_time_although_a_write_does_not(place: Path) -> None:
+    code = ("-c", NEVER_ENDING)
+    with serving(place, "--limit", "drain_seconds=0.2", python=code) as server, server.client() as http:
+        late = http.post("/mutate", json=ADD, headers={"X-Timeout-Ms": "50"})
+        assert (late.status_code, late.json()["code"]) == (504, "timeout")
+        assert "goes on" in late.json()["message"]
+        assert server.stop() == 0
+        assert "given up" in server.log
+
+
 def test_several_processes_serve_one_socket_and_a_dead_one_is_replaced(place: Path) -> None:
     with serving(place, "--workers", "2") as server, server.client() as http:
         assert http.post("/query", json=READ).status_code == 200
         workers = children(server.process.pid)
         assert len(workers) == 2
-        os.kill(workers[0], signal.SIGKILL)
-        while len(now := children(server.process.pid)) < 2 or workers[0] in now:
-            time.sleep(0.05)
+        for worker in workers:  # of those that have begun none is left: those that replace them serve
+            os.kill(worker, signal.SIGKILL)
+            while len(now := children(server.process.pid)) < 2 or worker in now:
+                time.sleep(0.05)
         with server.client() as another:
             assert another.post("/query", json=READ).status_code == 200
         assert server.stop() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -14,7 +15,11 @@ import pytest
 
 from omnigraph.engine.access import Action
 from omnigraph.surfaces.server.access import PolicyFiles
+from omnigraph.surfaces.server.app import create_app
+from omnigraph.surfaces.server.graphs import ServedGraphs
+from omnigraph.surfaces.server.process import read_again
 from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
+from tests.support.inside import inside
 from tests.support.served import serving
 from tests.surfaces.server.clocks import HandClock
 from tests.surfaces.server.conftest import make_graph
@@ -102,6 +107,32 @@ def test_a_reload_needs_no_second_to_pass(shelf: Shelf) -> None:
     assert not shelf.may_write()
     assert shelf.files.reload()
     assert shelf.may_write()
+
+
+def test_a_quarantined_graph_is_tried_again(tmp_path: Path) -> None:
+    place = make_graph(tmp_path)
+    away = place.rename(tmp_path / "away.og")
+    addresses = (ServedAddress("kb", str(place)), ServedAddress("other", str(away)))
+    settings = ServerSettings(graphs=addresses, unauthenticated=True)
+    graphs = ServedGraphs.open(settings)
+    app = create_app(settings, graphs)
+    with inside(app) as http:
+
+        def state() -> tuple[int, object, str]:
+            ready = http.get("http://server/readyz").json()
+            metric = 'og_graph_ready{graph="kb"} '
+            line = next(
+                one for one in http.get("http://server/metrics").text.splitlines() if one.startswith(metric)
+            )
+            return http.get("/branches").status_code, ready["graphs"]["kb"], line.removeprefix(metric)
+
+        assert state() == (503, "quarantined: graph_not_found", "0.0")
+        read_again(app.state.server)
+        assert state()[0] == 503
+        shutil.copytree(away, place)
+        read_again(app.state.server)
+        assert state() == (200, "ready", "1.0")
+    graphs.close()
 
 
 def until(true: Callable[[], bool]) -> None:

@@ -315,6 +315,34 @@ def test_a_schema_is_shown_planned_and_applied(http: httpx.Client) -> None:
     assert "nick" not in ok(http.get("/schema"))["schema_source"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/query", {"query": NAMES}),
+        ("POST", "/explain", {"query": NAMES}),
+        ("POST", "/profile", {"query": NAMES}),
+        ("GET", "/snapshot", None),
+        ("GET", "/schema", None),
+        ("GET", "/rows/node/Person", None),
+        ("GET", "/diff?from=main~1&to=main", None),
+        ("GET", "/commits/main~0", None),
+        ("GET", "/commits/{head}/changes", None),
+        ("POST", "/export", {}),
+        ("POST", "/changes/baseline", {}),
+    ],
+)
+def test_an_answer_about_one_state_says_which(http: httpx.Client, method: str, path: str, body: Any) -> None:
+    head = ok(http.get("/snapshot"))["graph_commit_id"]
+    answer = http.request(method, path.replace("{head}", head), json=body)
+    assert (answer.status_code, answer.headers["Graph-Commit-Id"]) == (200, head)
+
+
+def test_a_snapshot_says_where_tables_lie_if_asked(http: httpx.Client) -> None:
+    plain, physical = (ok(http.get("/snapshot", params={"physical": value})) for value in (False, True))
+    assert all("dataset_path" not in one for one in plain["datasets"])
+    assert all(one["dataset_path"].startswith("tables/") for one in physical["datasets"])
+
+
 def test_a_snapshot_counts_entities(http: httpx.Client) -> None:
     shown = ok(http.get("/snapshot"))
     assert {row["type_name"]: row["entity_count"] for row in shown["datasets"]}["Company"] == 1

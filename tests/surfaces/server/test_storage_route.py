@@ -98,9 +98,10 @@ def test_types_of_other_branches_are_counted_apart(http: httpx.Client) -> None:
 
 def test_it_says_what_a_cleanup_would_do_and_does_nothing(http: httpx.Client, graph: Graph) -> None:
     before = len(graph.commits.list())
-    kept = told(http, "/storage", keep=1)["cleanup"]
+    kept = told(http, "/storage", keep=1, grace="0s")["cleanup"]
     assert kept["dry_run"] is True
     assert [one["branch"] for one in kept["given_up"]] == ["main"]
+    assert told(http, "/storage", keep=1)["cleanup"]["given_up"] == []  # all of it is of the last seven days
     assert told(http, "/storage")["cleanup"] is None
     assert len(graph.commits.list()) == before
 

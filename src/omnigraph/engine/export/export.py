@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.cancellation import stoppable
 from omnigraph.base.times import At
 from omnigraph.catalog.model import ID, TableType
 from omnigraph.engine.export.files import (
@@ -68,7 +69,7 @@ def ordered_rows(store: GraphStore, plan: ExportPlan, declared: TableType) -> It
     with store.reading(plan.snapshot.state, tables=(declared.table_id,)):
         ids = scanner(handle, columns=[ID], with_row_address=True).to_table()
         row_addresses = ids[ADDRESS].take(pc.sort_indices(ids[ID])).combine_chunks()
-        for start in range(0, len(row_addresses), BATCH_ROWS):
+        for start in stoppable(range(0, len(row_addresses), BATCH_ROWS)):
             rows = take_rows(handle, row_addresses.slice(start, BATCH_ROWS), columns)
             for batch in rows.combine_chunks().to_batches():
                 yield named_rows(batch, declared)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,14 +32,14 @@ from pyarrow import parquet as pq
 from omnigraph.base.arguments import checked_methods
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import IntegrityError, InvalidRequest, StorageError
-from omnigraph.base.ids import new_id
+from omnigraph.base.ids import SystemClock, new_id
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.types import numbers_in, readable
 from omnigraph.engine.export.plan import ExportPlan, Format, schema_of
 from omnigraph.engine.load.cells import BASE64
 from omnigraph.storage.durability import Step, durable
-from omnigraph.storage.location import Location, Objects, RemoteObjects
+from omnigraph.storage.location import BEING_WRITTEN_US, Location, Objects, RemoteObjects
 
 # -- lines -------------------------------------------------------------------------------------------
 #
@@ -274,10 +275,15 @@ def report_of(
 # names exactly these, comes last. The folder is local or on an object store. A task that is tried again, or
 # runs twice at once, leaves files that nothing names. They stay out of sight and are removed: neither a load
 # of the folder nor anything else that reads it meets them.
+#
+# An export that was killed leaves its folder without a manifest, and what it had staged. Once nothing was
+# written there for an hour, the next export to that folder takes it over, and what the first one left goes.
+# Exactly one does: the rename of a folder, or the creation of the next claim, succeeds once.
 
 
 MANIFEST, SCHEMA, STAGING = "_manifest.json", "_schema.pg", "_staging"  # a load skips names like these
 CLAIM = f"{STAGING}/_claim"
+OURS = re.compile(rf"([^/]+/|[^/]+-)part-\d{{5}}-[0-9A-Z]{{26}}\.(parquet|jsonl)|{re.escape(SCHEMA)}")
 REQUESTS_AT_ONCE = 16
 
 
@@ -345,7 +351,7 @@ def _folder(root: Location) -> Iterator[Destination]:
     path = Path(root.uri)
     with _refusals_named(path):
         is_new = not path.exists()
-        if not is_new and (not path.is_dir() or any(path.iterdir())):
+        if not is_new and (not path.is_dir() or any(path.iterdir())) and not _taken_over(path):
             raise _taken(root)
         staging = path / STAGING
         path.mkdir(parents=True, exist_ok=True)
@@ -362,6 +368,37 @@ def _folder(root: Location) -> Iterator[Destination]:
             if is_new:
                 with suppress(OSError):  # it holds an export
                     path.rmdir()
+
+
+def _taken_over(path: Path) -> bool:
+    """Clear a folder of what a killed export left there, if that is all; say whether it is empty now."""
+    left = path / f"{STAGING}-{new_id()}"
+    if not (path / STAGING).is_dir():
+        return False
+    entries = [entry for entry in path.rglob("*") if entry.is_file()]
+    staged = [entry for entry in entries if entry.is_relative_to(path / STAGING)]
+    shown = [entry for entry in entries if entry not in staged]
+    written_us = max(
+        round(entry.stat().st_mtime * 1e6) for entry in (path / STAGING, *(path / STAGING).rglob("*"), *shown)
+    )
+    if not _is_abandoned([entry.relative_to(path).as_posix() for entry in shown], written_us):
+        return False
+    try:
+        (path / STAGING).rename(left)
+    except FileNotFoundError:
+        return False  # another export was quicker
+    for entry in shown:
+        entry.unlink()
+        if entry.parent != path:
+            with suppress(OSError):  # it has others
+                entry.parent.rmdir()
+    shutil.rmtree(left, ignore_errors=True)
+    return not any(path.iterdir())
+
+
+def _is_abandoned(shown: Iterable[str], written_us: int) -> bool:
+    """Say whether an export was killed that staged something: quiet for long, and all else is its own."""
+    return written_us < SystemClock().now_us() - BEING_WRITTEN_US and all(map(OURS.fullmatch, shown))
 
 
 @contextmanager
@@ -387,16 +424,29 @@ class _Bucket(Destination):
 @contextmanager
 def _bucket(root: Location) -> Iterator[Destination]:
     bucket = RemoteObjects(root)  # of the export: no step of the graph
-    if not _made_here(bucket, CLAIM, new_id().encode()):
-        raise _taken(root)  # by another export, or by what is left of one that was killed
+    if not _made_here(bucket, CLAIM, new_id().encode()) and not _claimed_over(bucket):
+        raise _taken(root)  # by another export
     try:
-        if any(key != CLAIM for key, _ in bucket.list()):
+        if any(not key.startswith(CLAIM) for key, _ in bucket.list()):
             raise _taken(root)
         yield _Bucket(root)
     finally:
         with suppress(StorageError):  # what is left over is out of sight
-            staged = [key for key, _ in bucket.list(STAGING) if key != CLAIM]
-            _at_once(bucket.delete, [*staged, CLAIM])
+            _at_once(bucket.delete, [key for key, _ in bucket.list(STAGING) if key != CLAIM])
+            bucket.delete(CLAIM)  # last: who can make it finds nothing
+
+
+def _claimed_over(bucket: RemoteObjects) -> bool:
+    """Take the place of an export that was killed, and delete what it left; say whether that was possible."""
+    entries = list(bucket.entries())
+    claims = [entry.key for entry in entries if entry.key.startswith(CLAIM)]
+    shown = [entry.key for entry in entries if not entry.key.startswith(f"{STAGING}/")]
+    if not claims or not _is_abandoned(shown, max(entry.modified_us for entry in entries)):
+        return False
+    if not _made_here(bucket, f"{CLAIM}-{len(claims)}", new_id().encode()):
+        return False  # another export was quicker
+    _at_once(bucket.delete, [entry.key for entry in entries if entry.key not in claims])
+    return True
 
 
 def _made_here(folder: Objects, key: str, data: bytes) -> bool:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.base.cancellation import stoppable
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
@@ -115,7 +116,7 @@ def deltas(sides: tuple[OneSided, OneSided], schema: pa.Schema, fills: Fills = N
 
     A column that one lacks is null there, or what `fills` says.
     """
-    for low, high in _ranges(sides):
+    for low, high in stoppable(_ranges(sides)):
         before, after = (_rows(side, schema, fills, low, high) for side in sides)
         yield compare(before, after)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.base.arguments import checked_methods
+from omnigraph.base.cancellation import stoppable
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import HistoryReclaimed, InvalidRequest
 from omnigraph.base.times import At
@@ -220,7 +221,7 @@ def _touching(
     store: GraphStore, declared: TableType, head: ManifestState, down_to: ManifestState | None = None
 ) -> Iterator[tuple[CommitRecord, tuple[ManifestState, ManifestState]]]:
     """Yield the commits that touched a type, newest first, with the states around each."""
-    for commit in _commits(store, head, down_to):
+    for commit in stoppable(_commits(store, head, down_to)):
         if commit.parent is None or all(table.table_id not in declared.ids for table in commit.tables):
             continue
         chain = store.branches.chain(commit.incarnation)

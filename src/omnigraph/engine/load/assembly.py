@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+from omnigraph.base.cancellation import current
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import (
     BranchExists,
@@ -335,6 +336,7 @@ def publish_load(
     """Check an input as a whole, publish it, and say what it did."""
 
     def accepted() -> None:
+        current().go_on()  # what is published now outlives its caller
         draft.accepted(dry_run=dry_run)
         report(LoadProgress("writing", draft.rows))
 

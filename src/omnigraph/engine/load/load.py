@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from omnigraph.base.cancellation import stoppable
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.engine.change import Catalogs
@@ -131,7 +132,7 @@ class LocalReader:
             nonlocal bytes_read
             bytes_read = done
 
-        for block in source.blocks(catalog, problems, advanced):
+        for block in stoppable(source.blocks(catalog, problems, advanced)):
             if not problems:
                 spools.add(block)
             rows += block.rows.num_rows

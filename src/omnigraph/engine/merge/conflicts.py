@@ -12,7 +12,8 @@ from enum import Enum
 from typing import Any, ClassVar, Literal
 
 from omnigraph.base.dataclass import JsonFields, dataclass
-from omnigraph.base.errors import ConflictError, InvalidRequest, at_most
+from omnigraph.base.errors import ConflictError, InvalidRequest
+from omnigraph.base.text_table import at_most
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, TableType
 from omnigraph.catalog.query import BadParameters, Parameter, bind_params

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.cancellation import stoppable
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import KeyConflict
 from omnigraph.base.times import write_day, write_instant
@@ -398,7 +399,7 @@ def judge_values(change: ChangeSet) -> Findings:
 def judge_sets(asking: Iterable[Question], executor: Executor) -> Findings:
     """Judge the rows together, and against what is stored."""
     parts = []
-    for question in asking:
+    for question in stoppable(asking):
         answer = executor.ask(question.relation, question.order, SHOWN)
         if answer.total:
             parts.append(Findings.of([question.means(row) for row in answer.rows], answer.total))

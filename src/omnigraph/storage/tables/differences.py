@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.base.bounded_cache import BoundedCache
+from omnigraph.base.cancellation import stoppable
 from omnigraph.base.dataclass import dataclass
 from omnigraph.storage.lance_reads import scanner, take_rows
 from omnigraph.storage.opener import Handle
@@ -152,6 +153,9 @@ class OneSided:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Stream some columns of the rows."""
+        return stoppable(self._batches(columns))
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for piece in self.pieces:
             if piece.held is not None:
                 yield from piece.held.select(list(columns)).to_batches()

@@ -9,7 +9,7 @@ already, written by other processes (`Written`); the indexes that a table should
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
@@ -312,6 +312,7 @@ class BuildIndexes:
     specs: tuple[IndexSpec, ...]
     work: IndexWork = field(default_factory=IndexWork)
     broken: frozenset[str] = frozenset()
+    finished: Callable[[], None] = lambda: None  # is called whenever it was staged
 
 
 @dataclass(frozen=True, eq=False)

@@ -314,6 +314,7 @@ def _fill_nulls(bench: Workbench, name: str, value: pa.Scalar) -> Result:
 def _build_indexes(bench: Workbench, effect: BuildIndexes) -> Result:
     cost_stage()
     change = complete(bench.base, bench.layout, effect.specs, effect.work, effect.broken)
+    effect.finished()
     if change is None:
         return bench.unchanged()
     bench.files += [f"_indices/{segment.uuid}/" for segment in change.new_indices]

@@ -32,7 +32,7 @@ from omnigraph.surfaces.cli.support.deadline import (
     within,
 )
 from omnigraph.surfaces.cli.support.output import EXIT_BY_KIND, CommandOutput, print_document
-from omnigraph.surfaces.environment import variable
+from omnigraph.surfaces.environment import names_of, variable
 from omnigraph.surfaces.wire import error_document
 
 TIMED_OUT = EXIT_BY_KIND[TimedOut.kind]
@@ -192,10 +192,20 @@ def root(
         ),
     ] = None,
     log_level: Annotated[
-        LogLevel, _global("--log-level", help="Log on stderr from this level: --log-level debug.")
+        LogLevel,
+        _global(
+            "--log-level",
+            envvar=names_of("LOG_LEVEL"),
+            help="Log on stderr from this level: --log-level debug.",
+        ),
     ] = LogLevel.WARNING,
     log_format: Annotated[
-        LogFormat, _global("--log-format", help="Log lines as text or as JSON: --log-format json.")
+        LogFormat,
+        _global(
+            "--log-format",
+            envvar=names_of("LOG_FORMAT"),
+            help="Log lines as text or as JSON: --log-format json.",
+        ),
     ] = LogFormat.TEXT,
     no_color: Annotated[bool, _global("--no-color", help="Plain output.")] = False,
     trace: Annotated[bool, _global("--trace", help="Show the Python traceback on failure.")] = False,

@@ -115,7 +115,8 @@ def _optimizer(graph: Graph, concurrency: int | None, *, on_spark: bool) -> Call
 
 
 def _shown(progress: Callable[[int, int], None] | None, now: OptimizeProgress) -> None:
-    done, total = (now.tasks_done, now.tasks) if now.tasks else (now.rows, now.rows_total)
+    counts = ((now.tasks_done, now.tasks), (now.tables_done, now.tables), (now.rows, now.rows_total))
+    done, total = next(((done, total) for done, total in counts if total), (0, 0))
     if progress is not None and total:
         progress(done, total)
 

@@ -1,18 +1,24 @@
-"""Policies: check a bundle, ask it, try it on expected answers, print it as Cedar."""
+"""Policies: check a bundle, ask it, try it on expected answers, print it as Cedar.
+
+A bundle is a file, or what a server asks for a graph now: that can be asked by whoever administers the graph.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.base.errors import InvalidRequest, counted
+from omnigraph.surfaces.cli.settings import is_served
 from omnigraph.surfaces.cli.support.call import Call, call_of
 from omnigraph.surfaces.cli.support.command_line import Commands
 
 if TYPE_CHECKING:  # Cedar is an extra: other commands do without
+    from omnigraph.surfaces.cli.support.served_policy import RemotePolicy
     from omnigraph.surfaces.policy.cases import CaseOutcome
     from omnigraph.surfaces.policy.policy import Policy, PolicyDecision
 
@@ -21,15 +27,22 @@ File = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="The p
 OldFile = Annotated[
     Path | None, typer.Option("--policy", "--config", hidden=True, help="Old spelling of --file.")
 ]
+Served = Annotated[
+    str | None, typer.Argument(help="Instead of a file: a served graph, http(s)://..., or a configured name.")
+]
 
 
 @app.command("validate", example="omnigraph policy validate --file policy.yaml")
-def validate(ctx: typer.Context, file: File = None, old_file: OldFile = None) -> None:
+def validate(ctx: typer.Context, address: Served = None, file: File = None, old_file: OldFile = None) -> None:
     """Check a policy bundle; exit 1 if it is refused."""
     call = call_of(ctx)
-    bundle = _policy(call, file, old_file).bundle
-    actors, rules = len(bundle.actors), len(bundle.rules)
-    document = {"ok": True, "actors": actors, "rules": rules}
+    if address is not None:
+        with _served(call, address, file or old_file) as policy:
+            document = policy.facts()
+    else:
+        bundle = _policy(call, file, old_file).bundle
+        document = {"ok": True, "actors": len(bundle.actors), "rules": len(bundle.rules)}
+    actors, rules = document["actors"], document["rules"]
     call.output.result(document, f"OK: {counted(actors, 'actor')}, {counted(rules, 'rule')}")
 
 
@@ -37,6 +50,7 @@ def validate(ctx: typer.Context, file: File = None, old_file: OldFile = None) ->
 def run_tests(
     ctx: typer.Context,
     tests: Annotated[Path, typer.Option("--tests", metavar="FILE", help="Questions and expected answers.")],
+    address: Served = None,
     file: File = None,
     old_file: OldFile = None,
 ) -> int:
@@ -44,7 +58,12 @@ def run_tests(
     from omnigraph.surfaces.policy.cases import read_cases, run_cases
 
     call = call_of(ctx)
-    outcomes = run_cases(_policy(call, file, old_file), read_cases(tests))
+    cases = read_cases(tests)
+    if address is not None:
+        with _served(call, address, file or old_file) as policy:
+            outcomes = run_cases(policy, cases)
+    else:
+        outcomes = run_cases(_policy(call, file, old_file), cases)
     ok = all(outcome.passed for outcome in outcomes)
     document = {"ok": ok, "cases": [outcome.to_json() for outcome in outcomes]}
     call.output.result(document, *_case_lines(outcomes))
@@ -58,6 +77,7 @@ def explain(
     ctx: typer.Context,
     actor: Annotated[str, typer.Option("--actor", metavar="ACTOR", help="Who asks.")],
     action: Annotated[str, typer.Option("--action", metavar="ACTION", help="For what: read, change, ...")],
+    address: Served = None,
     target_branch: Annotated[
         str | None,
         typer.Option("--target-branch", metavar="NAME", help="The branch to make, merge into, delete, ..."),
@@ -68,7 +88,11 @@ def explain(
     """Say what a policy decides, and why; --branch names the branch that is read, written or merged."""
     call = call_of(ctx)
     branch = call.settings.branch if call.settings.branch_given else None
-    decision = _policy(call, file, old_file).decide(actor, action, branch, target_branch)
+    if address is not None:
+        with _served(call, address, file or old_file) as policy:
+            decision = policy.decide(actor, action, branch, target_branch)
+    else:
+        decision = _policy(call, file, old_file).decide(actor, action, branch, target_branch)
     call.output.result(decision.to_json(), *_decision_lines(decision))
 
 
@@ -94,6 +118,22 @@ def _policy(call: Call, file: Path | None, old_file: Path | None) -> Policy:
     if len(given) != 1:
         raise InvalidRequest("one policy is checked at a time", remedy="Give --file FILE")
     return Policy.read(given[0])
+
+
+@contextmanager
+def _served(call: Call, address: str, file: Path | None) -> Iterator[RemotePolicy]:
+    """Reach the policy that a server asks for a graph, for a block."""
+    from omnigraph.surfaces.cli.support.served_policy import RemotePolicy
+    from omnigraph.surfaces.client.calls import Calls
+
+    where = call.settings.address(address)
+    if file is not None or not is_served(where):
+        raise InvalidRequest(
+            "a policy is a file, or what a server asks",
+            remedy="Give --file FILE, or http(s)://HOST/graphs/ID",
+        )
+    with closing(call.transport(where)) as transport:
+        yield RemotePolicy(Calls(transport))
 
 
 def _case_lines(outcomes: tuple[CaseOutcome, ...]) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,6 +70,15 @@ Optimize = Annotated[
         "--optimize", metavar="WHEN", help="Optimize in the background where it is due: every=5m, thresholds."
     ),
 ]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse scans without an index, and answers without a bound.")
+]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit", metavar="NAME=VALUE", help="Another limit than the usual one: see docs/server.md. Repeat."
+    ),
+]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="So many processes.")]
 
 
@@ -90,11 +100,13 @@ def serve(
     cors: Cors = None,
     optimize: Optimize = None,
     workers: Workers = 1,
+    strict: Strict = False,
+    limit: Limit = None,
 ) -> int:
     """Serve graphs over HTTP until the process is told to end."""
     call = call_of(ctx)
     try:
-        from omnigraph.surfaces.server.admission import AdmissionLimits
+        from omnigraph.surfaces.server.limits import Limits
         from omnigraph.surfaces.server.process import serve as run
         from omnigraph.surfaces.server.settings import DEFAULT_BIND, ServerSettings, UpkeepPolicy
     except ModuleNotFoundError as error:
@@ -115,6 +127,7 @@ def serve(
             unauthenticated=unauthenticated or _is_set("UNAUTHENTICATED"),
             allow_public=allow_public,
             read_only=read_only,
+            strict=strict or _is_set("STRICT"),
             require_all_graphs=require_all_graphs or _is_set("REQUIRE_ALL_GRAPHS"),
             policies=tuple(policy or ()),
             tokens=tokens,
@@ -122,7 +135,7 @@ def serve(
             cors=tuple(cors or ()),
             workers=workers,
             upkeep=None if optimize is None else UpkeepPolicy.read(optimize),
-            admission=AdmissionLimits.from_environment(),
+            limits=Limits.told(limit or (), os.environ, _limits_of(call.settings, config)),
             environment=os.environ,
         )
     )
@@ -172,6 +185,14 @@ def _served(
             )
         )
     return tuple(served)
+
+
+def _limits_of(settings: Settings, config: Path | None) -> Mapping[str, Any]:
+    """Return the limits that a project file asks for: the one that is named, or that of the folder."""
+    from omnigraph.surfaces.cli.settings import read_project
+
+    project = settings.config if config is None else read_project(config)
+    return project.find("project", "server", "limits") or {}
 
 
 def _is_set(name: str) -> bool:

@@ -71,7 +71,13 @@ CALLING: Shape = {"args": _texts, "params": _params, "format": _text}
 PROJECT_SHAPE: Shape = {
     "project": {"name": _text},
     "graphs": {"*": {"uri": _text, "bearer_token_env": _text, "policy": FILE, "queries": _any}},
-    "server": {"graph": _text, "bind": _text, "policy": FILE, "optimize": _text},
+    "server": {
+        "graph": _text,
+        "bind": _text,
+        "policy": FILE,
+        "optimize": _text,
+        "limits": {"*": _any},
+    },
     "policy": FILE,
     "cli": {"graph": _text, "branch": _text, "actor": _text, "output_format": _text, **SHOWING},
     "query": {"roots": _texts},
@@ -129,7 +135,7 @@ class Config:
     def stored_queries(self, address: str) -> Path | None:
         """Return the folder of stored queries that the project file names for a graph on storage."""
         for name, graph in (self.find("project", "graphs") or {}).items():
-            if self.graph_uri(name) == address and isinstance(graph.get("queries"), str):
+            if _same_place(self.graph_uri(name), address) and isinstance(graph.get("queries"), str):
                 return Path(self.project_folder, graph["queries"])
         return None
 
@@ -253,6 +259,13 @@ class Settings:
 
     def _is_server(self, word: str) -> bool:
         return word.partition("/")[0] in (self.config.find("operator", "servers") or {})
+
+
+def _same_place(one: str | None, other: str) -> bool:
+    """Say whether two addresses are one place; a path may be relative."""
+    if one is None or "://" in one or "://" in other:
+        return one == other
+    return os.path.abspath(one) == os.path.abspath(other)
 
 
 def is_remote(address: str) -> bool:

@@ -20,6 +20,7 @@ class AuditRecord:
     target: str | None
     decision: str
     rule: str | None
+    request_id: str | None = None  # of a server
 
 
 def log_audit(record: AuditRecord) -> None:

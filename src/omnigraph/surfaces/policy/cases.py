@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.engine.access import Action
 from omnigraph.language.diagnostics import SourceText, did_you_mean
 from omnigraph.language.yaml_document import YamlDocument
 from omnigraph.surfaces.policy.bundle import ACTIONS, POLICY_FILE, UNKNOWN_NAME, read_file
-from omnigraph.surfaces.policy.policy import Policy, PolicyDecision
+from omnigraph.surfaces.policy.policy import PolicyDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,17 @@ def parse_cases(source: SourceText) -> tuple[PolicyCase, ...]:
     return tuple(cases.values())
 
 
-def run_cases(policy: Policy, cases: tuple[PolicyCase, ...]) -> tuple[CaseOutcome, ...]:
+class Decides(Protocol):
+    """A policy, here or behind a server."""
+
+    def decide(
+        self, actor: str | None, action: Action | str, branch: str | None = None, target: str | None = None
+    ) -> PolicyDecision:
+        """Say whether an actor may do something."""
+        ...
+
+
+def run_cases(policy: Decides, cases: tuple[PolicyCase, ...]) -> tuple[CaseOutcome, ...]:
     """Ask a policy every case."""
     return tuple(
         CaseOutcome(case, policy.decide(case.actor, case.action, case.branch, case.target)) for case in cases

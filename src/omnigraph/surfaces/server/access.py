@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,14 +117,15 @@ class AccessRules:
         """The policies that hold now."""
         return Policies() if self.files is None else self.files.now
 
-    def guard(self, actor: str | None, graph_id: str) -> Guard | None:
+    def guard(self, actor: str | None, graph_id: str, request_id: str | None = None) -> Guard | None:
         """Return who is asked before an actor does something on a graph."""
         if self.is_open:
             return None
+        audit = partial(self.audit, request_id=request_id)
         policy = self.policies.graphs.get(graph_id)
-        if policy is None:
-            return ReadingGuard(graph_id, actor, self.audit)
-        return policy.guard(actor, graph_id, self.audit)
+        return (
+            ReadingGuard(graph_id, actor, audit) if policy is None else policy.guard(actor, graph_id, audit)
+        )
 
     def knows(self, actor: str | None, graph_id: str) -> bool:
         """Say whether an actor is to know that a graph is there: a policy names him, or there is none."""
@@ -140,9 +142,9 @@ class AccessRules:
             guard = policy.server_guard(actor, self.audit)
         guard.check(action)
 
-    def audit(self, record: AuditRecord) -> None:
+    def audit(self, record: AuditRecord, request_id: str | None = None) -> None:
         """Record and count a decision."""
-        log_audit(record)
+        log_audit(replace(record, request_id=request_id))
         if self.decided is not None:
             self.decided(record.action, record.decision)
 

@@ -1,7 +1,8 @@
 """Admission: how much a server does at once, who waits, and who is told to come again.
 
-For one process and one event loop; nothing here knows HTTP. What is admitted runs until its block ends. A
-request that is cancelled while it waits gives its slot back, also when it was handed over at that moment.
+For one process and one event loop; nothing here knows HTTP. What is admitted has a place until its block has
+ended, and the threads that it began have: work that was given up, and still runs, counts. A request that is
+cancelled while it waits gives its slot back, also when it was handed over at that moment.
 
 Fair    slots that become free go round the actors that wait, one each, whatever each of them has waiting.
         When a queue is full, the newest request of the actor with most of it makes room for an actor with
@@ -12,58 +13,42 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import fields
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any
 
-from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import Busy, InvalidRequest, LimitExceeded, Unavailable
+from omnigraph.base.errors import Busy, LimitExceeded, NoRoomNow, Unavailable
 from omnigraph.base.ids import Clock, SystemClock
-from omnigraph.surfaces.environment import variable
+from omnigraph.surfaces.server.limits import Limits
 
-GIB = 1 << 30
 SOONEST, LATEST = 1, 30  # seconds after which a caller is told to come again
 RECENT = 0.2  # the weight of the newest service time in the mean
+HEAVY_SECONDS, HEAVY_KINDS = 1.0, 1024  # a read that took longer is heavy; so many kinds of them are known
 Actor = str | None  # None is everybody, on a server in open mode
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionLimits:
-    """How much a process takes on."""
+class Place:
+    """What was admitted: given back once its block has ended, and all work that was begun in it has."""
 
-    actor_writes: int = 16  # of one actor, waiting ones included
-    actor_bytes: int = 4 * GIB  # bodies of the writes of one actor
-    graph_writes: int = 8  # of one graph that run
-    graph_write_queue: int = 64
-    reads: int = 64
-    read_queue: int = 256
-    exports: int = 16
+    def __init__(self, give_back: Callable[[], None], inside: Place | None = None) -> None:
+        self._give_back = give_back
+        self._inside = inside
+        self._users = 1
 
-    def __post_init__(self) -> None:
-        for limit in fields(self):
-            least = 0 if limit.name.endswith("queue") else 1
-            if getattr(self, limit.name) < least:
-                raise InvalidRequest(f"{limit.name} is below {least}", remedy="Give a larger limit")
+    def lasts(self, work: asyncio.Future[Any]) -> None:
+        """Keep the place until some work has ended, whoever still waits for it."""
+        self._users += 1
+        work.add_done_callback(lambda _: self.leave())
+        if self._inside is not None:
+            self._inside.lasts(work)
 
-    @staticmethod
-    def from_environment(environment: Mapping[str, str] = os.environ) -> AdmissionLimits:
-        """Return the limits that the environment asks for."""
-        usual = AdmissionLimits()
-        return AdmissionLimits(
-            actor_writes=_whole("PER_ACTOR_INFLIGHT_MAX", environment, usual.actor_writes),
-            actor_bytes=_whole("PER_ACTOR_BYTES_MAX", environment, usual.actor_bytes),
-        )
-
-
-def _whole(name: str, environment: Mapping[str, str], default: int) -> int:
-    text = variable(name, environment)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal()):
-        raise InvalidRequest(f"{name} is not a whole number", remedy="Give digits only, bytes without a unit")
-    return int(text)
+    def leave(self) -> None:
+        """Let go of it: the block has ended, or a piece of work."""
+        self._users -= 1
+        if not self._users:
+            self._give_back()
 
 
 # -- one bounded resource ------------------------------------------------------------------------------
@@ -84,15 +69,27 @@ class FairGate:
         self._mean_seconds = 0.0
 
     @asynccontextmanager
-    async def slot(self, actor: Actor) -> AsyncIterator[None]:
-        """Hold a slot while the block runs; raise Unavailable if the queue is full."""
+    async def slot(
+        self, actor: Actor, inside: Place | None = None, took: Callable[[float], None] = lambda _: None
+    ) -> AsyncIterator[Place]:
+        """Hold a slot while the block and its work run; raise Unavailable if the queue is full.
+
+        In the end `took` is told how many seconds that was.
+        """
         await self._enter(actor)
         began = self._clock.monotonic()
-        try:
-            yield
-        finally:
-            self._note(self._clock.monotonic() - began)
+
+        def end() -> None:
+            seconds = self._clock.monotonic() - began
+            took(seconds)
+            self._note(seconds)
             self._leave()
+
+        place = Place(end, inside)
+        try:
+            yield place
+        finally:
+            place.leave()
 
     @property
     def retry_after(self) -> int:
@@ -187,58 +184,149 @@ def retry_seconds(expected: float) -> int:
 # -- a process -----------------------------------------------------------------------------------------
 
 
+class ActorShare:
+    """What one actor may have of something, in number and in bytes."""
+
+    def __init__(
+        self, scope: str, most: int, most_bytes: int | None = None, *, known_only: bool = False
+    ) -> None:
+        self.scope = scope
+        self._known_only = known_only  # no bound for everybody together, where nobody says who he is
+        self.rejected = 0
+        self._most = most
+        self._most_bytes = most_bytes
+        self._count: defaultdict[Actor, int] = defaultdict(int)
+        self._bytes: defaultdict[Actor, int] = defaultdict(int)
+
+    @contextmanager
+    def of(self, actor: Actor, gate: FairGate, size: int = 0) -> Iterator[Place]:
+        """Count one more of an actor while a block and its work run; raise Busy if he has enough."""
+        self._check(actor, size, gate)
+        self._count[actor] += 1
+        self._bytes[actor] += size
+
+        def end() -> None:
+            self._count[actor] -= 1
+            self._bytes[actor] -= size
+            if not self._count[actor]:
+                del self._count[actor], self._bytes[actor]
+
+        place = Place(end)
+        try:
+            yield place
+        finally:
+            place.leave()
+
+    def _check(self, actor: Actor, size: int, gate: FairGate) -> None:
+        most_bytes = size if self._most_bytes is None else self._most_bytes
+        if size > most_bytes:
+            raise LimitExceeded(
+                f"a {self.scope} of {size} bytes is larger than all of an actor may be together",
+                remedy="Send it in parts",
+                resource=f"{self.scope}_bytes",
+                limit=most_bytes,
+                actual=size,
+            )
+        count, pending = self._count.get(actor, 0), self._bytes.get(actor, 0)
+        if actor is None and self._known_only:
+            return
+        if count < self._most and pending + size <= most_bytes:
+            return
+        self.rejected += 1
+        many = count >= self._most
+        raise Busy(
+            f"this actor has {count} {self.scope}s in flight"
+            if many
+            else f"the {self.scope}s of this actor in flight have {pending} bytes, and this one {size}",
+            remedy=f"Nothing was begun; let earlier ones end, or try again in {gate.retry_after} s",
+            scope=f"actor_{self.scope}s" if many else "actor_bytes",
+            retry_after=gate.retry_after,
+        )
+
+
 class Admission:
     """The gates of one process."""
 
-    def __init__(self, limits: AdmissionLimits | None = None, *, clock: Clock | None = None) -> None:
-        self.limits = limits or AdmissionLimits()
+    def __init__(self, limits: Limits | None = None, *, clock: Clock | None = None) -> None:
+        self.limits = limits = limits or Limits()
         self._clock = clock or SystemClock()
-        self._reads = FairGate("read", self.limits.reads, self.limits.read_queue, self._clock)
-        self._exports = FairGate("export", self.limits.exports, 0, self._clock)
+        self._reads = FairGate("read", limits.reads, limits.read_queue, self._clock)
+        self._heavy = FairGate("heavy read", limits.heavy_reads, limits.read_queue, self._clock)
+        self._heavy_kinds: OrderedDict[Hashable, None] = OrderedDict()
+        self._exports = FairGate("export", limits.exports, 0, self._clock)
+        self._listeners = FairGate("listener", limits.listeners, 0, self._clock)
         self._writes: dict[str, FairGate] = {}
-        self._actor_writes: defaultdict[Actor, int] = defaultdict(int)
-        self._actor_bytes: defaultdict[Actor, int] = defaultdict(int)
-        self._rejected_actors = 0
+        self._actor_reads = ActorShare("read", limits.actor_reads, known_only=True)
+        self._actor_listeners = ActorShare("listener", limits.actor_listeners, known_only=True)
+        self._actor_writes = ActorShare("write", limits.actor_writes, limits.actor_bytes)
 
     @asynccontextmanager
-    async def read(self, actor: Actor) -> AsyncIterator[None]:
-        """Hold the slot of a read; raise Unavailable if too many wait."""
-        async with self._reads.slot(actor):
-            yield
+    async def read(self, actor: Actor, kind: Hashable = None) -> AsyncIterator[Place]:
+        """Have the place of a read; raise Busy if the actor has too many, Unavailable if too many wait.
 
-    @asynccontextmanager
-    async def export(self, actor: Actor) -> AsyncIterator[None]:
-        """Hold the slot of an export; nobody waits for one: raise Unavailable if all are taken."""
-        async with self._exports.slot(actor):
-            yield
-
-    @asynccontextmanager
-    async def write(self, actor: Actor, graph: str, size: int = 0) -> AsyncIterator[None]:
-        """Hold the slot of a write of this many bytes.
-
-        Raises Busy if the actor has too much in flight, LimitExceeded if it is more than an actor may ever
-        have, and Unavailable if too many writes of the graph wait.
+        Reads of a kind that was heavy the last time take a part of the places only, and leave the others to
+        look-ups.
         """
-        gate = self._gate(graph)
-        self._check(actor, size, gate)
-        self._actor_writes[actor] += 1
-        self._actor_bytes[actor] += size
-        try:
-            async with gate.slot(actor):
-                yield
-        finally:
-            self._actor_writes[actor] -= 1
-            self._actor_bytes[actor] -= size
-            if not self._actor_writes[actor]:
-                del self._actor_writes[actor], self._actor_bytes[actor]
+        took = partial(self._took, kind)
+        with self._actor_reads.of(actor, self._reads) as share:
+            if kind not in self._heavy_kinds:
+                async with self._reads.slot(actor, share, took) as place:
+                    yield place
+                return
+            async with self._heavy.slot(actor, share) as lane, self._reads.slot(actor, lane, took) as place:
+                yield place
+
+    def _took(self, kind: Hashable, seconds: float) -> None:
+        """Remember whether a kind of reads is heavy, by the last one."""
+        self._heavy_kinds.pop(kind, None)
+        if seconds > HEAVY_SECONDS and kind is not None:
+            self._heavy_kinds[kind] = None
+            if len(self._heavy_kinds) > HEAVY_KINDS:
+                self._heavy_kinds.popitem(last=False)
+
+    def later(self, error: NoRoomNow) -> NoRoomNow:
+        """Say when a read may find the memory that the reads of now have."""
+        error.fields["retry_after"] = self._reads.retry_after
+        return error
+
+    @asynccontextmanager
+    async def export(self, actor: Actor) -> AsyncIterator[Place]:
+        """Have the place of an export; nobody waits for one: raise Unavailable if all are taken."""
+        async with self._exports.slot(actor) as place:
+            yield place
+
+    @asynccontextmanager
+    async def listener(self, actor: Actor) -> AsyncIterator[Place]:
+        """Have the place of a long poll or a stream of events; nobody waits for one."""
+        with self._actor_listeners.of(actor, self._listeners) as share:
+            async with self._listeners.slot(actor, share) as place:
+                yield place
+
+    @contextmanager
+    def upload(self, actor: Actor, graph: str, size: int = 0) -> Iterator[Place]:
+        """Count a write of this many bytes for its actor, while its body arrives and afterwards.
+
+        Raises Busy if the actor has too much in flight, and LimitExceeded if it is more than an actor may
+        ever have.
+        """
+        with self._actor_writes.of(actor, self._gate(graph), size) as share:
+            yield share
+
+    @asynccontextmanager
+    async def write(self, actor: Actor, graph: str, upload: Place) -> AsyncIterator[Place]:
+        """Have the place of a write whose body is here; raise Unavailable if too many of the graph wait."""
+        async with self._gate(graph).slot(actor, upload) as place:
+            yield place
 
     @property
     def rejected(self) -> Mapping[str, int]:
         """How many were turned away since the start, by what they asked for."""
+        shares = (self._actor_reads, self._actor_listeners, self._actor_writes)
         return {
-            "actor": self._rejected_actors,
-            "read": self._reads.rejected,
+            "actor": sum(share.rejected for share in shares),
+            "read": self._reads.rejected + self._heavy.rejected,
             "export": self._exports.rejected,
+            "listener": self._listeners.rejected,
             "write": sum(gate.rejected for gate in self._writes.values()),
         }
 
@@ -248,6 +336,7 @@ class Admission:
         return {
             "read": self._reads.running,
             "export": self._exports.running,
+            "listener": self._listeners.running,
             "write": sum(gate.running for gate in self._writes.values()),
         }
 
@@ -255,7 +344,7 @@ class Admission:
     def waiting(self) -> Mapping[str, int]:
         """How many wait now, by what they are."""
         return {
-            "read": self._reads.waiting,
+            "read": self._reads.waiting + self._heavy.waiting,
             "write": sum(gate.waiting for gate in self._writes.values()),
         }
 
@@ -267,28 +356,3 @@ class Admission:
                 "write", limits.graph_writes, limits.graph_write_queue, self._clock
             )
         return self._writes[graph]
-
-    def _check(self, actor: Actor, size: int, gate: FairGate) -> None:
-        limits = self.limits
-        if size > limits.actor_bytes:
-            raise LimitExceeded(
-                f"a write of {size} bytes is larger than all writes of an actor may be together",
-                remedy="Send it in parts",
-                resource="write_bytes",
-                limit=limits.actor_bytes,
-                actual=size,
-            )
-        writes = self._actor_writes.get(actor, 0)
-        pending = self._actor_bytes.get(actor, 0)
-        if writes < limits.actor_writes and pending + size <= limits.actor_bytes:
-            return
-        self._rejected_actors += 1
-        many = writes >= limits.actor_writes
-        raise Busy(
-            f"this actor has {writes} writes in flight"
-            if many
-            else f"the writes of this actor in flight have {pending} bytes, and this one {size}",
-            remedy=f"Nothing was begun; let earlier writes end, or try again in {gate.retry_after} s",
-            scope="actor_writes" if many else "actor_bytes",
-            retry_after=gate.retry_after,
-        )

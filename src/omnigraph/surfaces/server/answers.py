@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,12 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from omnigraph.base.cancellation import Cancellation, cancelled_by
 from omnigraph.base.errors import LimitExceeded
 from omnigraph.engine.write import cost_json
 from omnigraph.execution.result import PAGE, Result, json_values, row_dicts
+from omnigraph.surfaces.server.admission import Place
+from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.wire import (
     ARROW,
     PROBLEM,
@@ -33,6 +35,7 @@ JSON = "application/json"
 COMMIT_HEADER = "Graph-Commit-Id"
 METADATA_KEY = b"omnigraph"
 BATCH_ROWS = 65_536
+ROW_AS_VALUES, CELL_AS_VALUE, TIMES_AS_TEXT = 240, 120, 6  # measured: at most, of numbers and of texts
 
 
 def answer(document: Any, commit_id: str | None = None, **headers: str) -> Response:
@@ -85,16 +88,27 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def json_result(result: Result, most_rows: int, shown: Callable[[pa.Table], pa.Table]) -> bytes:
+def json_room(table: pa.Table) -> int:
+    """Return how much memory a table takes while it is made JSON: as Python's values, and as text."""
+    as_values = int(table.num_rows) * (ROW_AS_VALUES + CELL_AS_VALUE * int(table.num_columns))
+    return as_values + TIMES_AS_TEXT * int(table.nbytes)
+
+
+def json_result(result: Result, limits: Limits, shown: Callable[[pa.Table], pa.Table]) -> bytes:
     """Return a result as the JSON of a read, its table as `shown`; a large one belongs into Arrow."""
-    if len(result) > most_rows:
-        raise LimitExceeded(
-            f"{len(result)} rows are too many for JSON; the limit is {most_rows}",
-            remedy=f"Limit the query, or ask for Accept: {ARROW}",
-            resource="json_rows",
-            limit=most_rows,
-            actual=len(result),
-        )
+    size = int(result.table.nbytes)
+    for resource, actual, limit, unit in (
+        ("json_rows", len(result), limits.max_json_rows, "rows"),
+        ("json_bytes", size, limits.max_json_answer_bytes, "bytes of rows"),
+    ):
+        if actual > limit:
+            raise LimitExceeded(
+                f"{actual} {unit} are too many for JSON; the limit is {limit}",
+                remedy=f"Limit the query, or ask for Accept: {ARROW}",
+                resource=resource,
+                limit=limit,
+                actual=actual,
+            )
     return json_bytes(replace(result, table=shown(result.table)).to_json())
 
 
@@ -141,21 +155,33 @@ class ChunkStream:
     """Bytes that a thread makes while a caller reads them, never further ahead than one piece.
 
     The thread works only when the caller has taken what there was: a slow reader holds nothing but its
-    connection.
+    connection and its place. A piece that is being made when the caller leaves is stopped.
     """
 
-    def __init__(self, pool: Executor, chunks: Iterator[bytes], size: int) -> None:
+    def __init__(
+        self, pool: Executor, chunks: Iterator[bytes], size: int, place: Place | None = None
+    ) -> None:
         self._pool = pool
         self._pieces = _pieces(chunks, size)
+        self._place = place
+        self._stop = Cancellation()
         self._context: Context = copy_context()  # one, since what the chunks set they also take back
 
     async def first(self) -> bytes | None:
         """Return the next piece, or None at the end."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._context.run, self._next)
+        made = asyncio.get_running_loop().run_in_executor(self._pool, self._context.run, self._next)
+        made.add_done_callback(_forget)
+        if self._place is not None:
+            self._place.lasts(made)
+        try:
+            return await asyncio.shield(made)
+        except asyncio.CancelledError:
+            self._stop.cancel("its caller went away")
+            raise
 
     def _next(self) -> bytes | None:
-        return next(self._pieces, None)
+        with cancelled_by(self._stop):
+            return next(self._pieces, None)
 
     async def rest(self, first: bytes | None) -> AsyncIterator[bytes]:
         """Yield a piece, and those after it."""
@@ -166,13 +192,16 @@ class ChunkStream:
 
 
 class _Streamed(StreamingResponse):
-    """A stream that gives back what it holds when it ends, however it ends."""
+    """A stream that says when it has ended, however it ends."""
 
-    held: AsyncExitStack | None = None
+    ended: asyncio.Future[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self.held or AsyncExitStack():
+        try:
             await super().__call__(scope, receive, send)
+        finally:
+            if self.ended is not None:
+                self.ended.set_result(None)
 
 
 async def stream(
@@ -181,18 +210,36 @@ async def stream(
     size: int,
     media_type: str,
     commit_id: str | None,
-    held: AsyncExitStack | None = None,
+    place: Place | None = None,
 ) -> Response:
     """Begin a stream: what fails before its first piece is still an ordinary error.
 
-    What is `held` is taken over, and given back at the end of the stream.
+    Its place is kept to its end.
     """
-    pieces = ChunkStream(pool, chunks, size)
+    pieces = ChunkStream(pool, chunks, size, place)
     first = await pieces.first()
     headers = {} if commit_id is None else {COMMIT_HEADER: commit_id}
-    response = _Streamed(pieces.rest(first), media_type=media_type, headers=headers)
-    response.held = None if held is None else held.pop_all()
+    return lasting(pieces.rest(first), media_type, place, headers)
+
+
+def lasting(
+    pieces: AsyncIterator[bytes],
+    media_type: str,
+    place: Place | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return a stream that keeps its place to its end."""
+    response = _Streamed(pieces, media_type=media_type, headers=headers)
+    if place is not None:
+        response.ended = asyncio.get_running_loop().create_future()
+        place.lasts(response.ended)
     return response
+
+
+def _forget(made: asyncio.Future[bytes | None]) -> None:
+    """Take notice of the failure of a piece that nobody waits for."""
+    if not made.cancelled():
+        made.exception()
 
 
 def _pieces(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:

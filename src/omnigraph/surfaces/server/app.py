@@ -20,6 +20,7 @@ from omnigraph import __version__
 from omnigraph.base.errors import GraphError, InvalidRequest, MethodNotAllowed, NotFound
 from omnigraph.base.ids import SystemClock
 from omnigraph.engine.graph import Graph
+from omnigraph.execution.memory import Memory
 from omnigraph.surfaces.server.access import OPEN, AccessRules
 from omnigraph.surfaces.server.admission import Admission
 from omnigraph.surfaces.server.answers import problem
@@ -28,12 +29,12 @@ from omnigraph.surfaces.server.contract import check_headers
 from omnigraph.surfaces.server.coverage import CoverageLook
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
-from omnigraph.surfaces.server.graphs import ServedGraphs
+from omnigraph.surfaces.server.graphs import ServedGraphs, opened
 from omnigraph.surfaces.server.heads import Heads
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
-from omnigraph.surfaces.server.routes import branches, data, former, history, queries, schema, system
+from omnigraph.surfaces.server.routes import branches, data, former, history, policy, queries, schema, system
 from omnigraph.surfaces.server.settings import ServerSettings
 from omnigraph.surfaces.server.tracing import Tracing
 from omnigraph.surfaces.server.upkeep import Upkeep
@@ -45,6 +46,7 @@ GRAPH_ROUTES: tuple[APIRouter, ...] = (
     branches.router,
     schema.router,
     queries.router,
+    policy.router,
     former.router,
 )
 DESCRIPTION = "A typed, versioned property graph over HTTP."
@@ -72,18 +74,24 @@ def create_app(
         version=__version__,
         description=DESCRIPTION,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
         lifespan=_life,
         generate_unique_id_function=lambda route: route.name,
         separate_input_output_schemas=False,
     )
-    admission = Admission(settings.admission)
+    admission = Admission(settings.limits)
     metrics = Metrics(admission, served.embedder)
     access = replace(access, decided=metrics.decided)
     for one in served:
         metrics.ready(one.graph_id, served=one.graph is not None)
     app.openapi = cache(partial(openapi_document, app, with_tokens=not access.is_open))  # type: ignore[method-assign]
-    app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics)
+    memory = Memory(settings.limits.memory_bytes)
+    for one in served.ready:
+        opened(one).share_memory(memory)
+        if settings.strict:
+            opened(one).be_strict()
+    app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics, memory)
     app.state.tracing = tracing or Tracing.from_environment(settings.environment)
     app.state.coverage = CoverageLook(served, metrics, SystemClock())
     app.include_router(system.router)

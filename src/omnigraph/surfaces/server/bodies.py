@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from starlette.requests import Request
 
 from omnigraph.base.errors import InvalidRequest, LimitExceeded, UnsupportedMedia
-from omnigraph.surfaces.server.settings import Limits
+from omnigraph.surfaces.server.admission import Place
+from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.wire import ARROW, NDJSON
 
 PARQUET = "application/vnd.apache.parquet"
@@ -58,10 +59,17 @@ def format_of(request: Request) -> str:
 
 
 @asynccontextmanager
-async def spooled(request: Request, limits: Limits, pool: Executor) -> AsyncIterator[IO[bytes]]:
-    """Receive a body into a file for a block. It arrived whole: a caller who left has loaded nothing."""
+async def spooled(
+    request: Request, limits: Limits, pool: Executor, upload: Place
+) -> AsyncIterator[tuple[IO[bytes], Place]]:
+    """Receive a body into a file for a block. It arrived whole: a caller who left has loaded nothing.
+
+    The file is there until all work in its place has ended, as that of the upload is.
+    """
     loop = asyncio.get_running_loop()
-    with SpooledTemporaryFile(limits.spool_bytes) as spool:
+    spool = SpooledTemporaryFile(limits.spool_bytes)  # noqa: SIM115 - its place closes it
+    place = Place(spool.close, upload)
+    try:
         waiting = bytearray()
         async for chunk in request.stream():
             waiting += chunk
@@ -70,7 +78,9 @@ async def spooled(request: Request, limits: Limits, pool: Executor) -> AsyncIter
                 waiting.clear()
         spool.write(waiting)
         spool.seek(0)
-        yield spool
+        yield spool, place
+    finally:
+        place.leave()
 
 
 async def json_body(request: Request) -> Any:

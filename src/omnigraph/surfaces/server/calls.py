@@ -8,26 +8,32 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import InvalidRequest, PermissionDenied
+from omnigraph.base.errors import InvalidRequest, NoRoomNow, PermissionDenied
 from omnigraph.engine.access import Action, Guard
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.resolve_at import resolve
 from omnigraph.engine.query import NamedQuery
+from omnigraph.execution.memory import Memory, counted_bytes
 from omnigraph.execution.result import Result
 from omnigraph.language.diagnostics import did_you_mean
 from omnigraph.storage.cost import Cost
 from omnigraph.storage.manifest.records import MAIN, CommitRecord
 from omnigraph.storage.transaction import PinnedSnapshot
 from omnigraph.surfaces.server.access import AccessRules
-from omnigraph.surfaces.server.admission import Admission
+from omnigraph.surfaces.server.admission import Admission, Place
 from omnigraph.surfaces.server.graphs import ServedGraph, ServedGraphs, opened, unknown
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.models import Problem
@@ -52,6 +58,7 @@ class Server:
     access: AccessRules
     admission: Admission
     metrics: Metrics
+    memory: Memory
 
 
 class Committed(Protocol):
@@ -112,28 +119,50 @@ class GraphCall:
             raise InvalidRequest("X-Timeout-Ms is a number of milliseconds", remedy="Give 1 or more")
         return min(most, int(given) / 1000)
 
-    async def read(self, act: Callable[[], T]) -> T:
-        """Run a read."""
-        seconds = self.seconds
-        async with self.server.admission.read(self.actor):
-            return await self.server.pools.read(self.request, seconds, act)
+    async def read(self, act: Callable[[], T], text: str = "") -> T:
+        """Run a read; `text` is that of a query."""
+        server, seconds = self.server, self.seconds
+        kind = hash((self.served.graph_id, self.request.scope["route"].path, text))
+        try:
+            placed = server.admission.read(self.actor, kind)
+            return await server.pools.read(self.request, seconds, placed, act)
+        except NoRoomNow as error:
+            raise server.admission.later(error) from error
+
+    @contextmanager
+    def keeping(self, size: int) -> Iterator[Place]:
+        """Have memory for an answer, while a block and the stream that it begins last."""
+        memory, size = self.server.memory, counted_bytes(size)
+        try:
+            memory.take(size, "the answer")
+        except NoRoomNow as error:
+            raise self.server.admission.later(error) from error
+        place = Place(lambda: memory.take(-size, "the answer"))
+        try:
+            yield place
+        finally:
+            place.leave()
 
     async def write(self, act: Callable[[], T], *, long: bool = False) -> T:
         """Run a write."""
         self.check_writable()
         seconds = self.long_seconds if long else self.seconds
-        async with self.admitted():
-            return await self.server.pools.write(seconds, act)
+        with self.upload(self.server.settings.limits.max_json_bytes) as upload:
+            return await self.server.pools.write(self.request, seconds, self._placed(upload), act)
 
-    def admitted(self) -> AbstractAsyncContextManager[None]:
-        """Hold the place of a write, by the size of its body."""
-        length = self.request.headers.get("content-length", "0")
-        size = int(length) if length.isdecimal() and len(length) < 20 else 0
-        return self.server.admission.write(self.actor, self.served.graph_id, size)
+    def upload(self, most: int) -> AbstractContextManager[Place]:
+        """Count a write for its actor: by the length of its body, or by the most that it may be."""
+        length = self.request.headers.get("content-length", "")
+        size = int(length) if length.isdecimal() and len(length) < 20 else most
+        return self.server.admission.upload(self.actor, self.served.graph_id, size)
 
-    async def write_admitted(self, act: Callable[[], T]) -> T:
-        """Run a write that has its place already."""
-        return await self.server.pools.write(self.long_seconds, act)
+    async def load(self, upload: Place, act: Callable[[], T]) -> T:
+        """Run a load whose body is here; it is given up with its caller until it publishes."""
+        seconds, placed = self.long_seconds, self._placed(upload)
+        return await self.server.pools.write(self.request, seconds, placed, act, stoppable=True)
+
+    def _placed(self, upload: Place) -> AbstractAsyncContextManager[Place]:
+        return self.server.admission.write(self.actor, self.served.graph_id, upload)
 
     @asynccontextmanager
     async def measured(self) -> AsyncIterator[Measured]:
@@ -218,7 +247,7 @@ def authorised(request: Request) -> GraphCall:
         raise unknown(graph_id)
     request.scope["state"]["graph_id"] = served.graph_id
     request.scope["omnigraph.route"] = template(request.scope["route"].path)
-    guard = server.access.guard(actor, served.graph_id)
+    guard = server.access.guard(actor, served.graph_id, request.scope["state"]["request_id"])
     return GraphCall(server, request, served, opened(served).acting(actor, guard), actor, guard)
 
 

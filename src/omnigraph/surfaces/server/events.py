@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 from omnigraph.engine.history.feed import FeedPage
-from omnigraph.surfaces.server.calls import GraphCall
+from omnigraph.surfaces.server.admission import Place
+from omnigraph.surfaces.server.work import Pools
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 HEARTBEAT_SECONDS = 15.0
@@ -19,37 +20,39 @@ COMMENT = b": still here\n\n"
 
 
 async def changed_or_over(
-    call: GraphCall, page: FeedPage, seconds: float, poll: Callable[[str | None], FeedPage]
+    pools: Pools, place: Place, page: FeedPage, seconds: float, poll: Callable[[str | None], FeedPage]
 ) -> FeedPage:
-    """Look again until there is something, the time is over, the server ends, or nobody listens."""
+    """Look again until there is something, the time is over, or the server ends."""
     pause, left = FIRST_PAUSE, seconds
-    pools = call.server.pools
     while not page.blocks and left > 0 and not pools.draining.is_set():
         await asyncio.sleep(min(pause, left))
         left -= pause
         pause = min(2 * pause, LONGEST_PAUSE)
-        page = await pools.small(partial(poll, page.cursor))
+        page = await pools.look(place, partial(poll, page.cursor))
     return page
 
 
-async def events(call: GraphCall, poll: Callable[..., FeedPage], page: FeedPage) -> AsyncIterator[bytes]:
+async def events(
+    pools: Pools, place: Place, poll: Callable[..., FeedPage], page: FeedPage
+) -> AsyncIterator[bytes]:
     """Yield pages as events for as long as somebody listens; a page is an event with its cursor as id."""
-    pools = call.server.pools
     yield COMMENT  # the answer begins now, not with the first change
     while True:
         if page.blocks:
             yield event(page)
         if page.page_token is not None:
-            page = await pools.small(partial(poll, page_token=page.page_token))
+            page = await pools.look(place, partial(poll, page_token=page.page_token))
             continue
         if pools.draining.is_set():
             return
         if page.caught_up:
-            page = await changed_or_over(call, _emptied(page), HEARTBEAT_SECONDS, lambda at: poll(cursor=at))
+            page = await changed_or_over(
+                pools, place, _emptied(page), HEARTBEAT_SECONDS, lambda at: poll(cursor=at)
+            )
             if not page.blocks:
                 yield COMMENT
         else:
-            page = await pools.small(partial(poll, cursor=page.cursor))
+            page = await pools.look(place, partial(poll, cursor=page.cursor))
 
 
 def event(page: FeedPage) -> bytes:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnigraph.base.errors import (
@@ -25,9 +26,9 @@ from omnigraph.base.errors import (
     UnsupportedMedia,
 )
 from omnigraph.surfaces.server.answers import problem
+from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.server.logs import request_id_of
 from omnigraph.surfaces.server.observing import route_of
-from omnigraph.surfaces.server.settings import Limits
 from omnigraph.surfaces.server.tracing import Tracing
 from omnigraph.surfaces.wire import public
 
@@ -88,11 +89,14 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, passage = asyncio.get_running_loop().time(), _Passage(scope, send, self._version)
+        started = asyncio.get_running_loop().time()
+        passage = _Passage(scope, send, self._version, self._limits.answer_seconds)
         try:
             try:
                 await self._admit(scope, passage)
                 await self._serve(scope, _Body(scope, receive, self._limits).receive, passage.send)
+            except ClientDisconnect:
+                log.debug("request %s: its caller went away", passage.request_id)
             except Exception as error:  # noqa: BLE001 - the last resort: a stranger gets a document
                 await passage.fail(error)
         finally:
@@ -146,8 +150,9 @@ class Gate:
 class _Passage:
     """The answer to one request, as it goes out."""
 
-    def __init__(self, scope: Scope, send: Send, version: str) -> None:
+    def __init__(self, scope: Scope, send: Send, version: str, seconds: float) -> None:
         self._send = send
+        self._seconds = seconds
         self._version = version
         given = Headers(scope=scope).getlist("x-request-id")
         self.request_id = request_id_of(given[0] if len(given) == 1 else None)
@@ -163,7 +168,11 @@ class _Passage:
             headers["Og-Version"] = self._version
             headers["X-Content-Type-Options"] = "nosniff"
             headers.setdefault("Cache-Control", "no-store")
-        await self._send(message)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientDisconnect from None  # he takes nothing of the answer
 
     async def fail(self, error: Exception) -> None:
         """Answer with a problem; an answer that has begun is broken off instead."""

@@ -1,7 +1,7 @@
 """Graphs: what a server process holds open, by id; those that cannot be opened, and why.
 
 Opened a few at a time when the process starts. One that fails is quarantined: its routes answer that it is
-unavailable, and the others are served.
+unavailable, and the others are served. On SIGHUP it is tried again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, GraphNotFound, InvalidRequest, Unavailable
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.open import connect
-from omnigraph.execution.budget import MEMORY_BYTES
 from omnigraph.surfaces.server.embedding import CountedEmbedder, embedder_for
 from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
 from omnigraph.surfaces.server.stored import StoredQueries
@@ -78,6 +77,18 @@ class ServedGraphs:
     def quarantined(self) -> tuple[ServedGraph, ...]:
         """Those that are not."""
         return tuple(served for served in self if served.graph is None)
+
+    def reopen(self, settings: ServerSettings) -> tuple[ServedGraph, ...]:
+        """Try again to open what could not be opened; return those that could be now."""
+        by_id = {address.graph_id: address for address in settings.graphs}
+        mended = []
+        for served in self.quarantined:
+            again = _opened(by_id[served.graph_id], settings, self.embedder)
+            served.reason, served.stored = again.reason, again.stored
+            served.graph = again.graph  # the last: from here on it is served
+            if again.graph is not None:
+                mended.append(served)
+        return tuple(mended)
 
     @property
     def sole(self) -> ServedGraph | None:
@@ -145,9 +156,7 @@ def _opened(
 ) -> ServedGraph:
     graph = None
     try:
-        graph = connect(
-            address.address, memory_bytes=settings.memory_bytes or MEMORY_BYTES, embedding=embedder
-        )
+        graph = connect(address.address, memory_bytes=settings.limits.query_memory_bytes, embedding=embedder)
         graph.store.snapshot()  # a damaged head is found now
         folder = address.queries
         stored = None if folder is None else StoredQueries(folder, graph, graph.store.clock)

@@ -196,6 +196,15 @@ class BaselineRequest(Body):
     type: list[str] = Field(default_factory=list)
 
 
+class PolicyQuestion(Body):
+    """A question to a policy."""
+
+    actor: str
+    action: str = Field(description="`read`, `change`, `branch_merge` and so on.")
+    branch: str | None = Field(default=None, description="The branch that is read, written, or merged from.")
+    target_branch: str | None = Field(default=None, description="The branch that is made or merged into.")
+
+
 # -- answers, as the document describes them -------------------------------------------------------------
 
 
@@ -390,6 +399,26 @@ class Catalogue(Reply):
     """The stored queries."""
 
     queries: list[dict[str, Any]]
+
+
+class PolicyReply(Reply):
+    """How large a policy is."""
+
+    ok: bool
+    actors: int
+    rules: int
+
+
+class DecisionReply(Reply):
+    """What a policy decides."""
+
+    decision: str
+    actor: str | None
+    action: str
+    branch: str | None
+    target_branch: str | None
+    matched_rule: str | None
+    message: str
 
 
 class Graphs(Reply):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import os
 import signal
 import socket
 import sys
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from types import FrameType
+from typing import NoReturn
 
 import uvicorn
 
@@ -20,6 +23,7 @@ from omnigraph.surfaces.server.access import read_access
 from omnigraph.surfaces.server.app import create_app
 from omnigraph.surfaces.server.calls import Server
 from omnigraph.surfaces.server.graphs import ServedGraphs
+from omnigraph.surfaces.server.request_heads import bounded_heads
 from omnigraph.surfaces.server.settings import ServerSettings, split_bind
 
 log = logging.getLogger(__name__)
@@ -56,7 +60,7 @@ def serve_on(settings: ServerSettings, sock: socket.socket, announce: Callable[[
         server: Server = app.state.server
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=bounded_heads(settings.limits),
             ws="none",
             lifespan="on",
             access_log=False,
@@ -64,9 +68,11 @@ def serve_on(settings: ServerSettings, sock: socket.socket, announce: Callable[[
             server_header=False,
             date_header=True,
             proxy_headers=False,
-            timeout_graceful_shutdown=int(settings.limits.drain_seconds),
+            timeout_graceful_shutdown=math.ceil(settings.limits.drain_seconds),
         )
         asyncio.run(_Serving(config, server, announce).serve(sockets=[sock]))
+        if server.pools.running:
+            _leave()
         return 0
 
 
@@ -82,6 +88,11 @@ class _Serving(uvicorn.Server):
         """Begin to listen, then say so."""
         await super().startup(sockets)
         self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain: writes have as long as requests have, from now on."""
+        self._state.pools.drain()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -115,11 +126,28 @@ def _leave_no_core() -> None:
 
 
 def read_again(server: Server) -> None:
-    """Read tokens, policies and stored queries again; what is broken stays as it was, and is logged."""
+    """Read tokens, policies and stored queries again, and try again to open what could not be opened.
+
+    What is broken stays as it was, and is logged.
+    """
     server.access.reload()
+    for mended in server.graphs.reopen(server.settings):
+        log.info("graph %s is served again", mended.graph_id)
+        server.metrics.ready(mended.graph_id, served=True)
     for served in server.graphs.ready:
         if served.stored is not None:
             served.stored.reload()
+
+
+def _leave() -> NoReturn:
+    """End although threads are at work, for which the interpreter would wait.
+
+    Nothing is lost but their work: what a write has not published is not there.
+    """
+    log.warning("what did not end in time is given up")
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _announce(sock: socket.socket) -> None:

@@ -11,7 +11,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.times import read_duration
 from omnigraph.storage.tables.compaction import OptimizePolicy
-from omnigraph.surfaces.server.admission import AdmissionLimits
+from omnigraph.surfaces.server.limits import Limits
 
 DEFAULT_BIND = "127.0.0.1:8080"
 WHEN: Mapping[str, Callable[[str], float]] = {
@@ -21,22 +21,6 @@ WHEN: Mapping[str, Callable[[str], float]] = {
     "deleted_share": float,
     "unindexed_share": float,
 }
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one request, and all of them together, may take."""
-
-    max_json_bytes: int = 1 << 20
-    max_load_bytes: int = 256 << 20
-    spool_bytes: int = 8 << 20  # of an upload that stay in memory
-    max_json_rows: int = 100_000
-    deadline_seconds: float = 30.0
-    long_seconds: float = 600.0  # for loads, merges and schema changes
-    body_seconds: float = 60.0  # without a byte of a body that is awaited
-    drain_seconds: float = 30.0
-    longest_wait_seconds: float = 60.0  # of a long poll
-    chunk_bytes: int = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +82,8 @@ class ServerSettings:
     cors: tuple[str, ...] = ()
     workers: int = 1
     upkeep: UpkeepPolicy | None = None  # None: nobody optimizes in the background
-    memory_bytes: int | None = None  # of each graph's queries; None is the engine's own default
+    strict: bool = False  # no scan without an index, and no answer without a bound
     limits: Limits = field(default_factory=Limits)
-    admission: AdmissionLimits = field(default_factory=AdmissionLimits)
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

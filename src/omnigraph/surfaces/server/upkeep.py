@@ -11,6 +11,8 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -26,6 +28,7 @@ from omnigraph.surfaces.server.settings import UpkeepPolicy
 log = logging.getLogger(__name__)
 LOWEST = 19  # what `nice` calls it
 STOPPED_WITHIN = 5.0  # seconds
+Outcome = tuple[str | None, str | None]  # the commit that was made, and why it failed
 
 
 class Upkeep:
@@ -56,9 +59,11 @@ class Upkeep:
                 return
             if not self._policy.due.is_due(await asyncio.to_thread(graph.fragmentation)):
                 return
-            commit_id = await self._optimize(graph_id, graph.uri)
+            commit_id, failure = await self._optimize(graph_id, graph.uri)
         except GraphError as error:
-            log.warning("graph %s could not be optimized: %s", graph_id, error)
+            commit_id, failure = None, str(error)
+        if failure is not None:
+            log.warning("graph %s could not be optimized: %s", graph_id, failure)
             self._metrics.optimized(graph_id, "failed")
             return
         if commit_id is None:
@@ -66,8 +71,8 @@ class Upkeep:
         self._metrics.optimized(graph_id, "nothing" if commit_id is None else "committed")
         log.info("graph %s was optimized: %s", graph_id, commit_id or "nothing came of it")
 
-    async def _optimize(self, graph_id: str, address: str) -> str | None:
-        """Let a process optimize a graph; return the commit that it made."""
+    async def _optimize(self, graph_id: str, address: str) -> Outcome:
+        """Let a process optimize a graph; return the commit that it made, or why it failed."""
         context = multiprocessing.get_context("spawn")  # Lance does not survive a fork
         told, tells = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(address, tells), daemon=True)
@@ -76,12 +81,9 @@ class Upkeep:
         self._working = process
         log.info("graph %s is optimized by process %s", graph_id, process.pid)
         try:
-            answer = await asyncio.to_thread(_answer, told)
+            return await asyncio.to_thread(_outcome, told)
         finally:
             self._stop()
-        if isinstance(answer, GraphError):
-            raise answer
-        return answer
 
     def _stop(self) -> None:
         process, self._working = self._working, None
@@ -94,21 +96,30 @@ class Upkeep:
             process.join()
 
 
-def _answer(told: Connection) -> str | GraphError | None:
+def _outcome(told: Connection) -> Outcome:
     try:
-        answer: str | GraphError | None = told.recv()
+        outcome: Outcome = told.recv()
     except EOFError:
-        return GraphError("the process ended before it was done")
-    return answer
+        return None, "the process ended before it was done"
+    return outcome
+
+
+def end_with_parent() -> None:
+    """Wait for the end of the process that started this one, and end it, too."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _work(address: str, tells: Connection) -> None:
     """Optimize one graph, and tell which commit came of it."""
     os.nice(LOWEST)
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         with connect(address) as graph:
             report = graph.optimize(policy=OptimizePolicy(concurrency=1))
         failed = [f"{row.type}: {row.error}" for row in report.types if row.error]
-        tells.send(GraphError("; ".join(failed)) if failed else report.commit_id)
+        tells.send((report.commit_id, "; ".join(failed) or None))
     except GraphError as error:
-        tells.send(GraphError(str(error)))
+        tells.send((None, str(error)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import signal
 import socket
 import threading
@@ -21,6 +20,7 @@ from types import FrameType
 
 from omnigraph.surfaces.server.process import NoGraph, serve_on
 from omnigraph.surfaces.server.settings import ServerSettings
+from omnigraph.surfaces.server.upkeep import end_with_parent
 
 log = logging.getLogger(__name__)
 LOGGER = "omnigraph"
@@ -36,7 +36,7 @@ class Workers:
         self._settings = replace(settings, environment=dict(settings.environment))
         self._socket = sock
         self._context = multiprocessing.get_context("spawn")  # Lance does not survive a fork
-        self._running: list[BaseProcess] = []
+        self._running: dict[BaseProcess, Connection] = {}  # kept open: who tells that it is ready needs it
         self._keeper: BaseProcess | None = None  # who looks after the graphs
         self._ending = threading.Event()
 
@@ -69,13 +69,13 @@ class Workers:
         process.start()
         self._keeper = self._keeper if kept else process
         told.close()  # so that the end of the worker is the end of the pipe
-        self._running.append(process)
+        self._running[process] = ready
         return ready
 
     def _replace_dead(self) -> None:
         for process in [process for process in self._running if not process.is_alive()]:
             log.error("worker %s ended with %s; another one starts", process.pid, process.exitcode)
-            self._running.remove(process)
+            del self._running[process]
             self._start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -108,13 +108,6 @@ def _is_ready(ready: Connection) -> bool:
         return False
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 def _logging() -> tuple[int, logging.Formatter | None]:
     """Return how this process logs: from which level, in which form."""
     logger = logging.getLogger(LOGGER)
@@ -136,5 +129,5 @@ def _work(
     handler.setFormatter(form)
     logging.getLogger(LOGGER).addHandler(handler)
     logging.getLogger(LOGGER).setLevel(level)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     raise SystemExit(serve_on(settings, sock, lambda: told.send(True)))

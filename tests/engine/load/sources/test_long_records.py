@@ -35,7 +35,7 @@ def test_a_record_that_is_too_long_is_refused_by_its_line(tmp_path: Path, name: 
     file = tmp_path / name
     file.write_bytes(content)
     with og.init(tmp_path / "g", SCHEMA, durability="os") as graph:
-        with pytest.raises(UnreadableInput, match="longer than 64 MiB") as refused:
+        with pytest.raises(UnreadableInput, match="longer than 32 MiB") as refused:
             graph.load(file, type="P", mode="append")
         assert refused.value.fields["line"] == 2
         assert len(graph.nodes("P")) == 0

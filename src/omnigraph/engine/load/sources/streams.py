@@ -22,7 +22,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.engine.load.conform import InputNotFound, Progress, UnreadableInput
 
 CHUNK = 1 << 20
-LONGEST_RECORD = 64 << 20  # bytes of one record of a text: parsed, it takes several times its size
+LONGEST_RECORD = 32 << 20  # bytes of one record of a text: parsed, it takes several times its size
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
 _BOM = "\ufeff"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
 from typing import IO, Annotated, Any, Literal
 
 import pyarrow as pa
@@ -11,15 +10,18 @@ from fastapi import APIRouter, Query
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from omnigraph.base.errors import InvalidRequest, UnsupportedMedia
+from omnigraph.base.errors import InvalidRequest, TooBroad, UnsupportedMedia
 from omnigraph.engine.access import Action
 from omnigraph.engine.export.export import export_lines
 from omnigraph.engine.write import Receipt
+from omnigraph.execution.memory import counted_bytes
 from omnigraph.execution.result import Result
+from omnigraph.surfaces.server.admission import Place
 from omnigraph.surfaces.server.answers import (
     arrow_chunks,
     document_response,
     json_result,
+    json_room,
     replay_header,
     result_facts,
     row_lines,
@@ -81,7 +83,7 @@ async def query(call: CallOf, body: QueryBody) -> Response:
 
     JSON unless `Accept` asks for an Arrow stream or JSON lines.
     """
-    graph, form = call.graph, call.form
+    graph, form, most = call.graph, call.form, call.server.settings.limits.query_memory_bytes
 
     def run() -> Result:
         return graph.query(
@@ -90,35 +92,37 @@ async def query(call: CallOf, body: QueryBody) -> Response:
             query_name=body.name,
             branch=body.branch,
             at=body.snapshot,
-            memory_bytes=body.memory_bytes,
+            memory_bytes=None if body.memory_bytes is None else min(body.memory_bytes, most),
         )
 
-    return await rows_answer(call, run, form)
+    return await rows_answer(call, run, form, body.query)
 
 
 async def rows_answer(
-    call: GraphCall, run: Callable[[], Result], form: str, name: str | None = None
+    call: GraphCall, run: Callable[[], Result], form: str, text: str, name: str | None = None
 ) -> Response:
-    """Run a read and answer in the form that the caller wants; `name` is that of a stored query."""
+    """Run a read and answer in the form that the caller wants; a stored query has a `name`."""
     limits, pools = call.server.settings.limits, call.server.pools
     shown = with_texts if call.request.headers.get("accept-integers") == "string" else _same
 
     def rendered() -> tuple[Result, bytes]:
         answered = run()
-        return answered, json_result(answered, limits.max_json_rows, shown)
+        with call.server.memory.taking(counted_bytes(json_room(answered.table)), "the JSON of the answer"):
+            return answered, json_result(answered, limits, shown)
 
     async with call.measured() as done:
         done.query = name
         if form not in (ARROW, NDJSON):
-            result, body = await call.read(rendered)
+            result, body = await call.read(rendered, text)
             done.result = result
             return document_response(body, result.commit_id)
-        result = done.result = await call.read(run)
+        result = done.result = await call.read(run, text)
     if form == ARROW:
         chunks = arrow_chunks(result.table, result_facts(result))
     else:
         chunks = row_lines(shown(result.table))
-    return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id)
+    with call.keeping(int(result.table.nbytes)) as place:
+        return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id, place)
 
 
 def _same(table: pa.Table) -> pa.Table:
@@ -130,13 +134,13 @@ async def explain(call: CallOf, body: QueryBody) -> Response:
     """Describe how a read would run, without running it."""
     graph = call.graph
 
-    def run() -> bytes:
+    def run() -> tuple[bytes, str]:
         plan = graph.explain(
             text_of(body.query), body.params, query_name=body.name, branch=body.branch, at=body.snapshot
         )
-        return json_bytes(plan.to_json())
+        return json_bytes(plan.to_json()), plan.commit_id
 
-    return document_response(await call.read(run))
+    return document_response(*await call.read(run))
 
 
 @router.post("/profile", responses=documented(PlanReply), openapi_extra=asks(Action.READ))
@@ -144,13 +148,13 @@ async def profile(call: CallOf, body: QueryBody) -> Response:
     """Run a read and say what each step did."""
     graph = call.graph
 
-    def run() -> bytes:
+    def run() -> tuple[bytes, str]:
         plan = graph.profile(
             text_of(body.query), body.params, query_name=body.name, branch=body.branch, at=body.snapshot
         )
-        return json_bytes(plan.to_json())
+        return json_bytes(plan.to_json()), plan.commit_id
 
-    return document_response(await call.read(run))
+    return document_response(*await call.read(run))
 
 
 # -- writes --------------------------------------------------------------------------------------------
@@ -291,20 +295,23 @@ async def from_document(call: GraphCall, model: type[LoadBody]) -> Response:
     options = body.model_dump(exclude={"data", "from_"}) | {"from_branch": body.from_}
     call.check_writable()
     call.check_load(body.branch, body.from_)
-    async with call.admitted():
-        return await _loaded(call, text_file(body.data), "jsonl", options)
+    with call.upload(call.server.settings.limits.max_load_bytes) as upload:
+        return await _loaded(call, upload, text_file(body.data), "jsonl", options)
 
 
 async def _uploaded(call: GraphCall, format: str, options: dict[str, Any]) -> Response:
     call.check_writable()
     call.check_load(options["branch"], options["from_branch"])
     limits, pools = call.server.settings.limits, call.server.pools
-    async with call.admitted(), spooled(call.request, limits, pools.streams) as spool:
-        await pools.small(lambda: check_content(spool, format, limits))
-        return await _loaded(call, spool, format, options)
+    with call.upload(limits.max_load_bytes) as upload:
+        async with spooled(call.request, limits, pools.streams, upload) as (spool, place):
+            await pools.small(lambda: check_content(spool, format, limits))
+            return await _loaded(call, place, spool, format, options)
 
 
-async def _loaded(call: GraphCall, data: IO[bytes], format: str, options: dict[str, Any]) -> Response:
+async def _loaded(
+    call: GraphCall, place: Place, data: IO[bytes], format: str, options: dict[str, Any]
+) -> Response:
     graph, if_commit, key = call.graph, call.if_commit, call.idempotency_key
 
     def run() -> Receipt:
@@ -314,7 +321,7 @@ async def _loaded(call: GraphCall, data: IO[bytes], format: str, options: dict[s
 
     async with call.measured() as done:
         done.op = "load"
-        receipt = done.receipt = await call.write_admitted(run)
+        receipt = done.receipt = await call.load(place, run)
     return receipt_answer(receipt, uri=call.served.uri)
 
 
@@ -338,10 +345,9 @@ async def export(call: CallOf, body: ExportRequest) -> Response:
         return lines, at
 
     size = call.server.settings.limits.chunk_bytes
-    async with AsyncExitStack() as held:
-        await held.enter_async_context(call.server.admission.export(call.actor))
+    async with call.server.admission.export(call.actor) as place:
         lines, commit_id = await call.read(begin)
-        return await stream(pools.streams, lines, size, NDJSON, commit_id, held)
+        return await stream(pools.streams, lines, size, NDJSON, commit_id, place)
 
 
 @router.get(
@@ -357,6 +363,10 @@ async def rows(
 ) -> Response:
     """Return the rows of one type as an Arrow stream, by id."""
     graph, pools = call.graph, call.server.pools
+    if call.server.settings.strict:
+        raise TooBroad(
+            f"all rows of {type} have no bound", remedy="This server is strict; query with a limit, or export"
+        )
 
     def read() -> tuple[Any, dict[str, Any], str]:
         view = graph.nodes if kind == "node" else graph.edges
@@ -370,5 +380,6 @@ async def rows(
         return typed.table, facts, typed.commit_id
 
     table, facts, commit_id = await call.read(read)
-    chunks = arrow_chunks(table, facts)
-    return await stream(pools.streams, chunks, call.server.settings.limits.chunk_bytes, ARROW, commit_id)
+    chunks, size = arrow_chunks(table, facts), call.server.settings.limits.chunk_bytes
+    with call.keeping(int(table.nbytes)) as place:
+        return await stream(pools.streams, chunks, size, ARROW, commit_id, place)

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from omnigraph.base.errors import InvalidRequest, NotFound
 from omnigraph.engine.access import Action
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.history.changes import LIMIT, MAX_LIMIT, ChangeFilter, Packer
 from omnigraph.engine.history.diff import Diff, stats_json, steps_json
-from omnigraph.engine.history.feed import FeedPage, rejected, seal, unseal
+from omnigraph.engine.history.feed import Baseline, FeedPage, rejected, seal, unseal
 from omnigraph.engine.write import commit_json, landed
 from omnigraph.storage.manifest.records import MAIN, CommitRecord
-from omnigraph.surfaces.server.answers import answer, stream
+from omnigraph.surfaces.server.answers import answer, lasting, stream
 from omnigraph.surfaces.server.calls import CallOf, GraphCall, documented, streamed
 from omnigraph.surfaces.server.contract import asks
 from omnigraph.surfaces.server.events import changed_or_over, events
@@ -90,7 +90,8 @@ async def commit_changes(
     page = await call.read(
         lambda: changes.of(commit, kinds=kind, types=type, ops=op, limit=limit, page_token=page_token)
     )
-    return answer(page.to_json())
+    document = page.to_json()
+    return answer(document, document["cause"]["graph_commit_id"])
 
 
 # -- differences ---------------------------------------------------------------------------------------
@@ -166,7 +167,8 @@ async def _difference(
             "next_page_token": _next(difference, digest, changes[-1].sort_key) if more else None
         }
 
-    return answer(await call.read(page))
+    document = await call.read(page)
+    return answer(document, document["to"])
 
 
 def _filter(graph: Graph, difference: Diff, chosen: tuple[Any, Any, Any]) -> str:
@@ -200,7 +202,7 @@ async def changes(
     With `wait` a poll lasts until there is something. With `Accept: text/event-stream` it goes on for as long
     as the caller listens; the id of an event is the cursor, and `Last-Event-ID` resumes there.
     """
-    feed = call.graph.changes
+    feed, pools = call.graph.changes, call.server.pools
     chosen: dict[str, Any] = {"branch": branch, "kinds": kind, "types": type, "ops": op, "limit": limit}
     begin: dict[str, Any] = {"cursor": cursor, "start": start, "page_token": page_token}
     if EVENTS in call.request.headers.get("accept", ""):
@@ -211,12 +213,15 @@ async def changes(
         def poll(**where: Any) -> FeedPage:
             return feed.poll(**where, **chosen)
 
-        first = await call.read(lambda: poll(**begin))
-        return StreamingResponse(events(call, poll, first), media_type=EVENTS)
+        async with call.server.admission.listener(call.actor) as place:
+            first = await call.read(lambda: poll(**begin))
+            return lasting(events(pools, place, poll, first), EVENTS, place)
     seconds = min(wait, call.server.settings.limits.longest_wait_seconds)
     page = await call.read(lambda: feed.poll(**begin, **chosen))
     if not page.blocks and page.cursor is not None and seconds > 0:
-        page = await changed_or_over(call, page, seconds, lambda at: feed.poll(at, **chosen))
+        async with call.server.admission.listener(call.actor) as place:
+            changed = changed_or_over(pools, place, page, seconds, lambda at: feed.poll(at, **chosen))
+            page = await pools.listen(call.request, seconds + call.seconds, changed)
     return answer(page.to_json())
 
 
@@ -230,20 +235,20 @@ async def baseline(call: CallOf, body: BaselineRequest) -> Response:
     """Return everything there is, as inserts, and in the last line the cursor that goes on from there."""
     graph, pools = call.graph, call.server.pools
 
-    def begin() -> Any:
+    def begin() -> Baseline:
         call.check(Action.EXPORT, branch=body.branch or MAIN)
         return graph.changes.baseline(branch=body.branch, kinds=body.kind or None, types=body.type or None)
 
-    whole = await call.read(begin)
-
-    def lines() -> Iterator[bytes]:
+    def lines(whole: Baseline) -> Iterator[bytes]:
         for change in whole:
             yield json_bytes(change.to_json()) + b"\n"
         end = {"snapshot_commit_id": whole.snapshot_commit_id, "resume_cursor": whole.resume_cursor}
         yield json_bytes({"baseline": end}) + b"\n"
 
     size = call.server.settings.limits.chunk_bytes
-    return await stream(pools.streams, lines(), size, NDJSON, whole.snapshot_commit_id)
+    async with call.server.admission.export(call.actor) as place:
+        whole = await call.read(begin)
+        return await stream(pools.streams, lines(whole), size, NDJSON, whole.snapshot_commit_id, place)
 
 
 # -- entities and receipts -----------------------------------------------------------------------------

@@ -53,7 +53,7 @@ async def call_query(call: CallOf, name: Segment, body: StoredCall | None = None
             query.text, given.params, query_name=query.name, branch=given.branch, at=given.snapshot
         )
 
-    return await rows_answer(call, run, call.form, query.name)
+    return await rows_answer(call, run, call.form, query.text, query.name)
 
 
 async def _found(call: GraphCall, name: str) -> StoredQuery:

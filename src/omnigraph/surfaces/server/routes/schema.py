@@ -14,6 +14,7 @@ from omnigraph.engine.storage_report import storage_report
 from omnigraph.engine.write import commit_json, cost_json
 from omnigraph.storage.manifest.formats import FORMAT
 from omnigraph.storage.tables.compaction import Fragmentation, coverage
+from omnigraph.storage.tables.files import TABLES
 from omnigraph.surfaces.server.answers import answer, replay_header
 from omnigraph.surfaces.server.calls import CallOf, documented, pinned
 from omnigraph.surfaces.server.contract import CONDITIONAL, KEYED, asks
@@ -149,7 +150,12 @@ KINDS = ("node", "edge")
 
 
 @router.get("/snapshot", responses=documented(Snapshot), openapi_extra=asks(Action.READ))
-async def show_snapshot(call: CallOf, branch: BranchQuery = None, snapshot: SnapshotQuery = None) -> Response:
+async def show_snapshot(
+    call: CallOf,
+    branch: BranchQuery = None,
+    snapshot: SnapshotQuery = None,
+    physical: Annotated[bool, Query(description="Also where the tables lie in the graph.")] = False,
+) -> Response:
     """Return the commit that a read would see, and the number of entities of each type."""
     graph = call.graph
 
@@ -169,6 +175,7 @@ async def show_snapshot(call: CallOf, branch: BranchQuery = None, snapshot: Snap
                     "entity_count": pin.rows,
                     "published_dataset_version": str(pin.version),
                 }
+                | ({"dataset_path": f"{TABLES}/{pin.table_id}"} if physical else {})
                 for pin in pins
             ],
         }
@@ -216,6 +223,7 @@ async def show_storage(
     older_than: Annotated[
         str | None, Query(description="As if a cleanup kept what is younger: `30d`.")
     ] = None,
+    grace: Annotated[str, Query(description="The grace period of that cleanup.")] = "7d",
 ) -> Response:
     """Return what the whole graph takes in storage, by type and part.
 
@@ -226,7 +234,7 @@ async def show_storage(
     def read() -> tuple[dict[str, Any], str]:
         call.check(Action.ADMIN)
         told = keep is not None or older_than is not None
-        cleanup = graph.cleanup(keep=keep, older_than=older_than, dry_run=True) if told else None
+        cleanup = graph.cleanup(keep=keep, older_than=older_than, grace=grace) if told else None
         report = storage_report(graph.store, pinned(graph, branch, None), cleanup)
         return report.to_json(), report.commit_id
 

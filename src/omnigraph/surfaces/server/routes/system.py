@@ -17,6 +17,7 @@ from omnigraph.surfaces.server.graphs import reasons
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import CONTENT_TYPE
 from omnigraph.surfaces.server.models import Graphs, Reply
+from omnigraph.surfaces.server.page import POLICY, page_of
 from omnigraph.surfaces.wire import json_bytes
 
 router = APIRouter(tags=["server"])
@@ -44,6 +45,13 @@ async def readyz(request: Request) -> Response:
     response = document_response(json_bytes(document))
     response.status_code = 200 if ready else 503
     return response
+
+
+@router.get("/docs", response_class=Response, include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """Show the routes to people."""
+    page = page_of(request.app.openapi())
+    return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
 @router.get("/metrics", response_class=Response)
