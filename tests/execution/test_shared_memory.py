@@ -12,6 +12,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, Cancelled, cancelled_by
 from omnigraph.base.errors import LimitExceeded, NoRoomNow
+from omnigraph.engine.graph import bound_queries
 from omnigraph.execution import memory as memory_module
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.context import Caches
@@ -107,7 +108,7 @@ def test_a_query_gives_back_what_it_took_however_it_ends(
 ) -> None:
     monkeypatch.setattr(memory_module, "SMALL_BYTES", 0)
     memory = Memory(512 * MIB)
-    graph.share_memory(memory)
+    bound_queries(graph, memory)
     with memory.taking(100, "a look at the account"):
         assert memory.taken == 100
     for text in (NAMES, PAIRS):
@@ -125,7 +126,7 @@ def test_a_query_gives_back_what_it_took_however_it_ends(
 
 def test_a_query_is_refused_while_others_have_the_memory_and_runs_when_they_have_not(graph: Graph) -> None:
     memory = Memory(64 * MIB)
-    graph.share_memory(memory)
+    bound_queries(graph, memory)
     with memory.taking(64 * MIB - 1_000, "others"), pytest.raises(NoRoomNow):
         graph.query(f"{PAIRS}\n")  # no answer of this text is kept
     assert graph.query(f"{PAIRS}\n").rows == [{"n": PEOPLE * (PEOPLE - 1) // 2}]

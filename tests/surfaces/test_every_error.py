@@ -23,6 +23,7 @@ from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, cancelled_by
 from omnigraph.base.errors import GraphError, PermissionDenied
 from omnigraph.engine.access import Action
+from omnigraph.engine.graph import bound_queries
 from omnigraph.execution.memory import Memory
 from omnigraph.pipeline.session import check_java
 from omnigraph.storage.durability import Syncer, armed
@@ -185,7 +186,7 @@ def _(on: Ground) -> object:
 
 @way("too_broad")
 def _(on: Ground) -> object:
-    on.graph.be_strict()
+    bound_queries(on.graph, strict=True)
     return on.graph.query(ALL)
 
 
@@ -539,7 +540,7 @@ def _(on: Ground) -> object:
 def _(on: Ground) -> object:
     on.load(*(f"a person of a rather long name {number}" for number in range(2_000)))
     memory = Memory(64 << 20)
-    on.graph.share_memory(memory)
+    bound_queries(on.graph, memory)
     with memory.taking(64 << 20, "others"):
         return on.graph.query(PAIRS)
 

@@ -115,14 +115,6 @@ class Graph(RunsQueries):
         bound._bind(view)
         return bound
 
-    def be_strict(self) -> None:
-        """Refuse, from now on, queries that scan what no index serves, or whose answer has no bound."""
-        self._query.be_strict()
-
-    def share_memory(self, memory: Memory) -> None:
-        """Let queries take their memory from an account that other graphs take theirs from."""
-        self._query.share(memory)
-
     def branch(self, name: str, *, create: bool = False) -> Graph:
         """Return this graph bound to a branch: calls on it that name no branch mean this one.
 
@@ -533,3 +525,12 @@ class Graph(RunsQueries):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def bound_queries(graph: Graph, memory: Memory | None = None, *, strict: bool = False) -> None:
+    """Bound the queries of a graph, as a server does before it serves it.
+
+    They take their memory from an account that other graphs take theirs from, and `strict` ones refuse scans
+    that no index serves, and answers without a bound.
+    """
+    graph._query.bound(memory, strict=strict)

@@ -193,14 +193,12 @@ class Queries:
         self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
 
-    def be_strict(self) -> None:
-        """Refuse scans that no index serves, and answers without a bound."""
-        self._is_strict = True
-
-    def share(self, memory: Memory) -> None:
-        """Take memory from an account that others take from, too."""
-        memory.serves(self._caches)
-        self._memory = memory
+    def bound(self, memory: Memory | None, *, strict: bool) -> None:
+        """Take memory from an account that others take from, too; refuse what is too broad, if strict."""
+        if memory is not None:
+            memory.serves(self._caches)
+            self._memory = memory
+        self._is_strict = strict
 
     def run(
         self,

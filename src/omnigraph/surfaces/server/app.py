@@ -19,7 +19,7 @@ from starlette.responses import Response
 from omnigraph import __version__
 from omnigraph.base.errors import GraphError, InvalidRequest, MethodNotAllowed, NotFound
 from omnigraph.base.ids import SystemClock
-from omnigraph.engine.graph import Graph
+from omnigraph.engine.graph import Graph, bound_queries
 from omnigraph.execution.memory import Memory
 from omnigraph.surfaces.server.access import OPEN, AccessRules
 from omnigraph.surfaces.server.admission import Admission
@@ -88,9 +88,7 @@ def create_app(
     app.openapi = cache(partial(openapi_document, app, with_tokens=not access.is_open))  # type: ignore[method-assign]
     memory = Memory(settings.limits.memory_bytes)
     for one in served.ready:
-        opened(one).share_memory(memory)
-        if settings.strict:
-            opened(one).be_strict()
+        bound_queries(opened(one), memory, strict=settings.strict)
     app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics, memory)
     app.state.tracing = tracing or Tracing.from_environment(settings.environment)
     app.state.coverage = CoverageLook(served, metrics, SystemClock())
