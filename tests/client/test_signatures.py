@@ -36,8 +36,7 @@ TWINS = [
     (SchemaPlan, RemoteSchemaPlan),
     (SchemaReceipt, RemoteSchemaReceipt),
 ]
-# Of embedded graphs only: who acts on a served one, and what bounds its queries, is a matter of its server.
-NOT_CALLED = {"acting", "be_strict", "share_memory"}
+NOT_CALLED = {"acting"}  # of embedded graphs only: the token says who acts on a served one
 INSIDE = {"proposal", "comparison", "store"}  # attributes that are of the storage
 
 

@@ -125,7 +125,7 @@ CALLS: dict[str, Row] = {
     "Entity.history": (lambda g: g.entity("Person", "a").history(branch="open"), ("read", "open", None)),
 }
 FREE = {  # they read and write nothing
-    *("Graph.acting", "Graph.be_strict", "Graph.close", "Graph.entity", "Graph.share_memory", "Graph.uri"),
+    *("Graph.acting", "Graph.close", "Graph.entity", "Graph.uri"),
 }
 CLASSES = (Graph, Schemas, GraphBranches, GraphQueries, Commits, GraphTags, Changes, Entity)
 

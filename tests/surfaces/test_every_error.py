@@ -23,6 +23,7 @@ from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, cancelled_by
 from omnigraph.base.errors import GraphError, PermissionDenied
 from omnigraph.engine.access import Action
+from omnigraph.engine.open import connect
 from omnigraph.execution.memory import Memory
 from omnigraph.pipeline.session import check_java
 from omnigraph.storage.durability import Syncer, armed
@@ -185,8 +186,8 @@ def _(on: Ground) -> object:
 
 @way("too_broad")
 def _(on: Ground) -> object:
-    on.graph.be_strict()
-    return on.graph.query(ALL)
+    with connect(on.graph.uri, strict=True) as graph:
+        return graph.query(ALL)
 
 
 DOCUMENTS = 'node Doc { slug: String @key  text: String  vec: Vector(4)? @embed("text") }'
@@ -539,9 +540,8 @@ def _(on: Ground) -> object:
 def _(on: Ground) -> object:
     on.load(*(f"a person of a rather long name {number}" for number in range(2_000)))
     memory = Memory(64 << 20)
-    on.graph.share_memory(memory)
-    with memory.taking(64 << 20, "others"):
-        return on.graph.query(PAIRS)
+    with connect(on.graph.uri, memory=memory) as graph, memory.taking(64 << 20, "others"):
+        return graph.query(PAIRS)
 
 
 @of_class("TimedOut")

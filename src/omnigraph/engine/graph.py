@@ -83,6 +83,8 @@ class Graph(RunsQueries):
         actor: str | None = None,
         guard: Guard | None = None,
         queries: str | os.PathLike[str] | None = None,
+        memory: Memory | None = None,
+        strict: bool = False,
     ) -> None:
         self.store = store
         self._closing: list[Callable[[], object]] | None = [store.close]  # None: this is a view
@@ -93,7 +95,7 @@ class Graph(RunsQueries):
         self._merge = Merges(store, self._catalogs, executor)
         self._diff = Diffs(store, self._catalogs)
         embedder = embedder_of(embedding)
-        self._query = Queries(store, self._catalogs, memory_bytes, embedder)
+        self._query = Queries(store, self._catalogs, memory_bytes, embedder, memory, strict=strict)
         self._fills = Fills(store, self._catalogs, embedder, executor)
         self._stored = stored_in(queries, Schemas(store, self._catalogs, View(branch)))
         bound = actor is not None or guard is not None
@@ -114,14 +116,6 @@ class Graph(RunsQueries):
         bound._closing = None
         bound._bind(view)
         return bound
-
-    def be_strict(self) -> None:
-        """Refuse, from now on, queries that scan what no index serves, or whose answer has no bound."""
-        self._query.be_strict()
-
-    def share_memory(self, memory: Memory) -> None:
-        """Let queries take their memory from an account that other graphs take theirs from."""
-        self._query.share(memory)
 
     def branch(self, name: str, *, create: bool = False) -> Graph:
         """Return this graph bound to a branch: calls on it that name no branch mean this one.
