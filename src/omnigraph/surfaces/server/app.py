@@ -30,7 +30,7 @@ from omnigraph.surfaces.server.coverage import CoverageLook
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
 from omnigraph.surfaces.server.graphs import ServedGraphs
-from omnigraph.surfaces.server.heads import Heads
+from omnigraph.surfaces.server.heads import HeadAsGet
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
@@ -101,7 +101,7 @@ def create_app(
             app.include_router(router, include_in_schema=False, dependencies=[checked])
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
-    app.add_middleware(Heads)  # within the gate
+    app.add_middleware(HeadAsGet)  # within the gate
     app.add_middleware(
         Gate,
         limits=settings.limits,
