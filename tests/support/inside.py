@@ -42,12 +42,14 @@ def inside(app: Any, base_url: str = "http://server/graphs/kb") -> Iterator[http
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="inside")
     thread.start()
-    life = app.router.lifespan_context(app)
     try:
+        life = app.router.lifespan_context(app)
         asyncio.run_coroutine_threadsafe(life.__aenter__(), loop).result(PATIENCE)
-        with httpx.Client(transport=Inside(app, loop), base_url=base_url) as http:
-            yield http
-        asyncio.run_coroutine_threadsafe(life.__aexit__(None, None, None), loop).result(PATIENCE)
+        try:
+            with httpx.Client(transport=Inside(app, loop), base_url=base_url) as http:
+                yield http
+        finally:
+            asyncio.run_coroutine_threadsafe(life.__aexit__(None, None, None), loop).result(PATIENCE)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(PATIENCE)

@@ -33,6 +33,7 @@ from omnigraph.surfaces.server.graphs import ServedGraphs
 from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
 from omnigraph.surfaces.wire import ARROW, EVENTS
+from tests.support.inside import inside
 from tests.support.people import INSERT, person
 from tests.surfaces.server.conftest import make_graph
 
@@ -544,20 +545,9 @@ def test_listeners_are_bounded_and_leave_their_place_when_they_go(graph: Graph) 
 
 def test_a_strict_server_refuses_what_is_broad(tmp_path: Path) -> None:
     settings = ServerSettings(graphs=(ServedAddress("kb", str(make_graph(tmp_path))),), strict=True)
-    graphs = ServedGraphs.open(settings)
-
-    async def ask() -> None:
-        app = create_app(settings, graphs)
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://kb/graphs/kb") as http:
-            for answer in (
-                await http.post("/query", json={"query": READ}),
-                await http.get("/rows/node/Person"),
-            ):
-                assert (answer.status_code, answer.json()["code"]) == (400, "too_broad")
-                assert "strict" in answer.json()["remedy"]
-            narrow = READ.replace("} }", "} limit 5 }")
-            assert (await http.post("/query", json={"query": narrow})).status_code == 200
-
-    with closing(graphs):
-        asyncio.run(ask())
+    with closing(ServedGraphs.open(settings)) as graphs, inside(create_app(settings, graphs)) as http:
+        for answer in (http.post("/query", json={"query": READ}), http.get("/rows/node/Person")):
+            assert (answer.status_code, answer.json()["code"]) == (400, "too_broad")
+            assert "strict" in answer.json()["remedy"]
+        narrow = READ.replace("} }", "} limit 5 }")
+        assert http.post("/query", json={"query": narrow}).status_code == 200
