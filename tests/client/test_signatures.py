@@ -36,7 +36,7 @@ TWINS = [
     (SchemaPlan, RemoteSchemaPlan),
     (SchemaReceipt, RemoteSchemaReceipt),
 ]
-NOT_CALLED = {"acting"}  # of embedded graphs only: who acts on a served one is a matter of its server
+NOT_CALLED = {"acting"}  # of embedded graphs only: the token says who acts on a served one
 INSIDE = {"proposal", "comparison", "store"}  # attributes that are of the storage
 
 

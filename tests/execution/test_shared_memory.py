@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, Cancelled, cancelled_by
 from omnigraph.base.errors import LimitExceeded, NoRoomNow
-from omnigraph.engine.graph import bound_queries
+from omnigraph.engine.open import connect
 from omnigraph.execution import memory as memory_module
 from omnigraph.execution.budget import Budget
 from omnigraph.execution.context import Caches
@@ -96,38 +94,38 @@ def test_the_caches_of_all_graphs_give_way_to_the_rows_of_one() -> None:
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place: Path = tmp_path_factory.mktemp("shared") / "graph.og"
     with og.init(place, "node Person { name: String @key }", durability="os") as made:
         made.load({"Person": pa.table({"name": [f"p{n}" for n in range(PEOPLE)]})}, mode="append")
-        yield made
+    return place
 
 
 def test_a_query_gives_back_what_it_took_however_it_ends(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_module, "SMALL_BYTES", 0)
     memory = Memory(512 * MIB)
-    bound_queries(graph, memory)
     with memory.taking(100, "a look at the account"):
         assert memory.taken == 100
-    for text in (NAMES, PAIRS):
-        assert len(graph.query(text)) > 0
+    with connect(place, durability="os", memory=memory) as graph:
+        for text in (NAMES, PAIRS):
+            assert len(graph.query(text)) > 0
+            assert memory.taken == 0
+        with pytest.raises(LimitExceeded):
+            graph.query(PAIRS, memory_bytes=1_000)
         assert memory.taken == 0
-    with pytest.raises(LimitExceeded):
-        graph.query(PAIRS, memory_bytes=1_000)
-    assert memory.taken == 0
-    stopped = Cancellation()
-    stopped.cancel("nobody waits")
-    with cancelled_by(stopped), pytest.raises(Cancelled):
-        graph.query(f"{PAIRS} ")
-    assert memory.taken == 0
+        stopped = Cancellation()
+        stopped.cancel("nobody waits")
+        with cancelled_by(stopped), pytest.raises(Cancelled):
+            graph.query(f"{PAIRS} ")
+        assert memory.taken == 0
 
 
-def test_a_query_is_refused_while_others_have_the_memory_and_runs_when_they_have_not(graph: Graph) -> None:
+def test_a_query_is_refused_while_others_have_the_memory_and_runs_when_they_have_not(place: Path) -> None:
     memory = Memory(64 * MIB)
-    bound_queries(graph, memory)
-    with memory.taking(64 * MIB - 1_000, "others"), pytest.raises(NoRoomNow):
-        graph.query(f"{PAIRS}\n")  # no answer of this text is kept
-    assert graph.query(f"{PAIRS}\n").rows == [{"n": PEOPLE * (PEOPLE - 1) // 2}]
+    with connect(place, durability="os", memory=memory) as graph:
+        with memory.taking(64 * MIB - 1_000, "others"), pytest.raises(NoRoomNow):
+            graph.query(PAIRS)
+        assert graph.query(PAIRS).rows == [{"n": PEOPLE * (PEOPLE - 1) // 2}]
     assert memory.taken == 0

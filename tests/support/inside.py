@@ -38,15 +38,19 @@ class Inside(httpx.BaseTransport):
 
 @contextmanager
 def inside(app: Any, base_url: str = "http://server/graphs/kb") -> Iterator[httpx.Client]:
-    """Ask an application for a block."""
+    """Run an application for a block, from its start to its end, and ask it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="inside")
     thread.start()
     try:
-        with httpx.Client(transport=Inside(app, loop), base_url=base_url) as http:
-            yield http
+        life = app.router.lifespan_context(app)
+        asyncio.run_coroutine_threadsafe(life.__aenter__(), loop).result(PATIENCE)
+        try:
+            with httpx.Client(transport=Inside(app, loop), base_url=base_url) as http:
+                yield http
+        finally:
+            asyncio.run_coroutine_threadsafe(life.__aexit__(None, None, None), loop).result(PATIENCE)
     finally:
-        app.state.server.pools.close()
         loop.call_soon_threadsafe(loop.stop)
         thread.join(PATIENCE)
         loop.close()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +23,7 @@ from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, cancelled_by
 from omnigraph.base.errors import GraphError, PermissionDenied
 from omnigraph.engine.access import Action
-from omnigraph.engine.graph import bound_queries
+from omnigraph.engine.open import connect
 from omnigraph.execution.memory import Memory
 from omnigraph.pipeline.session import check_java
 from omnigraph.storage.durability import Syncer, armed
@@ -39,6 +39,7 @@ from omnigraph.surfaces.server.settings import ServerSettings
 from tests.docs.test_errors_page import INTERNAL, all_errors
 from tests.storage.bare import change_map
 from tests.support.desk import Desk
+from tests.support.inside import inside
 
 SCHEMA = "node Person { slug: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 WIDER = SCHEMA.replace("I32", "I64")
@@ -186,8 +187,8 @@ def _(on: Ground) -> object:
 
 @way("too_broad")
 def _(on: Ground) -> object:
-    bound_queries(on.graph, strict=True)
-    return on.graph.query(ALL)
+    with connect(on.graph.uri, strict=True) as graph:
+        return graph.query(ALL)
 
 
 DOCUMENTS = 'node Doc { slug: String @key  text: String  vec: Vector(4)? @embed("text") }'
@@ -411,16 +412,9 @@ def _(on: Ground) -> object:
 # -- a server says so ----------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def _server(on: Ground, settings: ServerSettings) -> AsyncIterator[httpx.AsyncClient]:
+def _server(on: Ground, settings: ServerSettings) -> AbstractContextManager[httpx.Client]:
     """Run a server in this process, without a socket."""
-    app = create_app(settings, {"kb": on.graph}, read_access(settings))
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://kb/graphs/kb") as client,
-    ):
-        yield client
+    return inside(create_app(settings, {"kb": on.graph}, read_access(settings)))
 
 
 def _told(answer: httpx.Response) -> NoReturn:
@@ -432,11 +426,8 @@ OPEN = ServerSettings(unauthenticated=True)
 
 
 def _asked(on: Ground, method: str, path: str, settings: ServerSettings = OPEN, **request: Any) -> NoReturn:
-    async def ask() -> httpx.Response:
-        async with _server(on, settings) as client:
-            return await client.request(method, path, **request)
-
-    _told(asyncio.run(ask()))
+    with _server(on, settings) as client:
+        _told(client.request(method, path, **request))
 
 
 @way("method_not_allowed")
@@ -464,19 +455,19 @@ def _(on: Ground) -> object:
         begun.set()
         assert may_end.wait(60)
 
-    async def ask() -> httpx.Response:
-        limits = Limits(actor_writes=1)
-        async with _server(on, ServerSettings(unauthenticated=True, limits=limits)) as client:
-            first = asyncio.create_task(client.post("/mutate", json={"query": SET, "params": {"n": 1}}))
-            assert await asyncio.to_thread(begun.wait, 60)
-            try:
-                return await client.post("/mutate", json={"query": SET, "params": {"n": 2}})
-            finally:
-                may_end.set()
-                assert (await first).status_code == 200
-
-    with armed({"publish.before": _first(hold)}):
-        _told(asyncio.run(ask()))
+    settings = ServerSettings(unauthenticated=True, limits=Limits(actor_writes=1))
+    with (
+        armed({"publish.before": _first(hold)}),
+        _server(on, settings) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first = pool.submit(client.post, "/mutate", json={"query": SET, "params": {"n": 1}})
+        assert begun.wait(60)
+        try:
+            _told(client.post("/mutate", json={"query": SET, "params": {"n": 2}}))
+        finally:
+            may_end.set()
+            assert first.result().status_code == 200
 
 
 @way("unavailable")
@@ -540,9 +531,8 @@ def _(on: Ground) -> object:
 def _(on: Ground) -> object:
     on.load(*(f"a person of a rather long name {number}" for number in range(2_000)))
     memory = Memory(64 << 20)
-    bound_queries(on.graph, memory)
-    with memory.taking(64 << 20, "others"):
-        return on.graph.query(PAIRS)
+    with connect(on.graph.uri, memory=memory) as graph, memory.taking(64 << 20, "others"):
+        return graph.query(PAIRS)
 
 
 @of_class("TimedOut")

@@ -83,6 +83,8 @@ class Graph(RunsQueries):
         actor: str | None = None,
         guard: Guard | None = None,
         queries: str | os.PathLike[str] | None = None,
+        memory: Memory | None = None,
+        strict: bool = False,
     ) -> None:
         self.store = store
         self._closing: list[Callable[[], object]] | None = [store.close]  # None: this is a view
@@ -93,7 +95,7 @@ class Graph(RunsQueries):
         self._merge = Merges(store, self._catalogs, executor)
         self._diff = Diffs(store, self._catalogs)
         embedder = embedder_of(embedding)
-        self._query = Queries(store, self._catalogs, memory_bytes, embedder)
+        self._query = Queries(store, self._catalogs, memory_bytes, embedder, memory, strict=strict)
         self._fills = Fills(store, self._catalogs, embedder, executor)
         self._stored = stored_in(queries, Schemas(store, self._catalogs, View(branch)))
         bound = actor is not None or guard is not None
@@ -525,12 +527,3 @@ class Graph(RunsQueries):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def bound_queries(graph: Graph, memory: Memory | None = None, *, strict: bool = False) -> None:
-    """Bound the queries of a graph, as a server does before it serves it.
-
-    They take their memory from an account that other graphs take theirs from, and `strict` ones refuse scans
-    that no index serves, and answers without a bound.
-    """
-    graph._query.bound(memory, strict=strict)

@@ -18,6 +18,7 @@ from omnigraph.engine.graph import Graph
 from omnigraph.engine.options import View
 from omnigraph.engine.schema.schema import SchemaText, load_schema
 from omnigraph.execution.budget import MEMORY_BYTES
+from omnigraph.execution.memory import Memory
 from omnigraph.execution.search.embedding import EmbeddingChoice, embedder_of
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.location import Location
@@ -80,13 +81,16 @@ def connect(
     actor: str | None = None,
     guard: Guard | None = None,
     queries: str | os.PathLike[str] | None = None,
+    memory: Memory | None = None,
+    strict: bool = False,
 ) -> Graph:
     """Open a graph that exists; reads two small objects, writes nothing.
 
     With an actor or a guard it is bound to them, as `Graph.acting` does it. `queries` is a folder of
-    `.gq` files, for `Graph.run`.
-    Calls that name no branch mean `branch`.
-    `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs.
+    `.gq` files, for `Graph.run`. Calls that name no branch mean `branch`.
+    `memory_bytes` bounds what queries hold: the caches together with the rows of the one that runs. `memory`
+    is an account that they share with those of other graphs. A `strict` graph refuses queries that scan what
+    no index serves, or whose answer has no bound.
     `embedding` turns text into vectors for `nearest`: a function from texts to vectors, or "mock" for tests,
     which is also what the environment variable EMBEDDINGS_MOCK=1 means, whatever is given. For a property
     with `@embed(..., model="m")` the function needs the attribute `model = "m"`. `verify="first-read"`
@@ -106,6 +110,8 @@ def connect(
             actor=actor,
             guard=guard,
             queries=queries,
+            memory=memory,
+            strict=strict,
         )
     except BaseException:
         store.close()

@@ -181,24 +181,22 @@ class Queries:
         catalogs: Catalogs,
         memory_bytes: int = MEMORY_BYTES,
         embedder: Embedder | None = None,
+        memory: Memory | None = None,
+        *,
+        strict: bool = False,
     ) -> None:
         self._store = store
         self._catalogs = catalogs
         self._caches = Caches.within(memory_bytes, store.clock)
-        self._memory: Memory | None = None
-        self._is_strict = False
+        self._memory = memory
+        if memory is not None:
+            memory.serves(self._caches)
+        self._is_strict = strict
         self._embeddings = Embeddings(embedder)
         self._compiled = BoundedCache[tuple[str, str | None, str], CheckedRead](COMPILED)
         self._answers = _Answers()
         self._plans: dict[int, tuple[CheckedRead, tuple[str, int, Set[str] | None], Plan]] = {}
         self._lock = threading.Lock()
-
-    def bound(self, memory: Memory | None, *, strict: bool) -> None:
-        """Take memory from an account that others take from, too; refuse what is too broad, if strict."""
-        if memory is not None:
-            memory.serves(self._caches)
-            self._memory = memory
-        self._is_strict = strict
 
     def run(
         self,

@@ -55,9 +55,11 @@ class StoredQuery:
             raise InvalidRequest(
                 f"query {self.name!r} changes the graph", remedy="Name a branch, and no state of the past"
             )
-        given = {"message": message, "if_commit": if_commit}
-        for option in [name for name, value in given.items() if value is not None and not self.mutation]:
-            raise InvalidRequest(f"query {self.name!r} only reads: it has no {option}", remedy="Leave it out")
+        for option, value in (("message", message), ("if_commit", if_commit)):
+            if value is not None and not self.mutation:
+                raise InvalidRequest(
+                    f"query {self.name!r} only reads: it has no {option}", remedy="Leave it out"
+                )
 
 
 QueriesByName = Mapping[str, StoredQuery]

@@ -21,7 +21,7 @@ from omnigraph.base.arguments import checked_methods
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
-from omnigraph.catalog.model import ENDPOINTS, EdgeType, TableType
+from omnigraph.catalog.model import ENDPOINTS, TEXT, EdgeType, TableType
 from omnigraph.catalog.past import stored_column
 from omnigraph.catalog.query import BadParameters, Parameter, bind_params
 from omnigraph.catalog.types import PropertyType, Scalar, readable
@@ -34,7 +34,6 @@ from omnigraph.storage.tables.predicate import both_zeros
 from omnigraph.storage.transaction import PinnedSnapshot
 
 ID = "id"
-TEXT = PropertyType(Scalar.STRING)
 
 
 @checked_methods

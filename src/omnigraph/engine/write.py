@@ -69,7 +69,8 @@ class ChangeWrite:
     locate: Callable[[Findings, ChangeSet], Findings] | None = None
     executor: ExecutorFor = LocalExecutor
     labels: Callable[[Draft], Mapping[str, str]] | None = None
-    label: Callable[[tuple[TableChange, ...]], Mapping[str, str]] | None = None  # more, by what was staged
+    # Further labels, made of what was staged.
+    staged_labels: Callable[[tuple[TableChange, ...]], Mapping[str, str]] | None = None
     accepted: Callable[[], None] | None = None  # called when all checks are over, before anything is staged
     draft: Draft | None = None
     catalog: Catalog | None = None
@@ -108,7 +109,7 @@ class ChangeWrite:
             consulted=self._asked.consulted,
             always_commit=self.always_commit,
             labels={} if self.labels is None else self.labels(draft),
-            label=self.label,
+            staged_labels=self.staged_labels,
             looked_up={table_id: part.declared.looked_up for table_id, part in change.types.items()},
         )
 

@@ -403,9 +403,9 @@ class Publisher:
         base, plan = attempt.txn.snapshot.state, attempt.plan
         tables = attempt.staged.changes(pins)
         labels = {**intent.labels, **plan.labels}
-        if plan.label is not None:
+        if plan.staged_labels is not None:
             with self._readability.judged(base):
-                labels |= plan.label(tables)
+                labels |= plan.staged_labels(tables)
         return CommitRecord(
             id=commit_id,
             parent=base.commit.id,

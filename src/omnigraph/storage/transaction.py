@@ -154,7 +154,8 @@ class PublishPlan:
     replans: bool = False  # a lost race makes it plan again instead of conflicting (merge, maintenance)
     always_commit: bool = False  # publish even when nothing changed (a load is always a commit)
     labels: Mapping[str, str] = FrozenMap()  # what the commit record keeps besides
-    label: Callable[[tuple[TableChange, ...]], Mapping[str, str]] | None = None  # more, by what was staged
+    # Further labels, made of what was staged.
+    staged_labels: Callable[[tuple[TableChange, ...]], Mapping[str, str]] | None = None
     looked_up: Mapping[str, tuple[str, ...]] = FrozenMap()  # columns that rows are found by, by table id
 
     @property

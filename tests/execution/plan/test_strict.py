@@ -11,7 +11,7 @@ import pytest
 import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import TooBroad
-from omnigraph.engine.graph import bound_queries
+from omnigraph.engine.open import connect
 from omnigraph.execution.plan import strict
 
 SCHEMA = """
@@ -30,9 +30,9 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     edges = [{"edge": "Knows", "from": "p0", "to": f"p{n}"} for n in range(1, 4)]
     with og.init(place, SCHEMA, durability="os") as made:
         made.load([*people, *edges, {"type": "Town", "data": {"name": "t"}}], mode="append")
-        bound_queries(made, strict=True)
-        with patch.object(strict, "FEW_ROWS", 1):  # so that a few rows are many
-            yield made
+    few = patch.object(strict, "FEW_ROWS", 1)  # so that a few rows are many
+    with connect(place, durability="os", strict=True) as opened, few:
+        yield opened
 
 
 def run(graph: Graph, match: str, rest: str) -> int:

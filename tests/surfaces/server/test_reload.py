@@ -113,7 +113,7 @@ def test_a_quarantined_graph_is_tried_again(tmp_path: Path) -> None:
     place = make_graph(tmp_path)
     away = place.rename(tmp_path / "away.og")
     addresses = (ServedAddress("kb", str(place)), ServedAddress("other", str(away)))
-    settings = ServerSettings(graphs=addresses, unauthenticated=True)
+    settings = ServerSettings(graphs=addresses, unauthenticated=True, strict=True)
     graphs = ServedGraphs.open(settings)
     app = create_app(settings, graphs)
     with inside(app) as http:
@@ -132,6 +132,13 @@ def test_a_quarantined_graph_is_tried_again(tmp_path: Path) -> None:
         shutil.copytree(away, place)
         read_again(app.state.server)
         assert state() == (200, "ready", "1.0")
+        everybody = {"query": "query all() { match { $p: Person } return { $p.name } }"}
+        refused = {
+            name: http.post(f"http://server/graphs/{name}/query", json=everybody) for name in ("kb", "other")
+        }
+        assert {name: answer.json()["code"] for name, answer in refused.items()} == dict.fromkeys(
+            ("kb", "other"), "too_broad"
+        )
     graphs.close()
 
 

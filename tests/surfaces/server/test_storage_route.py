@@ -102,6 +102,7 @@ def test_it_says_what_a_cleanup_would_do_and_does_nothing(http: httpx.Client, gr
     assert kept["dry_run"] is True
     assert [one["branch"] for one in kept["given_up"]] == ["main"]
     assert told(http, "/storage", keep=1)["cleanup"]["given_up"] == []  # all of it is of the last seven days
+    assert told(http, "/storage", keep=0, grace="0s")["cleanup"]["dry_run"] is True  # heads alone stay
     assert told(http, "/storage")["cleanup"] is None
     assert len(graph.commits.list()) == before
 

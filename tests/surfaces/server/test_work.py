@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -21,15 +21,19 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.cancellation import Cancellation, Cancelled, cancelled_by
 from omnigraph.engine.mutate.group import GroupCommit
+from omnigraph.engine.open import connect
 from omnigraph.engine.query import Queries
 from omnigraph.engine.write import ChangeWrite
 from omnigraph.execution import memory as memory_module
+from omnigraph.execution.memory import Memory
 from omnigraph.storage.tables.differences import OneSided
 from omnigraph.surfaces.server.answers import stream
 from omnigraph.surfaces.server.app import create_app
+from omnigraph.surfaces.server.graphs import ServedGraphs
 from omnigraph.surfaces.server.limits import Limits
-from omnigraph.surfaces.server.settings import ServerSettings
+from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
 from omnigraph.surfaces.wire import ARROW, EVENTS
+from tests.support.inside import inside
 from tests.support.people import INSERT, person
 from tests.surfaces.server.conftest import make_graph
 
@@ -47,9 +51,12 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
 
 
 @asynccontextmanager
-async def running(graph: Graph, **limits: Any) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+async def running(
+    graph: Graph | ServedGraphs, **limits: Any
+) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
     """Run the application in this process, without a socket."""
-    app = create_app(ServerSettings(limits=Limits(**limits)), {"kb": graph})
+    graphs = {"kb": graph} if isinstance(graph, Graph) else graph
+    app = create_app(ServerSettings(limits=Limits(**limits)), graphs)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -439,13 +446,14 @@ def test_a_server_that_drains_is_not_ready_and_ends_with_its_writes(
     assert "Last" in [row["name"] for row in graph.query(READ)]
 
 
-def test_memory_that_others_have_is_answered_with_when_to_come_again(graph: Graph) -> None:
+def test_memory_that_others_have_is_answered_with_when_to_come_again(tmp_path: Path) -> None:
     limit = 64 << 20
+    memory = Memory(limit)
+    graph = connect(make_graph(tmp_path), durability="os", memory=memory)
     graph.load([person(f"P{number}") for number in range(300)], mode="append")
 
     async def ask() -> None:
-        async with running(graph, memory_bytes=limit) as (app, http):
-            memory = app.state.server.memory
+        async with running(ServedGraphs.of({"kb": graph}, memory)) as (_, http):
             with memory.taking(limit, "others"):
                 assert (await http.post("/query", json={"query": READ})).status_code == 200  # it is small
                 answer = await http.post("/query", json={"query": MANY})
@@ -457,7 +465,8 @@ def test_memory_that_others_have_is_answered_with_when_to_come_again(graph: Grap
             assert (await http.post("/query", json={"query": MANY})).status_code == 200
             assert memory.taken == 0
 
-    asyncio.run(ask())
+    with graph:
+        asyncio.run(ask())
 
 
 def test_what_an_answer_takes_as_json_is_asked_for(graph: Graph) -> None:
@@ -534,18 +543,11 @@ def test_listeners_are_bounded_and_leave_their_place_when_they_go(graph: Graph) 
     asyncio.run(ask())
 
 
-def test_a_strict_server_refuses_what_is_broad(graph: Graph) -> None:
-    async def ask() -> None:
-        app = create_app(ServerSettings(strict=True), {"kb": graph})
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://kb/graphs/kb") as http:
-            for answer in (
-                await http.post("/query", json={"query": READ}),
-                await http.get("/rows/node/Person"),
-            ):
-                assert (answer.status_code, answer.json()["code"]) == (400, "too_broad")
-                assert "strict" in answer.json()["remedy"]
-            narrow = READ.replace("} }", "} limit 5 }")
-            assert (await http.post("/query", json={"query": narrow})).status_code == 200
-
-    asyncio.run(ask())
+def test_a_strict_server_refuses_what_is_broad(tmp_path: Path) -> None:
+    settings = ServerSettings(graphs=(ServedAddress("kb", str(make_graph(tmp_path))),), strict=True)
+    with closing(ServedGraphs.open(settings)) as graphs, inside(create_app(settings, graphs)) as http:
+        for answer in (http.post("/query", json={"query": READ}), http.get("/rows/node/Person")):
+            assert (answer.status_code, answer.json()["code"]) == (400, "too_broad")
+            assert "strict" in answer.json()["remedy"]
+        narrow = READ.replace("} }", "} limit 5 }")
+        assert http.post("/query", json={"query": narrow}).status_code == 200

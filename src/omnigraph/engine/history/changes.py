@@ -16,11 +16,11 @@ from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.catalog import Catalog, UnknownType
 from omnigraph.catalog.keys import edge_text
-from omnigraph.catalog.model import ID, EdgeType, TableType
+from omnigraph.catalog.model import END_NAMES, ID, EdgeType, TableType
 from omnigraph.language.diagnostics import nearest
 from omnigraph.storage.manifest.records import CommitRecord
 
-ENDS = ("from", "to")
+ENDS = tuple(END_NAMES.values())
 
 
 class Op(Enum):

@@ -37,9 +37,6 @@ from omnigraph.storage.tables.reads import TableReads
 # what people see is in the formats of query results.
 
 
-ENDS = END_NAMES
-
-
 def to_python(table: pa.Table) -> list[dict[str, Any]]:
     """Return rows as stored values by column."""
     rows: list[dict[str, Any]] = table.cast(_numbers(table.schema)).to_pylist()
@@ -56,7 +53,7 @@ def image(row: Mapping[str, Any], declared: TableType) -> dict[str, Any]:
 
     A property whose column the row lacks is null.
     """
-    ends = ENDS if isinstance(declared, EdgeType) else {}
+    ends = END_NAMES if isinstance(declared, EdgeType) else {}
     fixed = {ID: row[ID], **{name: row[column] for column, name in ends.items()}}
     members = {
         p.name: json_value(row.get(p.column), p.type.arrow) for p in declared.properties if not _blob(p.type)
@@ -66,7 +63,7 @@ def image(row: Mapping[str, Any], declared: TableType) -> dict[str, Any]:
 
 def column_name(column: str, declared: TableType) -> str:
     """Return the name of a stored column."""
-    return ENDS.get(column) or next((p.name for p in declared.properties if p.column == column), column)
+    return END_NAMES.get(column) or next((p.name for p in declared.properties if p.column == column), column)
 
 
 def _blob(kind: Any) -> bool:

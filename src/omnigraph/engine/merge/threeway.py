@@ -21,10 +21,9 @@ import pyarrow.compute as pc
 
 from omnigraph.base.dataclass import JsonFields, dataclass
 from omnigraph.catalog.keys import edge_text
-from omnigraph.catalog.model import ID, EdgeType, TableType
+from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.history.delta import (
-    ENDS,
     Delta,
     column_name,
     from_python,
@@ -313,7 +312,7 @@ class _Judge:
         row = entity.ours or entity.theirs or entity.base
         if row is None or not isinstance(self._declared, EdgeType):
             return None
-        source, target = (row[column] for column in ENDS)
+        source, target = (row[column] for column in ENDPOINTS)
         return source, target
 
     def _property(self, column: str, entity: MergeEntity) -> PropertyConflict:
@@ -343,7 +342,7 @@ def _list(properties: Sequence[PropertyConflict]) -> str:
 def _units(declared: TableType) -> tuple[tuple[str, ...], ...]:
     """Return what is merged as one: each property by itself, the ends of an edge together."""
     single = tuple((p.column,) for p in declared.properties)
-    return (tuple(ENDS), *single) if isinstance(declared, EdgeType) else single
+    return (ENDPOINTS, *single) if isinstance(declared, EdgeType) else single
 
 
 def _embedded(declared: TableType) -> tuple[tuple[str, str, bool], ...]:

@@ -300,7 +300,7 @@ class MergeWrite:
         """Say whether edges have other ids in one of the states than the merged schema gives them."""
         assert self.target is not None
         sides = (self.target, self._source)
-        if not any(makes_other_ids(declared, self._catalog(state)) for state in (*bases, *sides)):
+        if not any(self._makes_other_ids(declared, state) for state in (*bases, *sides)):
             return False
         kept = self._fits(declared, self._source) and not self._makes_other_ids(declared, self._source)
         return decided or not kept or self._moved(declared, bases[0], self.target)

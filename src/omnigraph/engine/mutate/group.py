@@ -189,7 +189,7 @@ class _Union:
         self._members = members
         self._base: WriteTxn | None = None
         self.write = members[0].write.like(self._draft)
-        self.write.label = self._label
+        self.write.staged_labels = self._staged_labels
         self.counts: list[tuple[TableChange, ...]] = [() for _ in members]  # what each did, once it is staged
 
     def _draft(self, txn: WriteTxn, catalog: Catalog) -> Draft:
@@ -202,7 +202,7 @@ class _Union:
         changes = [_merged(parts) for parts in types.values()]
         return Draft(ChangeSet.of(catalog, changes), frozenset().union(*(d.decided_by for d in drafts)))
 
-    def _label(self, tables: tuple[TableChange, ...]) -> Mapping[str, str]:
+    def _staged_labels(self, tables: tuple[TableChange, ...]) -> Mapping[str, str]:
         """Note what each write did, and say what the commit keeps of those under a key."""
         kept = {}
         for number, member in enumerate(self._members):

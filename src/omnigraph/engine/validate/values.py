@@ -96,7 +96,6 @@ CODES = (
     "key",
 )
 LONGEST_SHOWN = 80
-INPUT_NAMES = END_NAMES  # what writers call the endpoints
 
 Describe: TypeAlias = Callable[[int], tuple[str, str | None]]
 
@@ -179,7 +178,7 @@ def value_breaches(
     if members is None and isinstance(declared, EdgeType):
         for name in ENDPOINTS:
             if batch.column(name).null_count:
-                yield _missing(batch.column(name), INPUT_NAMES[name])
+                yield _missing(batch.column(name), END_NAMES[name])
     stored = declared.stored_schema
     judged = {}
     for member in declared.properties if members is None else members:

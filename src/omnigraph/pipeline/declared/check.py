@@ -25,7 +25,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import BranchNotFound, ConflictError, GraphError, InvalidRequest, NotFound
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
+from omnigraph.catalog.model import END_NAMES, ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.load.arrow import arrow_column, text_column
 from omnigraph.engine.load.cells import ColumnMisfit
@@ -34,7 +34,6 @@ from omnigraph.engine.load.conform import target as property_target
 from omnigraph.engine.load.sources.tables import Header, read_header
 from omnigraph.engine.load.texts import arrow_endpoint, endpoint_node
 from omnigraph.engine.validate.relation import Violation
-from omnigraph.engine.validate.values import INPUT_NAMES
 from omnigraph.language.diagnostics import (
     Diagnostic,
     Reporter,
@@ -335,7 +334,7 @@ def _report(
 
 
 def _needed(declared: TableType, name: str) -> tuple[Rule, str]:
-    if isinstance(declared, EdgeType) and name in (INPUT_NAMES[end] for end in ENDPOINTS):
+    if isinstance(declared, EdgeType) and name in (END_NAMES[end] for end in ENDPOINTS):
         return ENDS, "the id of the node where an edge starts" if name == "from" else "of that where it ends"
     if name in (member.name for member in declared.key_members):
         return KEY, "which its key has"
@@ -359,7 +358,7 @@ def _check_types(
             _convert(name, schema[position], catalog, declared)
         except ColumnMisfit as misfit:
             rule = END_TYPE if name in ends else MISFIT
-            input_name = INPUT_NAMES[name] if name in ends else name
+            input_name = END_NAMES[name] if name in ends else name
             reporter.report(
                 rule, str(misfit), span_of(input_name), f"cast it: {_cast(spec, schema[position])}"
             )
@@ -377,7 +376,7 @@ def _convert(name: str, field: StructField, catalog: Catalog, declared: TableTyp
     if member is not None:
         arrow_column(values, property_target(declared, member))
     elif isinstance(declared, EdgeType) and name != ID:
-        goal = fixed_target(declared, INPUT_NAMES[name])
+        goal = fixed_target(declared, END_NAMES[name])
         arrow_endpoint(values, goal, endpoint_node(catalog, declared, name))
     else:
         text_column(values, fixed_target(declared, name))

@@ -218,8 +218,8 @@ def completion(
     from typer._completion_shared import get_completion_script
 
     program = ctx.find_root().info_name or "omnigraph"
-    variable = f"_{program}_COMPLETE".replace("-", "_").upper()
-    script = get_completion_script(prog_name=program, complete_var=variable, shell=shell.value)
+    asked_by = f"_{program}_COMPLETE".replace("-", "_").upper()  # the variable by which the script asks
+    script = get_completion_script(prog_name=program, complete_var=asked_by, shell=shell.value)
 
     def write(sink: BinaryIO) -> None:
         sink.write(f"{script}\n".encode())

@@ -36,12 +36,8 @@ Served = Annotated[
 def validate(ctx: typer.Context, address: Served = None, file: File = None, old_file: OldFile = None) -> None:
     """Check a policy bundle; exit 1 if it is refused."""
     call = call_of(ctx)
-    if address is not None:
-        with _served(call, address, file or old_file) as policy:
-            document = policy.facts()
-    else:
-        bundle = _policy(call, file, old_file).bundle
-        document = {"ok": True, "actors": len(bundle.actors), "rules": len(bundle.rules)}
+    with _chosen(call, address, file, old_file) as policy:
+        document = policy.facts()
     actors, rules = document["actors"], document["rules"]
     call.output.result(document, f"OK: {counted(actors, 'actor')}, {counted(rules, 'rule')}")
 
@@ -59,11 +55,8 @@ def run_tests(
 
     call = call_of(ctx)
     cases = read_cases(tests)
-    if address is not None:
-        with _served(call, address, file or old_file) as policy:
-            outcomes = run_cases(policy, cases)
-    else:
-        outcomes = run_cases(_policy(call, file, old_file), cases)
+    with _chosen(call, address, file, old_file) as policy:
+        outcomes = run_cases(policy, cases)
     ok = all(outcome.passed for outcome in outcomes)
     document = {"ok": ok, "cases": [outcome.to_json() for outcome in outcomes]}
     call.output.result(document, *_case_lines(outcomes))
@@ -88,11 +81,8 @@ def explain(
     """Say what a policy decides, and why; --branch names the branch that is read, written or merged."""
     call = call_of(ctx)
     branch = call.settings.branch if call.settings.branch_given else None
-    if address is not None:
-        with _served(call, address, file or old_file) as policy:
-            decision = policy.decide(actor, action, branch, target_branch)
-    else:
-        decision = _policy(call, file, old_file).decide(actor, action, branch, target_branch)
+    with _chosen(call, address, file, old_file) as policy:
+        decision = policy.decide(actor, action, branch, target_branch)
     call.output.result(decision.to_json(), *_decision_lines(decision))
 
 
@@ -121,13 +111,18 @@ def _policy(call: Call, file: Path | None, old_file: Path | None) -> Policy:
 
 
 @contextmanager
-def _served(call: Call, address: str, file: Path | None) -> Iterator[RemotePolicy]:
-    """Reach the policy that a server asks for a graph, for a block."""
+def _chosen(
+    call: Call, address: str | None, file: Path | None, old_file: Path | None
+) -> Iterator[Policy | RemotePolicy]:
+    """Return the policy of a file, or for a block that which a server asks for a graph."""
+    if address is None:
+        yield _policy(call, file, old_file)
+        return
     from omnigraph.surfaces.cli.support.served_policy import RemotePolicy
     from omnigraph.surfaces.client.calls import Calls
 
     where = call.settings.address(address)
-    if file is not None or not is_served(where):
+    if file or old_file or not is_served(where):
         raise InvalidRequest(
             "a policy is a file, or what a server asks",
             remedy="Give --file FILE, or http(s)://HOST/graphs/ID",

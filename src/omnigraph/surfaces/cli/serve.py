@@ -189,8 +189,6 @@ def _served(
 
 def _limits_of(settings: Settings, config: Path | None) -> Mapping[str, Any]:
     """Return the limits that a project file asks for: the one that is named, or that of the folder."""
-    from omnigraph.surfaces.cli.settings import read_project
-
     project = settings.config if config is None else read_project(config)
     return project.find("project", "server", "limits") or {}
 

@@ -123,9 +123,9 @@ class AccessRules:
             return None
         audit = partial(self.audit, request_id=request_id)
         policy = self.policies.graphs.get(graph_id)
-        return (
-            ReadingGuard(graph_id, actor, audit) if policy is None else policy.guard(actor, graph_id, audit)
-        )
+        if policy is None:
+            return ReadingGuard(graph_id, actor, audit)
+        return policy.guard(actor, graph_id, audit)
 
     def knows(self, actor: str | None, graph_id: str) -> bool:
         """Say whether an actor is to know that a graph is there: a policy names him, or there is none."""
@@ -137,10 +137,10 @@ class AccessRules:
         if self.is_open:
             return
         policy = self.policies.of_server
-        guard: Guard = ReadingGuard(SERVER, actor, self.audit)
-        if policy is not None:
-            guard = policy.server_guard(actor, self.audit)
-        guard.check(action)
+        if policy is None:
+            ReadingGuard(SERVER, actor, self.audit).check(action)
+        else:
+            policy.server_guard(actor, self.audit).check(action)
 
     def audit(self, record: AuditRecord, request_id: str | None = None) -> None:
         """Record and count a decision."""

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from omnigraph import __version__
 from omnigraph.base.errors import GraphError, InvalidRequest, MethodNotAllowed, NotFound
 from omnigraph.base.ids import SystemClock
-from omnigraph.engine.graph import Graph, bound_queries
+from omnigraph.engine.graph import Graph
 from omnigraph.execution.memory import Memory
 from omnigraph.surfaces.server.access import OPEN, AccessRules
 from omnigraph.surfaces.server.admission import Admission
@@ -29,8 +29,8 @@ from omnigraph.surfaces.server.contract import check_headers
 from omnigraph.surfaces.server.coverage import CoverageLook
 from omnigraph.surfaces.server.document import openapi_document
 from omnigraph.surfaces.server.gate import Gate
-from omnigraph.surfaces.server.graphs import ServedGraphs, opened
-from omnigraph.surfaces.server.heads import Heads
+from omnigraph.surfaces.server.graphs import ServedGraphs
+from omnigraph.surfaces.server.heads import HeadAsGet
 from omnigraph.surfaces.server.jwt import is_loopback
 from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.observing import Observer
@@ -67,8 +67,12 @@ def create_app(
     access: AccessRules = OPEN,
     tracing: Tracing | None = None,
 ) -> FastAPI:
-    """Return the application that serves these graphs, to everybody unless `access` says to whom."""
-    served = graphs if isinstance(graphs, ServedGraphs) else ServedGraphs.of(graphs)
+    """Return the application that serves these graphs, to everybody unless `access` says to whom.
+
+    Queries are as strict, and share memory, as their graphs were opened: see ServedGraphs.
+    """
+    memory = Memory(settings.limits.memory_bytes)
+    served = graphs if isinstance(graphs, ServedGraphs) else ServedGraphs.of(graphs, memory)
     app = FastAPI(
         title="OmniGraph",
         version=__version__,
@@ -86,10 +90,7 @@ def create_app(
     for one in served:
         metrics.ready(one.graph_id, served=one.graph is not None)
     app.openapi = cache(partial(openapi_document, app, with_tokens=not access.is_open))  # type: ignore[method-assign]
-    memory = Memory(settings.limits.memory_bytes)
-    for one in served.ready:
-        bound_queries(opened(one), memory, strict=settings.strict)
-    app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics, memory)
+    app.state.server = Server(settings, served, Pools(settings.limits), access, admission, metrics)
     app.state.tracing = tracing or Tracing.from_environment(settings.environment)
     app.state.coverage = CoverageLook(served, metrics, SystemClock())
     app.include_router(system.router)
@@ -100,7 +101,7 @@ def create_app(
             app.include_router(router, include_in_schema=False, dependencies=[checked])
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
-    app.add_middleware(Heads)  # within the gate
+    app.add_middleware(HeadAsGet)  # within the gate
     app.add_middleware(
         Gate,
         limits=settings.limits,

@@ -58,7 +58,11 @@ class Server:
     access: AccessRules
     admission: Admission
     metrics: Metrics
-    memory: Memory
+
+    @property
+    def memory(self) -> Memory:
+        """What queries of all graphs, and their answers, take memory from."""
+        return self.graphs.memory
 
 
 class Committed(Protocol):

@@ -24,7 +24,7 @@ ONCE = "Under one key a write is done once, however often it is sent. It is good
 
 
 def asks(*actions: Action) -> dict[str, Any]:
-    """Return what the document says of the actions that a call may need, the first one always."""
+    """Return what the document says of the actions that a call may need; the usual one asks for the first."""
     return {ACTIONS: [action.value for action in actions]}
 
 

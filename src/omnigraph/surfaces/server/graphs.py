@@ -11,12 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
+from functools import partial
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import GraphError, GraphNotFound, InvalidRequest, Unavailable
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.open import connect
+from omnigraph.execution.memory import Memory
 from omnigraph.surfaces.server.embedding import CountedEmbedder, embedder_for
+from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.server.settings import ServedAddress, ServerSettings
 from omnigraph.surfaces.server.stored import StoredQueries
 
@@ -43,15 +46,17 @@ class ServedGraph:
 
 @dataclass(eq=False)
 class ServedGraphs:
-    """The graphs of the process by id."""
+    """The graphs of the process by id, and the memory that their queries share."""
 
     by_id: Mapping[str, ServedGraph] = field(default_factory=dict)
+    memory: Memory = field(default_factory=partial(Memory, Limits().memory_bytes))
     embedder: CountedEmbedder | None = None
 
     @classmethod
-    def of(cls, graphs: Mapping[str, Graph]) -> ServedGraphs:
-        """Serve graphs that are open already."""
-        return cls({graph_id: ServedGraph(check_id(graph_id), graph) for graph_id, graph in graphs.items()})
+    def of(cls, graphs: Mapping[str, Graph], memory: Memory) -> ServedGraphs:
+        """Serve graphs that are open already; their queries share the memory if they were opened with it."""
+        by_id = {graph_id: ServedGraph(check_id(graph_id), graph) for graph_id, graph in graphs.items()}
+        return cls(by_id, memory)
 
     @classmethod
     def open(cls, settings: ServerSettings) -> ServedGraphs:
@@ -59,11 +64,11 @@ class ServedGraphs:
         names = [check_id(address.graph_id) for address in settings.graphs]
         if len(set(names)) < len(names):
             raise InvalidRequest("two graphs have one id", remedy="Give each graph an id of its own")
-        embedder = embedder_for(settings.environment)
+        graphs = cls({}, Memory(settings.limits.memory_bytes), embedder_for(settings.environment))
         with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
-            opened = list(pool.map(lambda address: _opened(address, settings, embedder), settings.graphs))
-        by_id = {served.graph_id: served for served in sorted(opened, key=lambda one: one.graph_id)}
-        return cls(by_id, embedder)
+            opened = list(pool.map(lambda address: graphs._opened(address, settings), settings.graphs))
+        graphs.by_id = {served.graph_id: served for served in sorted(opened, key=lambda one: one.graph_id)}
+        return graphs
 
     def __iter__(self) -> Iterator[ServedGraph]:
         return iter(self.by_id.values())
@@ -83,12 +88,32 @@ class ServedGraphs:
         by_id = {address.graph_id: address for address in settings.graphs}
         mended = []
         for served in self.quarantined:
-            again = _opened(by_id[served.graph_id], settings, self.embedder)
+            again = self._opened(by_id[served.graph_id], settings)
             served.reason, served.stored = again.reason, again.stored
             served.graph = again.graph  # the last: from here on it is served
             if again.graph is not None:
                 mended.append(served)
         return tuple(mended)
+
+    def _opened(self, address: ServedAddress, settings: ServerSettings) -> ServedGraph:
+        graph = None
+        try:
+            graph = connect(
+                address.address,
+                memory_bytes=settings.limits.query_memory_bytes,
+                embedding=self.embedder,
+                memory=self.memory,
+                strict=settings.strict,
+            )
+            graph.store.snapshot()  # a damaged head is found now
+            folder = address.queries
+            stored = None if folder is None else StoredQueries(folder, graph, graph.store.clock)
+        except GraphError as error:
+            log.error("graph %s is quarantined: %s", address.graph_id, error)
+            if graph is not None:
+                graph.close()
+            return ServedGraph(address.graph_id, None, error.code)
+        return ServedGraph(address.graph_id, graph, None, stored)
 
     @property
     def sole(self) -> ServedGraph | None:
@@ -149,23 +174,6 @@ def id_of(address: str) -> str:
     last = address.rstrip("/").rpartition("/")[2]
     stem = last.rpartition(".")[0] or last
     return re.sub(r"[^A-Za-z0-9-]+", "-", stem).strip("-")[:64] or "graph"
-
-
-def _opened(
-    address: ServedAddress, settings: ServerSettings, embedder: CountedEmbedder | None
-) -> ServedGraph:
-    graph = None
-    try:
-        graph = connect(address.address, memory_bytes=settings.limits.query_memory_bytes, embedding=embedder)
-        graph.store.snapshot()  # a damaged head is found now
-        folder = address.queries
-        stored = None if folder is None else StoredQueries(folder, graph, graph.store.clock)
-    except GraphError as error:
-        log.error("graph %s is quarantined: %s", address.graph_id, error)
-        if graph is not None:
-            graph.close()
-        return ServedGraph(address.graph_id, None, error.code)
-    return ServedGraph(address.graph_id, graph, None, stored)
 
 
 def reasons(graphs: Iterable[ServedGraph]) -> dict[str, str]:

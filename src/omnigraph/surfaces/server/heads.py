@@ -1,11 +1,11 @@
-"""Heads: HEAD of whatever can be got: the same headers, and no body."""
+"""HEAD requests: of whatever can be got: the same headers, and no body."""
 
 from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Heads:
+class HeadAsGet:
     """Answers HEAD as GET is answered, up to the body. A request stays a HEAD for whoever counts it."""
 
     def __init__(self, app: ASGIApp) -> None:

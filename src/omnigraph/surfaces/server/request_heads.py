@@ -1,4 +1,4 @@
-"""Heads: the request line and headers of a connection, bounded in bytes and in time before anybody looks.
+"""Request heads: their lines and headers, bounded in bytes and in time before anybody looks at them.
 
 The parser keeps a head until it is whole, however long that takes and however much it is; so it does with
 what may stand between the parts of a body. An answer that was handed over is kept, too, until the client has

@@ -39,18 +39,14 @@ class Upkeep:
         self._graphs = graphs
         self._metrics = metrics
         self._in_vain: dict[str, str] = {}  # the commit of a graph at which nothing came of it
-        self._working: BaseProcess | None = None
 
     async def run(self) -> None:
         """Go on until cancelled; whoever is at work then is stopped."""
-        try:
-            while True:
-                await asyncio.sleep(self._policy.every_seconds)
-                for served in self._graphs:
-                    if served.graph is not None:
-                        await self._look_after(served.graph_id, served.graph)
-        finally:
-            self._stop()
+        while True:
+            await asyncio.sleep(self._policy.every_seconds)
+            for served in self._graphs:
+                if served.graph is not None:
+                    await self._look_after(served.graph_id, served.graph)
 
     async def _look_after(self, graph_id: str, graph: Graph) -> None:
         try:
@@ -78,22 +74,19 @@ class Upkeep:
         process = context.Process(target=_work, args=(address, tells), daemon=True)
         process.start()
         tells.close()  # so that the end of the process is the end of the pipe
-        self._working = process
         log.info("graph %s is optimized by process %s", graph_id, process.pid)
         try:
             return await asyncio.to_thread(_outcome, told)
         finally:
-            self._stop()
+            await asyncio.to_thread(_stop, process)  # at its priority a process may take long to end
 
-    def _stop(self) -> None:
-        process, self._working = self._working, None
-        if process is None:
-            return
-        process.terminate()
-        process.join(STOPPED_WITHIN)
-        if process.is_alive():
-            process.kill()
-            process.join()
+
+def _stop(process: BaseProcess) -> None:
+    process.terminate()
+    process.join(STOPPED_WITHIN)
+    if process.is_alive():
+        process.kill()
+        process.join()
 
 
 def _outcome(told: Connection) -> Outcome:

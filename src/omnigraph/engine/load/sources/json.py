@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from omnigraph.base.dataclass import dataclass
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
+from omnigraph.catalog.model import END_NAMES, ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.catalog.types import LARGEST_ROW, row_too_large
 from omnigraph.engine.load.cells import InputColumn, cells_column
 from omnigraph.engine.load.conform import (
@@ -44,7 +44,7 @@ from omnigraph.engine.load.texts import (
     parse,
 )
 from omnigraph.engine.validate.relation import Violation
-from omnigraph.engine.validate.values import INPUT_NAMES, shown
+from omnigraph.engine.validate.values import shown
 from omnigraph.language.diagnostics import did_you_mean
 
 # Parsed values take several times the room of their text, so less of it is gathered than a block may hold.
@@ -253,7 +253,7 @@ class Gatherer:
         if isinstance(declared, EdgeType):
             for stored, values in zip(ENDPOINTS, rows.ends, strict=True):
                 node = endpoint_node(self._catalog, declared, stored)
-                columns[stored] = cells_endpoint(values, fixed_target(declared, INPUT_NAMES[stored]), node)
+                columns[stored] = cells_endpoint(values, fixed_target(declared, END_NAMES[stored]), node)
         return InputRows(declared, columns, pa.array(rows.positions, pa.int64()), self._origin)
 
 
@@ -271,7 +271,7 @@ def _with_id(data: dict[str, Any], row_id: Any, declared: TableType) -> dict[str
 
 
 def _bare_end(record: dict[str, Any], stored: str, declared: TableType) -> Any:
-    names = [name for name in (INPUT_NAMES[stored], stored) if name in record]
+    names = [name for name in (END_NAMES[stored], stored) if name in record]
     if len(names) == 2:
         reason = f"'{names[0]}' and '{names[1]}' mean the same; give one of them"
         raise Refused("envelope", reason, declared)

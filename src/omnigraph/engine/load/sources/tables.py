@@ -22,7 +22,7 @@ from omnigraph.base.dataclass import dataclass
 from omnigraph.base.errors import InvalidRequest
 from omnigraph.base.frozen import FrozenMap
 from omnigraph.catalog.catalog import Catalog
-from omnigraph.catalog.model import ENDPOINTS, ID, EdgeType, TableType
+from omnigraph.catalog.model import END_NAMES, ENDPOINTS, ID, EdgeType, TableType
 from omnigraph.catalog.types import LARGEST_ROW, row_too_large
 from omnigraph.engine.load.arrow import arrow_column, text_column
 from omnigraph.engine.load.cells import ColumnMisfit, InputColumn, cells_column
@@ -41,7 +41,6 @@ from omnigraph.engine.load.conform import (
 from omnigraph.engine.load.sources.json import unknown_property
 from omnigraph.engine.load.texts import arrow_endpoint, cells_endpoint, endpoint_node
 from omnigraph.engine.validate.relation import Violation
-from omnigraph.engine.validate.values import INPUT_NAMES
 
 # -- header ------------------------------------------------------------------------------------------
 #
@@ -80,7 +79,7 @@ def read_header(
     """Match column names with a type, and report those that do not."""
     indexes: dict[str, int] = {}
     before = report.total
-    aliases = {INPUT_NAMES[end]: end for end in ENDPOINTS} if isinstance(declared, EdgeType) else {}
+    aliases = {END_NAMES[end]: end for end in ENDPOINTS} if isinstance(declared, EdgeType) else {}
     for position, name in enumerate(names):
         meant = aliases.get(name, name)
         known = declared.find(meant) is not None or meant == ID or meant in aliases.values()
@@ -103,7 +102,7 @@ def read_header(
 def _report_missing(
     indexes: dict[str, int], declared: TableType, report: LoadProblems, origin: str, line: int
 ) -> None:
-    needed = [INPUT_NAMES[end] for end in ENDPOINTS if isinstance(declared, EdgeType) and end not in indexes]
+    needed = [END_NAMES[end] for end in ENDPOINTS if isinstance(declared, EdgeType) and end not in indexes]
     needed += [
         member.name
         for member in declared.properties
@@ -222,7 +221,7 @@ class Tabular:
         if name == ID or not isinstance(declared, EdgeType):
             goal = fixed_target(declared, name)
             return cells_column(values, goal) if isinstance(values, list) else text_column(values, goal)
-        goal, node = fixed_target(declared, INPUT_NAMES[name]), endpoint_node(catalog, declared, name)
+        goal, node = fixed_target(declared, END_NAMES[name]), endpoint_node(catalog, declared, name)
         if isinstance(values, list):
             return cells_endpoint(values, goal, node)
         return arrow_endpoint(values, goal, node)

@@ -219,7 +219,7 @@ def _table(table: Fragmentation) -> dict[str, Any]:
 async def show_storage(
     call: CallOf,
     branch: BranchQuery = None,
-    keep: Annotated[int | None, Query(ge=1, description="As if a cleanup kept so many commits.")] = None,
+    keep: Annotated[int | None, Query(ge=0, description="As if a cleanup kept so many commits.")] = None,
     older_than: Annotated[
         str | None, Query(description="As if a cleanup kept what is younger: `30d`.")
     ] = None,
