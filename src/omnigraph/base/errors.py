@@ -108,7 +108,7 @@ class InvalidRequest(GraphError):
 class NotComputable(InvalidRequest):
     """A value cannot be computed from what a row holds; the query ends, and a write wrote nothing.
 
-    `reason` is one of overflow, division_by_zero, not_finite and bad_value; `row` is the first row that failed,
+    `reason` is overflow, division_by_zero, not_finite or bad_value; `row` is the first row that failed,
     counted within what was computed, for whoever can say which entities it is made of.
     """
 
