@@ -168,7 +168,8 @@ def call_type(
         _check_argument(function, position, given, types, texts[position])
     result = function.result(tuple(types))
     if result is None:
-        shown = " and ".join(dict.fromkeys(_shown(given) for given in types))
+        alike = (t for n, t in enumerate(types) if function.argument(n).takes not in (Takes.BOOL, Takes.UNIT))
+        shown = " and ".join(dict.fromkeys(map(_shown, alike)))
         message = f"{function.name}: {shown} have no common type"
         raise BadCall(message, help="give values of one type, or convert with to_string", code="T62")
     return replace(result, nullable=_may_be_null(function.nulls, types))

@@ -154,15 +154,18 @@ def _read(
 ) -> pa.Array:
     """Read numbers as Arrow does, but for spellings that it takes and the language does not."""
     (texts,) = as_arrays(texts)
+    failing: int | None = None
     try:
         numbers = cast(texts, kind)
     except pa.ArrowInvalid:
-        row = first_failing(lambda part: pc.cast(part, kind), [texts])
+        failing = first_failing(lambda part: pc.cast(part, kind), [texts])
+        numbers = cast(texts.slice(0, failing), kind)
+    readable = texts.slice(0, len(numbers))
+    refused = doubtful(readable, numbers)
+    doubted = None if refused is None else first_true(np.asarray(refused), [readable])
+    row = failing if doubted is None else doubted
+    if row is not None:
         _bad_text(name, texts, row, wanted)
-    refused = doubtful(texts, numbers)
-    refused_row = None if refused is None else first_true(np.asarray(refused), [texts])
-    if refused_row is not None:
-        _bad_text(name, texts, refused_row, wanted)
     return numbers
 
 

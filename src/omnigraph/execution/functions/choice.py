@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.base.errors import NotComputable
 from omnigraph.execution.functions.columns import Column, Kernel, Numbers, as_arrays, cast
 from omnigraph.execution.functions.logic import compare
 from omnigraph.execution.functions.numbers import as_floats, as_integers
@@ -33,32 +34,47 @@ def merge(choice: Numbers, branches: Sequence[Column], kind: pa.DataType) -> pa.
     An array has the values of the rows that chose it, in their order; a scalar is for all of them.
     """
     order = np.zeros(len(choice), np.int64)
-    parts, begin = [], 0
+    parts, begin = [pa.nulls(1, kind)], 1
     for number, branch in enumerate(branches):
         rows = np.flatnonzero(choice == number)
-        (part,) = as_arrays(in_type(branch, kind))
-        shared = isinstance(branch, pa.Scalar)
-        order[rows] = begin if shared else np.arange(begin, begin + len(rows))
-        parts.append(part)
-        begin += len(part)
-    if not parts:
-        return pa.nulls(len(choice), kind)
-    return pa.concat_arrays(parts).take(pa.array(order, mask=choice < 0))
+        if len(rows):
+            part = _chosen(branch, rows, kind)
+            order[rows] = begin if isinstance(branch, pa.Scalar) else np.arange(begin, begin + len(rows))
+            parts.append(part)
+            begin += len(part)
+    return pa.concat_arrays(parts).take(pa.array(order))
 
 
-def _coalesce(arguments: Sequence[Column], kind: pa.DataType) -> Column:
-    columns = [in_type(argument, kind) for argument in arguments]
-    if not pa.types.is_nested(kind):
+def _chosen(branch: Column, rows: Numbers, kind: pa.DataType) -> pa.Array:
+    """Return the values of a branch in the type of the result; one that fails is named by its row of all."""
+    try:
+        return as_arrays(in_type(branch, kind))[0]
+    except NotComputable as error:
+        fields = error.fields | {"row": int(rows[error.row])}
+        raise NotComputable(error.message, remedy=error.remedy or "", **fields) from error
+
+
+def _coalesce(arguments: Sequence[Column], kind: pa.DataType) -> pa.Array:
+    columns = _all_in_type(arguments, kind)
+    if columns is not None and not pa.types.is_nested(kind):  # Arrow coalesces no lists
         return pc.coalesce(*columns)
-    arrays = as_arrays(*columns)
+    arrays = as_arrays(*arguments)
     choice = np.full(len(arrays[0]), -1)
     for number in reversed(range(len(arrays))):
         choice[arrays[number].is_valid().to_numpy(zero_copy_only=False)] = number
     return _picked(choice, arrays, kind)
 
 
+def _all_in_type(columns: Sequence[Column], kind: pa.DataType) -> list[Column] | None:
+    """Return columns in one type; None if a value is outside it, which is no matter unless it is chosen."""
+    try:
+        return [in_type(column, kind) for column in columns]
+    except NotComputable:
+        return None
+
+
 def _picked(choice: Numbers, arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
-    """Return for each row its value in the array that it chose."""
+    """Return for each row its value in the array that it chose: what is not chosen is not converted."""
     own = [array.filter(pa.array(choice == number)) for number, array in enumerate(arrays)]
     return merge(choice, own, kind)
 
@@ -78,7 +94,11 @@ def _nullif(arguments: Sequence[Column], kind: pa.DataType) -> Column:
 def _if(arguments: Sequence[Column], kind: pa.DataType) -> Column:
     condition, first, second = arguments
     chosen = pc.fill_null(cast(condition, pa.bool_()), False)
-    return pc.if_else(chosen, in_type(first, kind), in_type(second, kind))
+    columns = _all_in_type((first, second), kind)
+    if columns is not None:
+        return pc.if_else(chosen, *columns)
+    chosen, *arrays = as_arrays(chosen, first, second)
+    return _picked(np.where(chosen, 0, 1), arrays, kind)
 
 
 def _extreme(function: Callable[..., Any]) -> Kernel:

@@ -24,6 +24,7 @@ from omnigraph.execution.functions.columns import (
     mask_of,
     numbers_of,
     refuse,
+    validity,
     with_nulls_of,
 )
 
@@ -52,7 +53,7 @@ def arithmetic(operator: str, sides: Sequence[Column], kind: pa.DataType) -> Col
     shown = f"{{}} {operator} {{}}"
     if pa.types.is_floating(kind):
         return _floats(operator, [as_floats(side) for side in sides], sides, shown)
-    sides = [as_integers(side, kind) for side in sides]
+    sides = _in_one_type(sides, kind)
     if operator == "%":
         return _remainder(sides, kind, sides, shown)
     try:
@@ -62,6 +63,17 @@ def arithmetic(operator: str, sides: Sequence[Column], kind: pa.DataType) -> Col
         if operator == "/" and as_arrays(*sides)[1][row].as_py() == 0:
             _by_zero(shown, sides, row)
         _overflow(shown, sides, row, kind)
+
+
+def _in_one_type(sides: Sequence[Column], kind: pa.DataType) -> Sequence[Column]:
+    """Return integers in the type they are computed in; one outside it is no matter beside a null."""
+    try:
+        return [cast(side, kind) for side in sides]
+    except pa.ArrowInvalid:
+        arrays = as_arrays(*sides)
+        valid = validity(arrays)
+        known = arrays if valid is None else [pc.if_else(valid, array, None) for array in arrays]
+        return [as_integers(side, kind) for side in known]
 
 
 def as_floats(column: Column) -> Column:
@@ -202,12 +214,13 @@ def _rounded(floats: Column, digits: Column) -> Column:
 def _digits(arguments: Sequence[Column]) -> Column:
     """Return how many digits are wanted, 0 to 15."""
     count = arguments[1]
-    outside = pc.or_(pc.less(count, 0), pc.greater(count, MOST_DIGITS))
+    low, high = (pa.scalar(bound, count.type) for bound in (0, MOST_DIGITS))
+    outside = pc.or_(pc.less(count, low), pc.greater(count, high))
     arrays = as_arrays(*arguments)
     row = first_true(mask_of(as_arrays(outside, arrays[0])[0]), arrays)
     if row is None:
         # Beside a null the digits may be anything.
-        inside = pc.if_else(outside, 0, count)
+        inside = pc.if_else(outside, low, count)
         return cast(inside, pa.int32())
     why = f"the digits are from 0 to {MOST_DIGITS}"
     return refuse("round({}, {})", arguments, row, reason="bad_value", why=why, remedy="Give fewer digits")

@@ -58,7 +58,8 @@ def paired_bounds(starts: Numbers, ends: Numbers) -> Numbers:
     """Return bounds of stretches and of the gaps between them, in turn: only Arrow's `take` copies then."""
     bounds = np.zeros(2 * len(starts) + 1, np.int32)
     bounds[0:-1:2], bounds[1::2] = starts, ends
-    bounds[-1:] = ends[-1:]
+    if len(ends):
+        bounds[-1] = ends[-1]
     return bounds
 
 
@@ -84,6 +85,8 @@ def _substring(arguments: Sequence[Column], kind: pa.DataType) -> Column:
 
 
 def _not_negative(arguments: Sequence[Column], place: Column, what: str) -> None:
+    if pa.types.is_unsigned_integer(place.type):
+        return
     arrays = as_arrays(*arguments)
     negative = as_arrays(pc.fill_null(pc.less(place, 0), False), arrays[0])[0]
     if not pc.any(negative).as_py():
