@@ -106,7 +106,13 @@ def by_distinct(function: Callable[..., Any], kind: pa.DataType, columns: Sequen
     Only where Arrow has no kernel: texts compared with another pattern in every row, texts of unusual dates.
     The function is given no null.
     """
-    arrays = as_arrays(*columns)
+    places, combinations = combinations_of(as_arrays(*columns))
+    outcomes = pa.array([function(*values) for values in combinations], kind)
+    return outcomes.take(pa.array(places, mask=places < 0))
+
+
+def combinations_of(arrays: Sequence[pa.Array]) -> tuple[Numbers, list[tuple[Any, ...]]]:
+    """Return which combination of values each row has, -1 where one is null, and all combinations."""
     codes, dictionaries = np.zeros(len(arrays[0]), np.int64), []
     for array in arrays:
         encoded = array.dictionary_encode()
@@ -115,15 +121,16 @@ def by_distinct(function: Callable[..., Any], kind: pa.DataType, columns: Sequen
     valid = validity(arrays)
     if valid is not None:
         codes[~valid.to_numpy(zero_copy_only=False)] = -1
-    combinations, places = np.unique(codes, return_inverse=True)
-    known = combinations[combinations >= 0]
-    parts = []
+    if len(arrays) == 1:
+        return codes, [(value,) for value in dictionaries[0].to_pylist()]
+    distinct, places = np.unique(codes, return_inverse=True)
+    known = distinct[distinct >= 0]
+    places -= len(distinct) - len(known)  # the first is that of nulls, if there are any
+    values = []
     for dictionary in reversed(dictionaries):
         known, own = np.divmod(known, max(len(dictionary), 1))
-        parts.append(dictionary.take(pa.array(own)).to_pylist())
-    outcomes = pa.array([function(*values) for values in zip(*reversed(parts), strict=True)], kind)
-    missing = len(combinations) - len(outcomes)
-    return outcomes.take(pa.array(places - missing, mask=places < missing))
+        values.append(dictionary.take(pa.array(own)).to_pylist())
+    return places, list(zip(*reversed(values), strict=True))
 
 
 # -- failures ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.execution.functions.choice import merge
 from omnigraph.execution.functions.columns import (
     Column,
     Kernel,
@@ -21,6 +22,7 @@ from omnigraph.execution.functions.columns import (
     as_arrays,
     by_distinct,
     cast,
+    combinations_of,
     first_true,
     numbers_of,
     refuse,
@@ -30,6 +32,8 @@ from omnigraph.language.schema.check.members import pattern_problem
 
 TEXTS = pa.list_(pa.field("item", pa.string()))
 _LARGEST = 2**63 - 1
+_ZERO = np.zeros(1, np.int32)
+_MOST_PATTERNS = 64  # each is a pass over the rows
 
 
 def concatenate(left: Column, right: Column) -> Column:
@@ -106,7 +110,7 @@ def _varying_substring(arrays: Sequence[pa.Array]) -> pa.Array:
     octets = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     begins = (octets[bounds[0] : bounds[-1]] & 0xC0) != 0x80
     letters = np.append(np.flatnonzero(begins) + bounds[0], bounds[-1])  # where each code point begins
-    before = np.concatenate([[0], np.cumsum(begins)])[bounds - bounds[0]]
+    before = np.concatenate([_ZERO, np.cumsum(begins, dtype=np.int32)])[bounds - bounds[0]]
     first, last = before[:-1], before[1:]
     lengths = last - first
     start = np.clip(_small(places[0]), 0, lengths)
@@ -130,7 +134,22 @@ def contains(text: Column, part: Column) -> Column:
     """Return whether a text occurs in another, exactly."""
     if isinstance(part, pa.Scalar):
         return pc.match_substring(text, part.as_py())
-    return by_distinct(lambda a, b: b in a, pa.bool_(), (text, part))
+    return _by_pattern(contains, lambda a, b: b in a, pa.bool_(), (text, part))
+
+
+def _by_pattern(
+    kernel: Callable[..., Column], python: Callable[..., Any], kind: pa.DataType, arguments: Sequence[Column]
+) -> pa.Array:
+    """Ask a kernel that takes one pattern once for each; where they are many, ask Python for each pair."""
+    text, *patterns = as_arrays(*arguments)
+    choice, combinations = combinations_of(patterns)
+    if len(combinations) > _MOST_PATTERNS:
+        return by_distinct(python, kind, arguments)
+    parts = [
+        kernel(text.filter(pa.array(choice == number)), *(pa.scalar(value, pa.string()) for value in values))
+        for number, values in enumerate(combinations)
+    ]
+    return merge(choice, parts, kind)
 
 
 def starts_with(text: Column, part: Column) -> Column:
@@ -188,13 +207,17 @@ def _compiled(pattern: str) -> Any:
 # -- changes -----------------------------------------------------------------------------------------
 
 
+def _replaced(text: Column, old: pa.Scalar, new: pa.Scalar) -> Column:
+    if not old.as_py():
+        return text  # Arrow would search for it for ever
+    return pc.replace_substring(text, old.as_py(), new.as_py())
+
+
 def _replace(arguments: Sequence[Column], kind: pa.DataType) -> Column:
     text, old, new = arguments
     if isinstance(old, pa.Scalar) and isinstance(new, pa.Scalar):
-        if not old.as_py():
-            return text  # Arrow would search for it for ever
-        return pc.replace_substring(text, old.as_py(), new.as_py())
-    return by_distinct(lambda a, b, c: a.replace(b, c) if b else a, kind, arguments)
+        return _replaced(text, old, new)
+    return _by_pattern(_replaced, lambda a, b, c: a.replace(b, c) if b else a, kind, arguments)
 
 
 def _split(arguments: Sequence[Column], kind: pa.DataType) -> Column:
