@@ -39,8 +39,8 @@ def cast(column: Column, kind: pa.DataType, *, safe: bool = True) -> Column:
 
 
 def is_missing(column: Column) -> bool:
-    """Say whether a column is a scalar without a value: NULL in every row."""
-    return isinstance(column, pa.Scalar) and not column.is_valid
+    """Say whether a column is NULL in every row: a scalar without a value, or a bare null."""
+    return pa.types.is_null(column.type) or (isinstance(column, pa.Scalar) and not column.is_valid)
 
 
 # -- numpy -------------------------------------------------------------------------------------------

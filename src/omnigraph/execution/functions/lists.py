@@ -17,6 +17,7 @@ from omnigraph.execution.functions.columns import (
     cast,
     mask_of,
     numbers_of,
+    row_count,
     validity,
 )
 from omnigraph.execution.functions.logic import compare
@@ -144,6 +145,10 @@ def _counts(lists: pa.Array, chosen: Numbers) -> Numbers:
 
 def contained(value: Column, lists: Column) -> Column:
     """Return whether a value is in a list: `x = e1 or x = e2 ...`; an empty one has none, not even NULL."""
+    if pa.types.is_null(lists.type):
+        return pa.nulls(row_count((value, lists)), pa.bool_())
+    if pa.types.is_null(value.type):
+        value = cast(value, lists.type.value_type)
     if isinstance(lists, pa.Scalar):
         return _in_one(value, lists)
     values, lists = as_arrays(value, lists)
