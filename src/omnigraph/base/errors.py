@@ -105,27 +105,6 @@ class InvalidRequest(GraphError):
     kind = Kind.INVALID
 
 
-class NotComputable(InvalidRequest):
-    """A value cannot be computed from what a row holds; the query ends, and a write wrote nothing.
-
-    `reason` is overflow, division_by_zero, not_finite or bad_value; `row` is the first row that failed,
-    counted within what was computed, for whoever can say which entities it is made of.
-    """
-
-    def __init__(self, message: str, *, remedy: str, reason: str, row: int, **fields: Any) -> None:
-        super().__init__(message, remedy=remedy, reason=reason, row=row, **fields)
-
-    @property
-    def reason(self) -> str:
-        """What kind of failure it was."""
-        return str(self.fields["reason"])
-
-    @property
-    def row(self) -> int:
-        """Which row failed."""
-        return int(self.fields["row"])
-
-
 class GraphClosed(InvalidRequest):
     """The graph was closed, and what is asked now needs it: open it again."""
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.base.errors import NotComputable
 from omnigraph.base.times import DAY_MS, FIRST_DAY, FIRST_INSTANT, LAST_DAY, LAST_INSTANT
 from omnigraph.catalog.query.functions import FUNCTIONS, TIME_OF_DAY, UNITS
 from omnigraph.catalog.types import PropertyType, Scalar
-from omnigraph.execution.functions import OPERATORS, apply, operate
+from omnigraph.execution.functions import OPERATORS, NotComputable, apply, operate
 from tests.execution.functions import reference as ref
 
 LETTERS = "aAbBzZ ,.x09-+eäÄßé日𐐨𐐀İı\t\n\u00a0"
@@ -280,6 +279,8 @@ CASES = [
         Case("to_string", [t], lambda x, n=t.value: ref.to_string(x, n), TEXT)
         for t in (I64, U64, F64, BOOL, DATE, TIME, TEXT)
     ),
+    Case("to_string", [Scalar.F32], repr, TEXT, st.floats(-1e6, 1e6, width=32)),
+    Case("abs", [Scalar.F32], abs, Scalar.F32, st.floats(-1e6, 1e6, width=32)),
     Case(
         "to_string",
         [DATE],

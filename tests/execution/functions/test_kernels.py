@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.base.errors import NotComputable
 from omnigraph.base.times import LAST_DAY, read_day, read_instant, read_period, write_day, write_instant
 from omnigraph.execution.functions import (
+    NotComputable,
     all_items,
     any_item,
     apply,

@@ -30,8 +30,8 @@ TIME_OF_DAY = frozenset({"hour", "minute", "second", "millisecond"})  # what a D
 UNSIGNED = frozenset({Scalar.U32, Scalar.U64})
 
 
-class Group(Enum):
-    """The subject of a function: its chapter in the documentation and its file of kernels."""
+class Subject(Enum):
+    """What a function is about: its chapter in the documentation and its file of kernels."""
 
     CHOICE = "choice"
     CAST = "casts"
@@ -111,7 +111,7 @@ class Function:
     """A row of the table; `repeats` says that the last argument may be given again and again."""
 
     name: str
-    group: Group
+    subject: Subject
     arguments: tuple[Argument, ...]
     result: Callable[[tuple[ArgumentType, ...]], PropertyType | None]  # None: no common type
     doc: str
@@ -338,7 +338,7 @@ _T, _UNIT = _a("t", Takes.TIME), _a("unit", Takes.UNIT)
 _ROWS = (
     Function(
         "coalesce",
-        Group.CHOICE,
+        Subject.CHOICE,
         (_a("a", Takes.ANY), _a("b", Takes.ANY)),
         _common,
         "The first argument that is not NULL.",
@@ -347,7 +347,7 @@ _ROWS = (
     ),
     Function(
         "nullif",
-        Group.CHOICE,
+        Subject.CHOICE,
         (_a("a", Takes.ANY), _a("b", Takes.ANY)),
         _comparable,
         "NULL if both arguments are equal, else the first.",
@@ -355,7 +355,7 @@ _ROWS = (
     ),
     Function(
         "if",
-        Group.CHOICE,
+        Subject.CHOICE,
         (_a("c", Takes.BOOL), _a("a", Takes.ANY), _a("b", Takes.ANY)),
         _branches,
         "The second argument if the first is true, else the third.",
@@ -363,7 +363,7 @@ _ROWS = (
     ),
     Function(
         "least",
-        Group.CHOICE,
+        Subject.CHOICE,
         (_a("a", Takes.ORDERED),),
         _common,
         "The least of the arguments that are not NULL.",
@@ -372,69 +372,69 @@ _ROWS = (
     ),
     Function(
         "greatest",
-        Group.CHOICE,
+        Subject.CHOICE,
         (_a("a", Takes.ORDERED),),
         _common,
         "The greatest of the arguments that are not NULL.",
         Nulls.ALL,
         repeats=True,
     ),
-    Function("lower", Group.TEXT, (_S,), _TEXT, "The text in lower case, the same in every country."),
-    Function("upper", Group.TEXT, (_S,), _TEXT, "The text in upper case, letter by letter."),
-    Function("trim", Group.TEXT, (_S,), _TEXT, "The text without white space at its ends."),
-    Function("length", Group.TEXT, (_S,), _INT, "How many code points the text has."),
+    Function("lower", Subject.TEXT, (_S,), _TEXT, "The text in lower case, the same in every country."),
+    Function("upper", Subject.TEXT, (_S,), _TEXT, "The text in upper case, letter by letter."),
+    Function("trim", Subject.TEXT, (_S,), _TEXT, "The text without white space at its ends."),
+    Function("length", Subject.TEXT, (_S,), _INT, "How many code points the text has."),
     Function(
         "substring",
-        Group.TEXT,
+        Subject.TEXT,
         (_S, _a("from", Takes.INTEGER), _a("n", Takes.INTEGER, optional=True)),
         _TEXT,
         "The text from a place on, counted from 0, and at most n code points of it.",
     ),
     Function(
         "replace",
-        Group.TEXT,
+        Subject.TEXT,
         (_S, _a("old", Takes.TEXT), _a("new", Takes.TEXT)),
         _TEXT,
         "The text with another one in every place of `old`.",
     ),
     Function(
         "split",
-        Group.TEXT,
+        Subject.TEXT,
         (_S, _a("sep", Takes.TEXT)),
         _always(Scalar.STRING, is_list=True),
         "The parts of the text between separators.",
     ),
     Function(
-        "contains", Group.TEXT, (_S, _a("t", Takes.TEXT)), _BOOL, "Whether a text occurs in the first one."
+        "contains", Subject.TEXT, (_S, _a("t", Takes.TEXT)), _BOOL, "Whether a text occurs in the first one."
     ),
     Function(
-        "starts_with", Group.TEXT, (_S, _a("t", Takes.TEXT)), _BOOL, "Whether the text begins with another."
+        "starts_with", Subject.TEXT, (_S, _a("t", Takes.TEXT)), _BOOL, "Whether the text begins with another."
     ),
     Function(
-        "ends_with", Group.TEXT, (_S, _a("t", Takes.TEXT)), _BOOL, "Whether the text ends with another."
+        "ends_with", Subject.TEXT, (_S, _a("t", Takes.TEXT)), _BOOL, "Whether the text ends with another."
     ),
     Function(
         "matches",
-        Group.TEXT,
+        Subject.TEXT,
         (_S, _a("re", Takes.PATTERN)),
         _BOOL,
         "Whether a regular expression (RE2) matches somewhere in the text.",
     ),
-    Function("abs", Group.NUMBER, (_X,), _NUMBER, "The number without its sign."),
-    Function("floor", Group.NUMBER, (_X,), _NUMBER, "The next whole number below."),
-    Function("ceil", Group.NUMBER, (_X,), _NUMBER, "The next whole number above."),
+    Function("abs", Subject.NUMBER, (_X,), _NUMBER, "The number without its sign."),
+    Function("floor", Subject.NUMBER, (_X,), _NUMBER, "The next whole number below."),
+    Function("ceil", Subject.NUMBER, (_X,), _NUMBER, "The next whole number above."),
     Function(
         "round",
-        Group.NUMBER,
+        Subject.NUMBER,
         (_X, _a("digits", Takes.INTEGER, optional=True)),
         _NUMBER,
         "The number with so many digits of its fraction, 0 to 15; a half goes away from zero.",
     ),
-    Function("sqrt", Group.NUMBER, (_X,), _FLOAT, "The square root."),
-    Function("power", Group.NUMBER, (_X, _a("y", Takes.NUMBER)), _FLOAT, "The first number to the second."),
+    Function("sqrt", Subject.NUMBER, (_X,), _FLOAT, "The square root."),
+    Function("power", Subject.NUMBER, (_X, _a("y", Takes.NUMBER)), _FLOAT, "The first number to the second."),
     Function(
         "date_part",
-        Group.TIME,
+        Subject.TIME,
         (_UNIT, _T),
         _INT,
         "A part of a date or time; `week` and `weekday` as in ISO 8601, `epoch` in seconds.",
@@ -442,42 +442,42 @@ _ROWS = (
     ),
     Function(
         "date_trunc",
-        Group.TIME,
+        Subject.TIME,
         (_UNIT, _T),
         _same(1, PropertyType(Scalar.DATETIME)),
         "The beginning of the unit that a date or time lies in.",
     ),
     Function(
         "date_diff",
-        Group.TIME,
+        Subject.TIME,
         (_UNIT, _a("a", Takes.TIME), _a("b", Takes.TIME)),
         _difference,
         "How many whole units lie between two dates or two times; negative if the second is earlier.",
     ),
-    Function("to_string", Group.CAST, (_a("x", Takes.PLAIN),), _TEXT, "The text that JSON results have."),
+    Function("to_string", Subject.CAST, (_a("x", Takes.PLAIN),), _TEXT, "The text that JSON results have."),
     Function(
-        "to_int", Group.CAST, (_a("x", Takes.NUMBER_OR_TEXT),), _INT, "The whole number; a fraction is cut."
+        "to_int", Subject.CAST, (_a("x", Takes.NUMBER_OR_TEXT),), _INT, "The whole number; a fraction is cut."
     ),
-    Function("to_float", Group.CAST, (_a("x", Takes.NUMBER_OR_TEXT),), _FLOAT, "The number as F64."),
-    Function("to_bool", Group.CAST, (_S,), _BOOL, 'The boolean that "true" or "false" means.'),
+    Function("to_float", Subject.CAST, (_a("x", Takes.NUMBER_OR_TEXT),), _FLOAT, "The number as F64."),
+    Function("to_bool", Subject.CAST, (_S,), _BOOL, 'The boolean that "true" or "false" means.'),
     Function(
         "to_date",
-        Group.CAST,
+        Subject.CAST,
         (_a("x", Takes.TIME_OR_TEXT),),
         _always(Scalar.DATE),
         "The date that a text means, or the day of a time in UTC.",
     ),
     Function(
         "to_datetime",
-        Group.CAST,
+        Subject.CAST,
         (_a("x", Takes.TIME_OR_TEXT),),
         _always(Scalar.DATETIME),
         "The time that a text means, or midnight in UTC of a date.",
     ),
-    Function("size", Group.LIST, (_a("l", Takes.LIST),), _INT, "How many items the list has."),
+    Function("size", Subject.LIST, (_a("l", Takes.LIST),), _INT, "How many items the list has."),
     Function(
         "slice",
-        Group.LIST,
+        Subject.LIST,
         (_a("l", Takes.LIST), _a("from", Takes.INTEGER), _a("to", Takes.INTEGER, optional=True)),
         _LIST,
         "The items from a place on, counted from 0, up to another one that is not among them.",

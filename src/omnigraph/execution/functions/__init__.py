@@ -33,7 +33,7 @@ from omnigraph.catalog.query.functions import FUNCTIONS, Nulls
 from omnigraph.catalog.types import repeated
 from omnigraph.execution.functions import casts, choice, lists, logic, numbers, text, time
 from omnigraph.execution.functions.choice import merge
-from omnigraph.execution.functions.columns import Column, Kernel, cast, is_missing, row_count
+from omnigraph.execution.functions.columns import Column, Kernel, NotComputable, cast, is_missing, row_count
 from omnigraph.execution.functions.lists import all_items, any_item, items_of
 from omnigraph.execution.functions.time import shift
 
@@ -42,6 +42,7 @@ __all__ = [
     "OPERATORS",
     "Column",
     "Kernel",
+    "NotComputable",
     "all_items",
     "any_item",
     "apply",

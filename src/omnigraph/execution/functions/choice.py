@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.base.errors import NotComputable
-from omnigraph.execution.functions.columns import Column, Kernel, Numbers, as_arrays, cast
+from omnigraph.execution.functions.columns import Column, Kernel, NotComputable, Numbers, as_arrays, cast
 from omnigraph.execution.functions.logic import compare
 from omnigraph.execution.functions.numbers import as_floats, as_integers
 

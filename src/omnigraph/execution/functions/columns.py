@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.base.errors import NotComputable
+from omnigraph.base.errors import InvalidRequest
 from omnigraph.catalog.types import repeated
 from omnigraph.execution.result import json_values
 
@@ -64,10 +64,8 @@ def with_nulls_of(values: Numbers, kind: pa.DataType, columns: Sequence[Column])
 
 
 def bitmap_of(valid: pa.Array | None) -> pa.Buffer | None:
-    """Return booleans as the buffer of an array that begins with the first of them."""
-    if valid is None:
-        return None
-    return (pa.array(mask_of(valid)) if valid.offset else valid).buffers()[1]
+    """Return what `validity` gave as the buffer of an array: Arrow begins the booleans that it makes at 0."""
+    return None if valid is None else valid.buffers()[1]
 
 
 def validity(columns: Sequence[Column]) -> pa.Array | None:
@@ -134,6 +132,27 @@ def combinations_of(arrays: Sequence[pa.Array]) -> tuple[Numbers, list[tuple[Any
 
 
 # -- failures ----------------------------------------------------------------------------------------
+
+
+class NotComputable(InvalidRequest):
+    """A value cannot be computed from what a row holds; the query ends, and a write wrote nothing.
+
+    `reason` is overflow, division_by_zero, not_finite or bad_value; `row` is the first row that failed,
+    counted within what was computed, for whoever can say which entities it is made of.
+    """
+
+    def __init__(self, message: str, *, remedy: str, reason: str, row: int, **fields: Any) -> None:
+        super().__init__(message, remedy=remedy, reason=reason, row=row, **fields)
+
+    @property
+    def reason(self) -> str:
+        """What kind of failure it was."""
+        return str(self.fields["reason"])
+
+    @property
+    def row(self) -> int:
+        """Which row failed."""
+        return int(self.fields["row"])
 
 
 def first_failing(attempt: Callable[..., Any], columns: Sequence[Column]) -> int:
