@@ -179,6 +179,19 @@ def test_a_column_of_f32_meets_a_number_at_its_own_precision() -> None:
     assert operate("=", [column, pa.array([0.1, 0.2])], BOOL).to_pylist() == [False, False]
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), I64, pa.uint64(), F64])
+def test_a_list_may_hold_numbers_that_the_column_cannot(kind: pa.DataType) -> None:
+    column = pa.array([0, 1, 2, None], kind)
+    for listed in (
+        pa.scalar([1, -(2**31) - 1, BIG], INTEGERS),
+        pa.scalar([1, 2**64 - 1, 2**53 + 1], pa.list_(pa.uint64())),
+        pa.scalar([1.0, 2.5, 2.0**63, 2.0**64, float("nan"), 1e300], pa.list_(F64)),
+    ):
+        assert operate("in", [column, listed], BOOL).to_pylist() == [False, True, False, None]
+        among = apply("slice", [listed, pa.scalar(0)], listed.type)  # the same list in a column of lists
+        assert operate("in", [column.slice(1, 1), among], BOOL).to_pylist() == [True]
+
+
 def test_many_patterns_give_what_few_do() -> None:
     texts = pa.array([f"{n} and {n + 1}" for n in range(300)])
     patterns = pa.array([str(n + 1) for n in range(300)])

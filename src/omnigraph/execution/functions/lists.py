@@ -174,13 +174,11 @@ def _in_one(value: Column, lists: pa.Scalar) -> pa.Array:
 
 def _hits(values: pa.Array, known: pa.Array) -> pa.Array:
     """Return which values equal one of a set, NULL none of them."""
-    if pa.types.is_float32(values.type):
-        known = cast(known, values.type, safe=False)
-    if values.type != known.type:  # of numbers: each item may be one that the column cannot hold
-        hits = pa.array(np.zeros(len(values), bool))
-        for item in known.unique():
-            hits = pc.or_(hits, pc.fill_null(compare("=", values, item), False))
-        return hits
+    if values.type != known.type:
+        held = cast(known, values.type, safe=False)
+        if not pa.types.is_float32(values.type):  # which meets any number at its own precision
+            held = held.filter(compare("=", known, held))  # what the column can hold
+        known = held
     if pa.types.is_floating(known.type):
         known = known.filter(pc.invert(pc.is_nan(known)))
         zeros = known.filter(pc.equal(known, 0.0))
