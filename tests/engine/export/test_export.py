@@ -18,6 +18,7 @@ import omnigraph as og
 from omnigraph import Graph
 from omnigraph.base.errors import IntegrityError, InvalidRequest
 from omnigraph.catalog.catalog import UnknownType
+from omnigraph.engine.export import files
 from omnigraph.engine.export.export import export_files, export_lines, stored_rows
 from omnigraph.engine.export.files import (
     DestinationTaken,
@@ -280,6 +281,20 @@ def test_what_a_killed_export_left_is_taken_over_after_an_hour(
     report = export_files(graph.store, target)
     assert visible(target) == sorted(file.name for each in report.types for file in each.files)
     assert not list(target.glob("_staging*"))
+
+
+def test_an_export_that_slept_leaves_alone_what_the_next_one_staged(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "BEING_WRITTEN_US", -3_600_000_000)  # it slept for longer
+    slept, next_one = (destination_at(tmp_path / "out", graph.store.location) for _ in range(2))
+    slept.__enter__()
+    with next_one as place:
+        staged = Path(place.staging.uri, "mine")
+        staged.write_text("mine")
+        slept.__exit__(None, None, None)
+        assert staged.read_text() == "mine"
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_a_folder_with_something_else_is_not_taken_over(graph: Graph, tmp_path: Path) -> None:

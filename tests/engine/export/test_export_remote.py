@@ -100,10 +100,28 @@ def test_one_export_alone_takes_over_what_a_killed_one_left(
     bucket = objects_at(s3_place)
     bucket.create("_staging/_claim", b"left")
     entries = list(bucket.entries())
-    assert files._claimed_over(bucket)
+    assert files._claimed_over(bucket, b"one")
 
     monkeypatch.setattr(bucket, "entries", lambda: iter(entries))
-    assert not files._claimed_over(bucket)
+    assert not files._claimed_over(bucket, b"other")
+
+
+def test_an_export_that_slept_leaves_alone_what_the_next_one_staged(
+    graph: Graph, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "BEING_WRITTEN_US", -3_600_000_000)  # it slept for longer
+    slept, next_one = (
+        destination_at(s3_place.address, graph.store.location, s3_place.options) for _ in range(2)
+    )
+    slept.__enter__()
+    with next_one as place:
+        place.staging.objects.create("Room/mine", b"mine")
+        slept.__exit__(None, None, None)
+        assert place.staging.objects.read("Room/mine") == b"mine"
+        monkeypatch.undo()
+        with pytest.raises(DestinationTaken):
+            graph.export(s3_place.address, storage_options=s3_place.options)
+    assert keys(s3_place) == []
 
 
 def test_a_neighbour_whose_name_begins_alike_is_not_in_the_way(graph: Graph, s3_place: Place) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import httpx
@@ -13,7 +17,11 @@ import pytest
 
 import omnigraph as og
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.surfaces.server.admission import Admission
+from omnigraph.surfaces.server.graphs import ServedGraphs
+from omnigraph.surfaces.server.metrics import Metrics
 from omnigraph.surfaces.server.settings import ServerSettings, UpkeepPolicy
+from omnigraph.surfaces.server.upkeep import Upkeep
 from tests.support.people import INSERT, SCHEMA
 from tests.support.served import PATIENCE, Served, serving
 
@@ -92,6 +100,32 @@ def test_it_works_at_the_lowest_priority_and_ends_with_the_server(place: Path) -
         wait_until(lambda: not Path(f"/proc/{worker}").exists())
     with og.connect(place) as graph:
         assert graph.store.snapshot().commit_id == head
+
+
+def test_it_looks_again_after_the_system_had_no_room_for_a_process(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[SpawnProcess]()
+
+    def refused(process: SpawnProcess) -> None:
+        tried.append(process)
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    async def wait() -> None:
+        with og.connect(place) as graph:
+            served = ServedGraphs.of({"kb": graph})
+            policy = replace(UpkeepPolicy.read(WHEN), every_seconds=0.01)
+            upkeep = Upkeep(policy, list(served), Metrics(Admission(), served.embedder))
+            running = asyncio.create_task(upkeep.run())
+            async with asyncio.timeout(PATIENCE):
+                while len(tried) < 2 and not running.done():
+                    await asyncio.sleep(0.01)
+            assert not running.done()
+            running.cancel()
+            await asyncio.wait({running})
+
+    monkeypatch.setattr(SpawnProcess, "start", refused)
+    asyncio.run(wait())
 
 
 def test_a_policy_is_read_from_a_text() -> None:

@@ -484,9 +484,11 @@ def test_what_an_answer_takes_as_json_is_asked_for(graph: Graph) -> None:
     asyncio.run(ask())
 
 
-@pytest.mark.parametrize("path", ["/query", "/rows/node/Person"])
-def test_an_answer_that_is_streamed_counts_until_it_was_taken(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch, path: str
+@pytest.mark.parametrize(
+    ("path", "accept"), [("/query", ARROW), ("/query", JSON), ("/rows/node/Person", ARROW)]
+)
+def test_a_large_answer_counts_until_it_was_taken(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, path: str, accept: str
 ) -> None:
     monkeypatch.setattr(memory_module, "SMALL_BYTES", 0)
 
@@ -494,7 +496,7 @@ def test_an_answer_that_is_streamed_counts_until_it_was_taken(
         async with running(graph) as (app, _):
             memory, body = app.state.server.memory, json.dumps({"query": READ}).encode()
             sent = ("POST", body) if path == "/query" else ("GET", b"")
-            caller = Caller(sent[0], path, sent[1], accept=ARROW)
+            caller = Caller(sent[0], path, sent[1], accept=accept)
             caller.takes.clear()
             asked = asyncio.ensure_future(caller.ask(app))
             while not caller.sent:
@@ -504,6 +506,8 @@ def test_an_answer_that_is_streamed_counts_until_it_was_taken(
             await asked
             while memory.taken:
                 await asyncio.sleep(0.01)
+            length = dict(caller.sent[0]["headers"]).get(b"content-length")
+            assert length in (None, b"%d" % sum(len(part["body"]) for part in caller.sent[1:]))
 
     asyncio.run(ask())
 

@@ -278,7 +278,8 @@ def report_of(
 #
 # An export that was killed leaves its folder without a manifest, and what it had staged. Once nothing was
 # written there for an hour, the next export to that folder takes it over, and what the first one left goes.
-# Exactly one does: the rename of a folder, or the creation of the next claim, succeeds once.
+# Exactly one does: the rename of a folder, or the creation of the next claim, succeeds once. One that only
+# slept finds its files gone and fails; what the other one has staged is not its own to remove.
 
 
 MANIFEST, SCHEMA, STAGING = "_manifest.json", "_schema.pg", "_staging"  # a load skips names like these
@@ -359,12 +360,15 @@ def _folder(root: Location) -> Iterator[Destination]:
             staging.mkdir()
         except FileExistsError:
             raise _taken(root) from None  # by another export, just now
+        mine = staging / f"_claim-{new_id()}"
+        mine.touch()
         try:
             if any(entry != staging for entry in path.iterdir()):
                 raise _taken(root)
             yield _Folder(root)
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            if mine.exists():
+                shutil.rmtree(staging, ignore_errors=True)
             if is_new:
                 with suppress(OSError):  # it holds an export
                     path.rmdir()
@@ -424,7 +428,8 @@ class _Bucket(Destination):
 @contextmanager
 def _bucket(root: Location) -> Iterator[Destination]:
     bucket = RemoteObjects(root)  # of the export: no step of the graph
-    if not _made_here(bucket, CLAIM, new_id().encode()) and not _claimed_over(bucket):
+    mine = new_id().encode()
+    if not _made_here(bucket, CLAIM, mine) and not _claimed_over(bucket, mine):
         raise _taken(root)  # by another export
     try:
         if any(not key.startswith(CLAIM) for key, _ in bucket.list()):
@@ -432,18 +437,25 @@ def _bucket(root: Location) -> Iterator[Destination]:
         yield _Bucket(root)
     finally:
         with suppress(StorageError):  # what is left over is out of sight
-            _at_once(bucket.delete, [key for key, _ in bucket.list(STAGING) if key != CLAIM])
-            bucket.delete(CLAIM)  # last: who can make it finds nothing
+            staged = [key for key, _ in bucket.list(STAGING)]
+            if bucket.read(_claim(sum(key.startswith(CLAIM) for key in staged) - 1)) == mine:
+                _at_once(bucket.delete, [key for key in staged if key != CLAIM])
+                bucket.delete(CLAIM)  # last: who can make it finds nothing
 
 
-def _claimed_over(bucket: RemoteObjects) -> bool:
+def _claim(number: int) -> str:
+    """Return the claim of an export: the first one's, and then those of whoever took the folder over."""
+    return CLAIM if number < 1 else f"{CLAIM}-{number}"
+
+
+def _claimed_over(bucket: RemoteObjects, mine: bytes) -> bool:
     """Take the place of an export that was killed, and delete what it left; say whether that was possible."""
     entries = list(bucket.entries())
     claims = [entry.key for entry in entries if entry.key.startswith(CLAIM)]
     shown = [entry.key for entry in entries if not entry.key.startswith(f"{STAGING}/")]
     if not claims or not _is_abandoned(shown, max(entry.modified_us for entry in entries)):
         return False
-    if not _made_here(bucket, f"{CLAIM}-{len(claims)}", new_id().encode()):
+    if not _made_here(bucket, _claim(len(claims)), mine):
         return False  # another export was quicker
     _at_once(bucket.delete, [entry.key for entry in entries if entry.key not in claims])
     return True

@@ -51,6 +51,17 @@ def document_response(body: bytes, commit_id: str | None = None, **headers: str)
     return Response(body, media_type=JSON, headers=named)
 
 
+def document_stream(body: bytes, size: int, commit_id: str, place: Place) -> Response:
+    """Return encoded JSON that goes out as its caller takes it, and keeps its place until then."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in _pieces(iter((body,)), size):
+            yield piece
+
+    headers = {COMMIT_HEADER: commit_id, "Content-Length": str(len(body))}
+    return lasting(pieces(), JSON, place, headers)
+
+
 def replay_header(replayed: bool) -> dict[str, str]:
     """Return the header that says that a write was done by an earlier call under the same key."""
     return {"Idempotency_Replayed": "true"} if replayed else {}

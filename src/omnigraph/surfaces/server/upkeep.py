@@ -56,7 +56,7 @@ class Upkeep:
             if not self._policy.due.is_due(await asyncio.to_thread(graph.fragmentation)):
                 return
             commit_id, failure = await self._optimize(graph_id, graph.uri)
-        except GraphError as error:
+        except (GraphError, OSError) as error:  # the second: the system has no room for one more process
             commit_id, failure = None, str(error)
         if failure is not None:
             log.warning("graph %s could not be optimized: %s", graph_id, failure)

@@ -20,6 +20,7 @@ from omnigraph.surfaces.server.admission import Place
 from omnigraph.surfaces.server.answers import (
     arrow_chunks,
     document_response,
+    document_stream,
     json_result,
     json_room,
     replay_header,
@@ -115,7 +116,7 @@ async def rows_answer(
         if form not in (ARROW, NDJSON):
             result, body = await call.read(rendered, text)
             done.result = result
-            return document_response(body, result.commit_id)
+            return large_answer(call, body, result.commit_id)
         result = done.result = await call.read(run, text)
     if form == ARROW:
         chunks = arrow_chunks(result.table, result_facts(result))
@@ -123,6 +124,14 @@ async def rows_answer(
         chunks = row_lines(shown(result.table))
     with call.keeping(int(result.table.nbytes)) as place:
         return await stream(pools.streams, chunks, limits.chunk_bytes, form, result.commit_id, place)
+
+
+def large_answer(call: GraphCall, body: bytes, commit_id: str) -> Response:
+    """Return a JSON answer that may be large: then its memory counts until the caller has taken it."""
+    if not counted_bytes(len(body)):
+        return document_response(body, commit_id)
+    with call.keeping(len(body)) as place:
+        return document_stream(body, call.server.settings.limits.chunk_bytes, commit_id, place)
 
 
 def _same(table: pa.Table) -> pa.Table:
