@@ -19,7 +19,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph
-from omnigraph.base.errors import ConstraintViolation, GraphError, OutcomeUnknown
+from omnigraph.base.errors import BranchNotFound, ConstraintViolation, GraphError, OutcomeUnknown
 from omnigraph.engine.write import Receipt, landed
 from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.durability import FailpointHit, armed, names
@@ -29,6 +29,7 @@ from tests.concurrency.lines import (
     PATIENCE_S,
     Act,
     Held,
+    behind,
     die_together,
     error_of,
     group_at,
@@ -355,3 +356,24 @@ def test_whatever_fails_and_whoever_repeats_every_write_lands_once(
     commits = {key: {r.commit_id for k, r in zip(keys, receipts, strict=True) if k == key} for key in keys}
     assert all(len(ids) == 1 for ids in commits.values())
     check_once(graph, tuple(sorted(commits)))
+
+
+def test_a_group_does_not_land_on_a_branch_made_anew_since_it_claimed(graph: Graph, other: Graph) -> None:
+    """Its keys stand for commits of the branch that was: a repetition would write to the new one again."""
+    graph.branches.create("dev")
+
+    def meanwhile() -> None:
+        other.branches.delete("dev")
+        other.branches.create("dev")
+
+    def write(key: str) -> Receipt:
+        return graph.mutate(NOTE, value=key, branch="dev", idempotency_key=key)
+
+    acts = [partial(write, key) for key in KEYS]
+    leader = partial(graph.mutate, NOTE, value="leader", branch="dev")
+    with armed({"claim.after": once(meanwhile)}), behind(graph, acts, leader) as (_, futures):
+        refused = [error_of(future) for future in futures]
+
+    assert [type(error) for error in refused] == [BranchNotFound] * len(KEYS)
+    assert not any(write(key).replayed for key in KEYS)
+    assert sorted(row["value"] for row in read(graph, "Thing", branch="dev")) == ["first", *KEYS, "other"]

@@ -172,7 +172,7 @@ def test_edges_that_are_equal_become_one_if_asked_for(plain: Graph) -> None:  # 
 
     with pytest.raises(SchemaUnsupported) as refused:
         plain.schema.apply(SCHEMA)
-    assert duplicates(refused) == [{"key": UP, "ids": ["e0", "e1"], "properties": []}]
+    assert duplicates(refused) == [{"key": UP, "count": 2, "ids": ["e0", "e1"], "properties": []}]
 
     plain.schema.apply(SCHEMA, dedupe="equal")
     assert rated(plain) == [(UP, 3, None)]
@@ -185,7 +185,7 @@ def test_of_different_edges_the_latest_stays_if_asked_for(plain: Graph) -> None:
     for way in (None, "equal"):
         with pytest.raises(SchemaUnsupported) as refused:
             plain.schema.apply(SCHEMA, dedupe=way)
-        assert duplicates(refused) == [{"key": UP, "ids": ["e1", "e2"], "properties": ["stars"]}]
+        assert duplicates(refused) == [{"key": UP, "count": 2, "ids": ["e1", "e2"], "properties": ["stars"]}]
 
     plain.schema.apply(SCHEMA, dedupe="latest")
     assert rated(plain) == [(UP, 4, None)]
@@ -214,6 +214,15 @@ def test_a_plan_names_the_duplicates(plain: Graph) -> None:
     assert not plan.supported
     assert (step["code"], step["duplicates"][0]["ids"]) == ("OG-ED-102", ["e0", "e1"])
     assert plain.schema.plan(SCHEMA, dedupe="equal").supported
+
+
+def test_a_large_group_is_told_by_its_first_ids_and_a_number(plain: Graph) -> None:
+    plain.load([rating(3, id=f"e{number:02d}") for number in range(30)], mode="append")
+
+    (step,) = plain.schema.plan(SCHEMA).to_json()["steps"]
+
+    (group,) = step["duplicates"]
+    assert (group["count"], group["ids"]) == (30, [f"e{number:02d}" for number in range(20)])
 
 
 def test_the_first_groups_of_many_are_shown_and_all_are_counted(plain: Graph) -> None:
@@ -250,7 +259,7 @@ def test_keys_whose_hashes_collide_are_no_duplicates(plain: Graph, monkeypatch: 
     (refused,) = plain.schema.plan(SCHEMA).to_json()["steps"]
     plain.schema.apply(SCHEMA, dedupe="equal")
 
-    assert [(group["key"], len(group["ids"])) for group in refused["duplicates"]] == [('["Ada","A"]', 2)]
+    assert [(group["key"], group["count"]) for group in refused["duplicates"]] == [('["Ada","A"]', 2)]
     assert [row[0] for row in rated(plain)] == ['["Ada","A"]', '["Ada","B"]', UP]
 
 

@@ -50,9 +50,14 @@ class Claim:
             raise InvalidRequest(f"an idempotency key has 1 to {LONGEST_KEY} visible characters")
 
     @property
+    def chain(self) -> str:
+        """The chain of the branch."""
+        return self.base.state.line.incarnation
+
+    @property
     def path(self) -> str:
         """Where the claim is stored."""
-        return self._path(self.base.state.line.incarnation)
+        return self._path(self.chain)
 
     @property
     def named_path(self) -> str:
@@ -73,6 +78,7 @@ class Claim:
 class Claimed:
     """The ids that a key stands for."""
 
+    chain: str  # whose commits they are
     alone: str  # of a commit of its own
     shared: str | None = None  # of the commit of several writes that it was to be in
     fresh: bool = False  # this call claimed it
@@ -120,15 +126,16 @@ class Claims:
 
     def ids_of(self, key: str, base: PinnedSnapshot, actor: str | None) -> tuple[str, ...]:
         """Return the ids of a key, whatever it was claimed for; none if it was not."""
-        known = self._stored(Claim(key, base, actor, b""))
-        return () if known is None else _ids(known).ids
+        claim = Claim(key, base, actor, b"")
+        known = self._stored(claim)
+        return () if known is None else _claimed(claim, known).ids
 
     def take(self, claim: Claim, shared: str | None = None) -> Claimed:
         """Return the ids of a key: fresh ones, `shared` among them, unless it was claimed before."""
         earlier = self._named(claim)
         if earlier is not None:
             return self._known(claim, earlier)
-        mine = Claimed(new_id(), shared, fresh=True)
+        mine = Claimed(claim.chain, new_id(), shared, fresh=True)
         with durable(Step.CLAIM):
             created = self._location.objects.create(claim.path, _text(mine, claim.digest))
         if self._location.is_local:  # also another's claim: whoever publishes under it must not lose it
@@ -150,7 +157,7 @@ class Claims:
         return None if known is None or "format" in known else known
 
     def _known(self, claim: Claim, known: dict[str, Any]) -> Claimed:
-        claimed = _ids(known)
+        claimed = _claimed(claim, known)
         if known["request"] == claim.digest:
             return claimed
         commit = claimed.ids[0]
@@ -175,10 +182,10 @@ def _text(claimed: Claimed, request: str) -> bytes:
     return json.dumps({**ids, "request": request, "format": SHARED_FORMAT}).encode()
 
 
-def _ids(known: Mapping[str, Any]) -> Claimed:
+def _claimed(claim: Claim, known: Mapping[str, Any]) -> Claimed:
     if "commit" in known:
-        return Claimed(str(known["commit"]))
-    return Claimed(str(known["alone"]), str(known["shared"]))
+        return Claimed(claim.chain, str(known["commit"]))
+    return Claimed(claim.chain, str(known["alone"]), str(known["shared"]))
 
 
 def _read(claim: Claim, stored: bytes) -> dict[str, Any]:

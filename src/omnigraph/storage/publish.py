@@ -139,6 +139,7 @@ class Intent:
     labels: Mapping[str, str] = FrozenMap()
     commit_id: str | None = None  # minted by an earlier call that may have landed; else a fresh one
     twins: tuple[str, ...] = ()  # commits that do the same, or a part of it: of all of them one may land
+    chain: str | None = None  # the only one on which that commit may be
     by_system: bool = False  # the engine acts by itself: only then may its name begin with `system:`
 
 
@@ -204,6 +205,8 @@ class Publisher:
         attempts, failures = 1, 0
         while True:
             chain, txn = self._capture(branch, commit_id)
+            if intent.chain not in (None, chain.incarnation):
+                raise _made_anew(branch)
             if intent.commit_id is not None:
                 done = _found(chain, txn.snapshot.state, (commit_id, *intent.twins))
                 if done is not None:

@@ -17,7 +17,13 @@ import pytest
 
 import omnigraph as og
 from omnigraph import Graph, GraphError
-from omnigraph.base.errors import ConstraintViolation, HistoryReclaimed, InvalidRequest, KeyConflict
+from omnigraph.base.errors import (
+    BranchNotFound,
+    ConstraintViolation,
+    HistoryReclaimed,
+    InvalidRequest,
+    KeyConflict,
+)
 from omnigraph.engine.write import Receipt
 from omnigraph.storage.claims import KeyReused
 from omnigraph.storage.durability import FailpointHit, armed
@@ -396,6 +402,35 @@ def test_a_key_belongs_to_a_branch_and_not_to_its_name(graph: Graph, act: str) -
     assert not second.replayed
     assert second.commit_id != first.commit_id
     assert (call("old").commit_id, call("review").commit_id) == (first.commit_id, second.commit_id)
+
+
+ON_DEV: dict[str, Callable[[Graph], Any]] = {
+    "mutate": lambda g: g.mutate(NOTE, value="x", branch="dev", idempotency_key="k"),
+    "load": lambda g: g.load([thing("t")], mode="append", branch="dev", idempotency_key="k"),
+    "merge": lambda g: g.merge("work", into="dev", idempotency_key="k"),
+    "schema": lambda g: g.schema.apply(SCHEMA + "node New {}", branch="dev", idempotency_key="k"),
+}
+
+
+@pytest.mark.parametrize("act", ON_DEV)
+def test_a_branch_made_anew_since_the_key_was_claimed_is_not_written(
+    graph: Graph, local_place: Place, act: str
+) -> None:
+    """The key stands for a commit of the branch that was: a repetition would write to the new one again."""
+    graph.branches.create("dev")
+    graph.branches.create("work")
+    graph.mutate(NOTE, value="w", branch="work")
+
+    def meanwhile() -> None:
+        with og.connect(local_place.address) as other:
+            other.branches.delete("dev")
+            other.branches.create("dev")
+
+    with armed({"claim.after": once(meanwhile)}), pytest.raises(BranchNotFound, match="made anew"):
+        ON_DEV[act](graph)
+    assert head(graph, "dev") == head(graph)
+    assert not ON_DEV[act](graph).replayed
+    assert ON_DEV[act](graph).replayed
 
 
 def test_a_claim_of_an_earlier_release_is_under_the_name_of_its_branch(graph: Graph) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
@@ -15,6 +16,7 @@ from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.server.request_heads import bounded_heads
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+KIB, LARGE = 1_024, 32 << 20  # more than the system keeps of what was sent
 GET = b"GET / HTTP/1.1\r\nHost: kb\r\n"
 
 
@@ -25,17 +27,23 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"hi"})
 
 
+async def large(scope: Any, receive: Any, send: Any) -> None:
+    size = b"%d" % LARGE
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", size)]})
+    await send({"type": "http.response.body", "body": b"x" * LARGE})
+
+
 @asynccontextmanager
-async def listening(**limits: Any) -> AsyncIterator[Callable[[], Awaitable[Line]]]:
+async def listening(app: Any = hello, **limits: Any) -> AsyncIterator[Callable[[], Awaitable[Line]]]:
     """Answer on loopback; yield a function that connects."""
-    config, state = uvicorn.Config(hello, log_config=None), ServerState()
+    config, state = uvicorn.Config(app, log_config=None), ServerState()
     protocol = bounded_heads(Limits(**limits))
     server = await asyncio.get_running_loop().create_server(
         lambda: protocol(config, state, {}), "127.0.0.1", 0
     )
     port = server.sockets[0].getsockname()[1]
     try:
-        yield lambda: asyncio.open_connection("127.0.0.1", port)
+        yield lambda: asyncio.open_connection("127.0.0.1", port, limit=KIB)
     finally:
         server.close()
 
@@ -111,5 +119,23 @@ def test_what_stands_between_the_parts_of_a_body_is_bounded_too() -> None:
             line[1].write(chunked + b"\r\n")
             assert (await line[0].readuntil(b"hi")).startswith(b"HTTP/1.1 200")
             assert await answer_to(line, chunked + b"X: " + b"y" * 1_000_000) == b""
+
+    asyncio.run(ask())
+
+
+def test_who_takes_nothing_of_an_answer_is_cut_off_and_who_takes_it_slowly_is_not() -> None:
+    async def ask() -> None:
+        async with listening(large, answer_seconds=0.3) as connect:
+            idle, slow = await connect(), await connect()
+            for _, writer in (idle, slow):
+                writer.write(GET + b"Connection: close\r\n\r\n")
+            for _ in range(LARGE >> 20):
+                await slow[0].readexactly(1 << 20)
+                await asyncio.sleep(0.03)
+            assert await slow[0].read()  # as long as its head
+            with pytest.raises(asyncio.IncompleteReadError):  # although the server had closed it by then
+                await idle[0].readexactly(LARGE)
+            for _, writer in (idle, slow):
+                writer.close()
 
     asyncio.run(ask())

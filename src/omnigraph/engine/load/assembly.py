@@ -139,8 +139,8 @@ def load_request(
 
 def claimed(claims: Claims, claim: Claim, intent: Intent) -> Intent:
     """Return the intent under the commit id of an idempotency key, which the commit remembers."""
-    labels = FrozenMap({**intent.labels, KEY: claim.key})
-    return replace(intent, commit_id=claims.take(claim).alone, labels=labels)
+    taken, labels = claims.take(claim), FrozenMap({**intent.labels, KEY: claim.key})
+    return replace(intent, commit_id=taken.alone, chain=taken.chain, labels=labels)
 
 
 # -- modes -------------------------------------------------------------------------------------------

@@ -197,9 +197,10 @@ class Merges:
         if key is None:
             return options.intent, None
         base = self._store.snapshot(into)
-        commit_id = self._claims.take(Claim(key, base, options.actor, spelling(request).encode())).alone
-        intent = replace(options.intent, labels=FrozenMap({KEY: key}), commit_id=commit_id)
-        state = self._store.branches.chain(base.state.line.incarnation).find(commit_id, base.state)
+        taken = self._claims.take(Claim(key, base, options.actor, spelling(request).encode()))
+        labels = FrozenMap({KEY: key})
+        intent = replace(options.intent, labels=labels, commit_id=taken.alone, chain=taken.chain)
+        state = self._store.branches.chain(taken.chain).find(taken.alone, base.state)
         return intent, None if state is None else self._landed(source, into, state)
 
     def _landed(self, source: str, into: str, state: ManifestState) -> MergeOutcome:

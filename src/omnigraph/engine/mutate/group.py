@@ -66,7 +66,8 @@ class Member:
         if known is None or self.key is None:
             return intent
         twins = () if known.shared is None else (known.shared,)
-        return replace(intent, commit_id=known.alone, twins=twins, labels=FrozenMap({KEY: self.key}))
+        labels = FrozenMap({KEY: self.key})
+        return replace(intent, commit_id=known.alone, chain=known.chain, twins=twins, labels=labels)
 
 
 @dataclass(eq=False)
@@ -159,9 +160,10 @@ class GroupCommit:
         """Publish writes as one; whoever has neither a receipt nor an error then must be published alone."""
         if len(group) < 2:
             return
-        own_ids = tuple(member.claimed.alone for member in group if member.claimed is not None)
-        if own_ids:
-            intent = replace(intent, commit_id=shared, twins=own_ids)
+        claimed = [member.claimed for member in group if member.claimed is not None]
+        if claimed:
+            own_ids = tuple(one.alone for one in claimed)
+            intent = replace(intent, commit_id=shared, chain=claimed[0].chain, twins=own_ids)
         union = _Union(group)
         try:
             done = self._store.publish(branch, union.write, intent)

@@ -31,7 +31,7 @@ from omnigraph.storage.lance_reads import scanner
 from omnigraph.storage.opener import Handle
 
 LastChanged = Callable[[EdgeType, pa.Array], Mapping[str, int]]  # id -> when; a greater number is later
-GROUPS_SHOWN = 20
+GROUPS_SHOWN = IDS_SHOWN = 20
 ROWS_AT_ONCE = 500_000  # rows of groups that are compared at a time
 Hashes = NDArray[np.uint64]
 
@@ -132,17 +132,23 @@ class Duplicates:
     """Some edges that share a key, and what they do not agree on."""
 
     key: str
-    ids: tuple[str, ...]
+    count: int
+    ids: tuple[str, ...]  # the first ones
     properties: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the public shape."""
-        return {"key": self.key, "ids": list(self.ids), "properties": list(self.properties)}
+        return {
+            "key": self.key,
+            "count": self.count,
+            "ids": list(self.ids),
+            "properties": list(self.properties),
+        }
 
     def __str__(self) -> str:
         differ = f", with different {', '.join(self.properties)}" if self.properties else ", all equal"
-        shown = ", ".join(map(repr, self.ids[:3])) + (", ..." if len(self.ids) > 3 else "")
-        return f"{self.key} ({len(self.ids)} edges: {shown}{differ})"
+        shown = ", ".join(map(repr, self.ids[:3])) + (", ..." if self.count > 3 else "")
+        return f"{self.key} ({self.count} edges: {shown}{differ})"
 
 
 def surplus(
@@ -214,8 +220,8 @@ class _Groups:
     def duplicates(self, number: int) -> Duplicates:
         """Return a group as it is reported."""
         begin, end = self.bounds[number : number + 2]
-        ids = self.ids.slice(begin, end - begin).to_pylist()
-        return Duplicates(self.keys[begin].as_py(), tuple(ids), self._properties(number))
+        ids = self.ids.slice(begin, min(end - begin, IDS_SHOWN)).to_pylist()
+        return Duplicates(self.keys[begin].as_py(), int(end - begin), tuple(ids), self._properties(number))
 
     def surplus(self, order: Mapping[str, int]) -> pa.Array:
         """Return the ids of all rows but one of each group: that which comes last by order, then by id."""

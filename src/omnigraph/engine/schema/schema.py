@@ -41,7 +41,7 @@ from omnigraph.engine.schema.rekey import RekeyedRows
 from omnigraph.engine.write import KEY
 from omnigraph.language.diagnostics import Diagnostic
 from omnigraph.language.schema import CheckedSchema, load
-from omnigraph.storage.claims import Claim, Claims, spelling
+from omnigraph.storage.claims import Claim, Claimed, Claims, spelling
 from omnigraph.storage.cost import Cost, measured
 from omnigraph.storage.diagnose import of_the_newest
 from omnigraph.storage.manifest.records import CommitRecord
@@ -224,8 +224,10 @@ class Schemas:
         with measured() as meter:
             intent = Intent(by, message, self._expected(target, if_commit))
             if idempotency_key is not None:
-                commit_id = self._claim(idempotency_key, checked, target, by, allow_data_loss, dedupe)
-                intent = replace(intent, labels=FrozenMap({KEY: idempotency_key}), commit_id=commit_id)
+                claimed = self._claim(idempotency_key, checked, target, by, allow_data_loss, dedupe)
+                intent = replace(intent, labels=FrozenMap({KEY: idempotency_key}))
+                if claimed is not None:
+                    intent = replace(intent, commit_id=claimed.alone, chain=claimed.chain)
             receipt = self._store.publish(target, change, intent)
             commit = receipt.commit
             if receipt.replayed and commit is not None:
@@ -246,7 +248,7 @@ class Schemas:
         actor: str | None,
         allow_data_loss: bool,
         dedupe: Dedupe | None,
-    ) -> str | None:
+    ) -> Claimed | None:
         """Return the commit id of a key; a change that can never be made claims nothing."""
         what = ["schema", checked.source.text, allow_data_loss, *([] if dedupe is None else [dedupe])]
         base = self._store.snapshot(branch)
@@ -256,8 +258,7 @@ class Schemas:
         with self._store.reading(base.state):
             wanted, _ = self._with_rekeyed(wanted, base, dedupe)
         # A change that cannot be made now may have been right under an earlier schema.
-        claimed = claims.take(claim) if wanted.plan.supported else claims.find(claim)
-        return None if claimed is None else claimed.alone
+        return claims.take(claim) if wanted.plan.supported else claims.find(claim)
 
     def _plan_of(self, commit: CommitRecord, checked: CheckedSchema, allow_data_loss: bool) -> SchemaPlan:
         """Return what a commit did, by the state that it was made from."""

@@ -26,8 +26,8 @@ class HeadAsGet:
                 ended = True
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-        scope["method"] = "GET"
+        inner = {**scope, "method": "GET"}  # a copy: whoever frames the answer must see a HEAD meanwhile
         try:
-            await self._app(scope, receive, head)
+            await self._app(inner, receive, head)
         finally:
-            scope["method"] = "HEAD"
+            scope.update(inner, method="HEAD")  # with the route that was found

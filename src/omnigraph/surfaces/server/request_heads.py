@@ -1,7 +1,8 @@
 """Request heads: their lines and headers, bounded in bytes and in time before anybody looks at them.
 
 The parser keeps a head until it is whole, however long that takes and however much it is; so it does with
-what may stand between the parts of a body.
+what may stand between the parts of a body. An answer that was handed over is kept, too, until the client has
+taken it, also when the connection is to be closed after it: one that takes nothing is cut off.
 """
 
 from __future__ import annotations
@@ -33,16 +34,29 @@ class BoundedHeads(HttpToolsProtocol):
     _in_head = True
     _refused = False
     _timer: asyncio.TimerHandle | None = None
+    _taking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # whatever is left of an answer is watched
         self._begin_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._end_timer()
+        self._end_taking()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Begin to watch whether the client takes its answer."""
+        super().pause_writing()
+        self._watch(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Stop to: it has taken all."""
+        self._end_taking()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, unless there are too many before a head is whole."""
@@ -77,6 +91,22 @@ class BoundedHeads(HttpToolsProtocol):
         self._in_head, self._waiting_bytes = True, 0
         if not self._refused:
             super().on_message_complete()
+
+    def _watch(self, left: int) -> None:
+        self._taking = self.loop.call_later(self.limits.answer_seconds, self._check_taken, left)
+
+    def _check_taken(self, before: int) -> None:
+        """Cut off a client that has not taken a piece of its answer in all the time."""
+        left = self.transport.get_write_buffer_size()
+        if left > before - self.limits.chunk_bytes:
+            self.transport.abort()  # closing would wait for it
+        else:
+            self._watch(left)
+
+    def _end_taking(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
 
     def _begin_timer(self) -> None:
         self._timer = self.loop.call_later(self.limits.head_seconds, self.transport.close)
