@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 import omnigraph as og
 from omnigraph.surfaces.server.app import create_app
-from omnigraph.surfaces.server.heads import Heads
+from omnigraph.surfaces.server.heads import HeadAsGet
 from omnigraph.surfaces.server.limits import Limits
 from omnigraph.surfaces.server.request_heads import bounded_heads
 from omnigraph.surfaces.server.settings import ServerSettings
@@ -62,7 +62,7 @@ def test_what_follows_a_head_on_its_connection_is_understood(headers: list[tuple
         await send({"type": "http.response.body", "body": b"hi"})
 
     async def ask() -> bytes:
-        config, state = uvicorn.Config(Heads(hello), log_config=None), ServerState()
+        config, state = uvicorn.Config(HeadAsGet(hello), log_config=None), ServerState()
         protocol = bounded_heads(Limits())
         server = await asyncio.get_running_loop().create_server(
             lambda: protocol(config, state, {}), "127.0.0.1", 0
