@@ -246,3 +246,46 @@ def read_duration(value: timedelta | str) -> int:
             f"{value!r} is not a length of time", remedy="Give a number and a unit: 90s, 30m, 12h, 7d or 4w"
         )
     return int(parts[1]) * DURATION_US[parts[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A length of time on the calendar: months are of different lengths, so they are kept apart."""
+
+    months: int
+    milliseconds: int
+    text: str  # as it was written
+
+    @property
+    def whole_days(self) -> bool:
+        """Say whether it has no time of day, so that a date can be moved by it."""
+        return self.milliseconds % DAY_MS == 0
+
+
+_PERIOD = re.compile(
+    r"(-?)P(?=[0-9T])(?:([0-9]+)Y)?(?:([0-9]+)M)?(?:([0-9]+)W)?(?:([0-9]+)D)?"
+    r"(?:T(?=[0-9])(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:[.]([0-9]{1,3}))?S)?)?",
+    re.ASCII,
+)
+LONGEST_PERIOD = 10_000  # years: farther than any two stored times are apart
+_LONGEST_MS = LONGEST_PERIOD * 366 * DAY_MS
+
+
+def read_period(text: str) -> Period:
+    """Return what a duration of ISO 8601 means, or raise ValueError.
+
+    >>> read_period("P1Y2M"), read_period("-PT1M0.5S").milliseconds, read_period("P1W").whole_days
+    (Period(months=14, milliseconds=0, text='P1Y2M'), -60500, True)
+    """
+    parts = _PERIOD.fullmatch(text) if len(text) <= 100 else None
+    if parts is None:
+        raise ValueError(f"not a duration such as P1Y2M3DT4H5M6S: {text[:40]!r}")
+    sign, *numbers, fraction = parts.groups()
+    years, months, weeks, days, hours, minutes, seconds = (int(number or 0) for number in numbers)
+    milliseconds = (weeks * 7 + days) * DAY_MS + hours * 3_600_000 + minutes * 60_000 + seconds * 1_000
+    milliseconds += int((fraction or "").ljust(3, "0"))
+    months += years * 12
+    if months > LONGEST_PERIOD * 12 or milliseconds > _LONGEST_MS:
+        raise ValueError(f"longer than {LONGEST_PERIOD} years: {text[:40]!r}")
+    factor = -1 if sign else 1
+    return Period(factor * months, factor * milliseconds, text)
