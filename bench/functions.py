@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -219,8 +220,8 @@ def measure(rows: int, runs: int, only: str | None) -> list[dict[str, Any]]:
         given = [columns[a] if isinstance(a, str) else pa.scalar(a[0]) for a in arguments]
         run = apply if name in FUNCTIONS else operate
         beside = "duckdb" if isinstance(other, str) else "arrow"
-        theirs = asked(other) if isinstance(other, str) else lambda other=other: other(columns)
-        ours = best(lambda run=run, name=name, given=given, kind=kind: run(name, given, kind), runs)
+        theirs = asked(other) if isinstance(other, str) else partial(other, columns)
+        ours = best(partial(run, name, given, kind), runs)
         shown = f"{name} {' '.join(a if isinstance(a, str) else repr(a[0]) for a in arguments)}"
         measured.append(line(shown, ours, best(theirs, runs), beside))
     for name, (action, sql) in besides(columns).items():
