@@ -17,6 +17,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.base.errors import InvalidRequest
+from omnigraph.execution.memory import Memory
 from omnigraph.surfaces.server.admission import Admission
 from omnigraph.surfaces.server.graphs import ServedGraphs
 from omnigraph.surfaces.server.metrics import Metrics
@@ -113,7 +114,7 @@ def test_it_looks_again_after_the_system_had_no_room_for_a_process(
 
     async def wait() -> None:
         with og.connect(place) as graph:
-            served = ServedGraphs.of({"kb": graph})
+            served = ServedGraphs.of({"kb": graph}, Memory(1 << 30))
             policy = replace(UpkeepPolicy.read(WHEN), every_seconds=0.01)
             upkeep = Upkeep(policy, list(served), Metrics(Admission(), served.embedder))
             running = asyncio.create_task(upkeep.run())
