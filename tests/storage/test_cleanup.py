@@ -750,6 +750,27 @@ def test_what_is_superseded_while_the_files_are_listed_stays(aged: GraphStore, l
     assert is_readable(again(local_place), opened)
 
 
+def test_a_branch_that_comes_up_while_files_are_listed_gives_up_nothing(
+    aged: GraphStore, local_place: Place
+) -> None:
+    listed = Listing.of
+
+    def then_forked(*arguments: Any) -> Listing:
+        listing = listed(*arguments)
+        with again(local_place) as rival:
+            rival.branches.create("late", "main")
+            for name in ("l1", "l2", "l3"):
+                upsert_person(rival, name, branch="late")
+        return listing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Listing, "of", then_forked)
+        clean(aged, grace_us=HOUR_US // 2)
+
+    late = again(local_place).snapshot("late").state
+    assert [version for version in range(1, late.version) if not late.keeps(version)] == []
+
+
 @pytest.mark.parametrize("deleted", ["before the cleanup", "while files are listed"])
 def test_what_a_branch_had_that_was_deleted_within_the_grace_period_stays_for_its_readers(
     aged: GraphStore, local_place: Place, deleted: str

@@ -336,7 +336,9 @@ def _time(state: ManifestState) -> str:
 
 def _reclaimed(floor: int) -> HistoryReclaimed:
     return HistoryReclaimed(
-        f"that is below the retention floor, version {floor}", remedy="Choose a newer commit", floor=floor
+        f"what was asked for is below the retention floor, version {floor}",
+        remedy="Choose a newer commit",
+        floor=floor,
     )
 
 

@@ -266,7 +266,8 @@ class Retainer:
 def _first(in_force: InForce, head: ManifestState) -> int:
     """Return the first version of a live chain that was in force within the grace period."""
     versions = in_force.get(head.line.incarnation)
-    first = versions.start if versions else head.version
+    young = 1 if in_force else head.version  # with a grace, whoever is not known came up just now
+    first = versions.start if versions else young
     return first if first > 1 else 0  # a floor at the first version gives up nothing
 
 

@@ -197,6 +197,17 @@ def test_several_processes_serve_one_socket_and_a_dead_one_is_replaced(place: Pa
         assert server.stop() == 0
 
 
+def test_a_worker_that_begins_is_not_ended_by_a_reload(place: Path) -> None:
+    with serving(place, "--workers", "2") as server:
+        before = children(server.process.pid)
+        os.kill(before[0], signal.SIGKILL)
+        while not set(children(server.process.pid)) - set(before):
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGHUP)
+        assert server.stop() == 0
+        assert "ended with -1" not in server.log
+
+
 def children(pid: int) -> list[int]:
     """Return the workers of a server: its child processes that serve."""
     found = []

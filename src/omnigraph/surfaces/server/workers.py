@@ -13,7 +13,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -67,7 +68,8 @@ class Workers:
         if kept:
             settings = replace(settings, upkeep=None)  # one does it for all
         process = self._context.Process(target=_work, args=(settings, self._socket, told, _logging()))
-        process.start()
+        with _reload_held_back():
+            process.start()
         self._keeper = self._keeper if kept else process
         told.close()  # so that the end of the worker is the end of the pipe
         self._running[process] = ready
@@ -102,6 +104,19 @@ class Workers:
         return codes
 
 
+@contextmanager
+def _reload_held_back() -> Iterator[None]:
+    """Begin a process that a reload does not end before it has said what it does with one."""
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _is_ready(ready: Connection) -> bool:
     try:
         return ready.poll(STARTED_WITHIN) and bool(ready.recv())
@@ -125,6 +140,7 @@ def _work(
     """Be a worker, which logs as its parent does."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it serves, it has nothing to read again
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     level, form = logs
     handler = logging.StreamHandler()
     handler.setFormatter(form)
