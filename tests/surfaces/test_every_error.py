@@ -60,7 +60,7 @@ BASE_CLASSES = {"ConflictError", "FormatMismatch", "GraphError", "SourceError"}
 ELSEWHERE = {  # class that shares its code with others: the test that raises it, and what it says there
     "DeadlineExceeded": ("tests/client/test_transport.py", "pytest.raises((Unavailable, DeadlineExceeded))"),
     "ExpectationFailed": ("tests/spark/test_declared_run.py", "text, ExpectationFailed)"),
-    "NoRoomNow": ("tests/execution/test_shared_memory.py", "pytest.raises(NoRoomNow)"),
+    "NotComputable": ("tests/execution/functions/test_kernels.py", "pytest.raises(NotComputable)"),
     "NoCanonicalText": ("tests/catalog/test_keys.py", "pytest.raises(NoCanonicalText)"),
     "PolicyEvaluationError": ("tests/surfaces/policy/test_policy.py", "pytest.raises(PolicyEvaluationError)"),
     "Unfit": ("tests/catalog/query/test_mutations.py", "pytest.raises(Unfit,"),
