@@ -120,7 +120,7 @@ class Staging:
                 todo[table_id] = effect
         if plan.create:
             if not plan.create.keys().isdisjoint(state.condemned):
-                raise _gone("a cleanup ran while new tables waited to be published")
+                raise staged_files_gone("a cleanup ran while new tables waited to be published")
             self._create(plan, reuse)
         schema = self._schemas.put(plan.schema, state.condemned) if plan.schema is not None else None
         fresh = self._stage_all(txn, plan, todo)
@@ -197,7 +197,7 @@ class Staging:
         ]
         since = min((rows.since for _, rows in written), default=state.version)
         if since < state.swept and not all(self._is_left(table, rows, state) for table, rows in written):
-            raise _gone("a cleanup ran while these rows waited to be published")
+            raise staged_files_gone("a cleanup ran while these rows waited to be published")
         return min(since, state.version)
 
     def _is_left(self, table_id: str, rows: Written, state: ManifestState) -> bool:
@@ -221,7 +221,8 @@ class Staging:
             )
 
 
-def _gone(what: str) -> StagedFilesGone:
+def staged_files_gone(what: str) -> StagedFilesGone:
+    """Return the error for files that were staged and that a cleanup may have taken."""
     return StagedFilesGone(
         f"{what}, and may have removed their files",
         remedy="Nothing was published; repeat the write",

@@ -16,10 +16,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.base.dataclass import dataclass
-from omnigraph.base.errors import StaleVersion
+from omnigraph.base.errors import GraphError, StaleVersion
+from omnigraph.base.panics import panics_caught
 from omnigraph.catalog.catalog import Catalog
 from omnigraph.catalog.model import TableType
 from omnigraph.engine.change import ChangeSet, TypeChange
@@ -50,7 +52,9 @@ from omnigraph.pipeline.bulk.staged_rows import (
     without_repeated,
     without_rows,
 )
+from omnigraph.storage.location import storage_failure
 from omnigraph.storage.opener import Handle
+from omnigraph.storage.staging import staged_files_gone
 from omnigraph.storage.store import GraphStore
 from omnigraph.storage.tables.effects import Written, alone, fragments_of
 from omnigraph.storage.tables.layout import OFFSET_MASK
@@ -165,7 +169,19 @@ class BulkDraft(InputDraft):
         self._given: dict[str, StagedRows] = {}
         self._rejected: list[Violation] = list(read.problems_kept()) if options.sets_aside else []
         self._left_out = read.left_out()
-        self.change = self._changes()
+        try:
+            with panics_caught():
+                self.change = self._changes()
+        except (OSError, pa.ArrowException) as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> GraphError:
+        """Say why files that were written just now cannot be made versions, or be read."""
+        head = self._store.branches.chain(self._read.snapshot.state.line.incarnation).latest()
+        since = min((read.written.since for read in self._read.types.values()), default=head.version)
+        if since < head.swept:
+            return staged_files_gone("a cleanup ran while the rows of this load were staged")
+        return storage_failure("staging the rows of a load", error)
 
     def _executor(self) -> ExecutorFor:
         """Return who answers questions about the change: few rows are looked up, many joined on Spark."""
